@@ -1,0 +1,146 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, delimiter, dirname, join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+
+const CHECKOUT = join(import.meta.dirname, '..')
+const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', '.planted', 'coverage'])
+
+interface Manifest {
+  version: string
+  exports: Record<string, string | Record<string, string>>
+  dependencies: Record<string, string>
+}
+
+let scratch: string
+let manifest: Manifest
+/** An empty project with the package in its node_modules, as `npm install` leaves it. */
+let project: string
+let installed: string
+
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'redress-package-'))
+  manifest = JSON.parse(await readFile(join(CHECKOUT, 'package.json'), 'utf8'))
+  const tarball = await pack(join(scratch, 'checkout'))
+  project = join(scratch, 'project')
+  installed = join(project, 'node_modules/redress')
+  await install(tarball)
+})
+
+afterAll(() => rm(scratch, { recursive: true, force: true }))
+
+test('the package holds what was built, and no sources or tests', async () => {
+  const files = await readdir(installed, { recursive: true })
+  const top = new Set(files.map((file) => file.split('/')[0]))
+  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md']
+  expect([...top].filter((name) => !expected.includes(String(name)))).toEqual([])
+  expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE']))
+  expect(files.filter((file) => /\.test\.|[^d]\.ts$/.test(file))).toEqual([])
+})
+
+test('every public name can be imported where the package is installed', async () => {
+  const program = publicNames()
+    .map((name) => `console.log((await import('${name}')) && import.meta.resolve('${name}'))`)
+    .join('\n')
+  await writeFile(join(project, 'program.mjs'), program)
+  const { stdout } = await run(process.execPath, ['program.mjs'])
+  expect(stdout.trim().split('\n')).toEqual(publicNames().map(() => expect.stringContaining('/redress/dist/')))
+})
+
+test('every public name has types that a strict project can read', async () => {
+  const imports = publicNames().map((name, i) => `export * as name${i} from '${name}'`)
+  await writeFile(join(project, 'program.ts'), imports.join('\n'))
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']
+  const tsc = join(CHECKOUT, 'node_modules/typescript/bin/tsc')
+  const { code, stdout } = await run(process.execPath, [tsc, ...options, 'program.ts'])
+  expect(stdout).toBe('')
+  expect(code).toBe(0)
+})
+
+test('the command runs from an installed package', async () => {
+  const answer = await run('node_modules/.bin/redress', ['--help'], { path: dirname(process.execPath) })
+  expect(answer).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining('redress') })
+})
+
+test('the command runs from a checkout, through links and in any folder, on the Node that the checkout brings', async () => {
+  const links = await mkdtemp(join(scratch, 'links '))
+  await symlink(join(CHECKOUT, 'bin/redress'), join(links, 'first'))
+  await symlink('first', join(links, 'second'))
+  const path = await fakeNode(`echo v20.20.2`)
+  const answer = await run(join(links, 'second'), ['--help'], { path })
+  expect(answer).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining('redress') })
+})
+
+test.each(['v20.20.2', 'v24.12.0', 'v9.99.0', 'nonsense'])(
+  'a Node that is too old (%s) is answered with one sentence',
+  async (version) => {
+    const answer = await run('node_modules/.bin/redress', ['--help'], { path: await fakeNode(`echo ${version}`) })
+    expect(answer).toMatchObject({ code: 1, stdout: '' })
+    expect(answer.stderr).toMatch(/^redress needs Node 24\.13 or newer .*nodejs\.org.*\.\n$/)
+  },
+)
+
+test.each(['v24.13.0', 'v24.20.1', 'v25.0.0', 'v26.1.0'])(
+  'the command becomes the Node that it finds (%s), so that signals reach it',
+  async (version) => {
+    const path = await fakeNode(`[ "$1" = --version ] && echo ${version} && exit; echo $$; printf '%s\\n' "$@"`)
+    const { pid, stdout } = await run('node_modules/.bin/redress', ['jobs', 'a b', '*'], { path })
+    const [nodePid, ...args] = stdout.trimEnd().split('\n')
+    expect(Number(nodePid)).toBe(pid)
+    expect(args.slice(-4)).toEqual([expect.stringMatching(/dist\/cli\/main\.js$/), 'jobs', 'a b', '*'])
+  },
+)
+
+/** Builds and packs a copy, so that the checkout's own dist/ is left as it was. */
+async function pack(copy: string): Promise<string> {
+  await cp(CHECKOUT, copy, { recursive: true, filter: (source) => !NOT_COPIED.has(basename(source)) })
+  await symlink(join(CHECKOUT, 'node_modules'), join(copy, 'node_modules'))
+  const answer = await run('npm', ['pack', '--offline', '--pack-destination', scratch], { cwd: copy })
+  if (answer.code !== 0) throw new Error(`npm pack failed:\n${answer.stdout}${answer.stderr}`)
+  return join(scratch, `redress-${manifest.version}.tgz`)
+}
+
+/** What `npm install` would do, without a network: unpack, put the dependencies beside it, link the command. */
+async function install(tarball: string): Promise<void> {
+  const modules = join(project, 'node_modules')
+  await mkdir(installed, { recursive: true })
+  await mkdir(join(modules, '.bin'))
+  await writeFile(join(project, 'package.json'), '{ "type": "module" }')
+  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed])
+  await symlink('../redress/bin/redress', join(modules, '.bin/redress'))
+  for (const name of [...Object.keys(manifest.dependencies), '@types/node']) {
+    await mkdir(dirname(join(modules, name)), { recursive: true })
+    await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
+  }
+}
+
+function publicNames(): string[] {
+  return Object.entries(manifest.exports)
+    .filter(([, target]) => typeof target !== 'string')
+    .map(([name]) => name.replace('.', 'redress'))
+}
+
+async function fakeNode(script: string): Promise<string> {
+  const folder = await mkdtemp(join(scratch, 'node-'))
+  await writeFile(join(folder, 'node'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+  return folder
+}
+
+interface Answer {
+  pid: number | undefined
+  code: number
+  stdout: string
+  stderr: string
+}
+
+function run(file: string, args: string[], { cwd = project, path = '' } = {}): Promise<Answer> {
+  // What npm tells its scripts about this checkout would mislead the npm that packs the copy.
+  const own = Object.entries(process.env).filter(([name]) => !/^npm_|^NODE_|^VITEST/i.test(name))
+  const env = { ...Object.fromEntries(own), PATH: [path, process.env.PATH].filter(Boolean).join(delimiter) }
+  return new Promise((resolve) => {
+    const child = execFile(file, args, { cwd, env }, (error, stdout, stderr) => {
+      resolve({ pid: child.pid, code: error === null ? 0 : Number(error.code), stdout, stderr })
+    })
+  })
+}
