@@ -1,0 +1,67 @@
+/** The errors a handler or the engine throws on purpose; everything else that is thrown is a surprise to classify. */
+
+const NOTE_CHARS_MAX = 200
+
+export interface FailOptions {
+  /** For operators: what really happened. */
+  detail?: string | undefined
+  context?: Record<string, unknown> | undefined
+  cause?: unknown
+  /** How long the other side asked us to wait; it wins over the policy's backoff. */
+  retryAfterMs?: number | undefined
+  /** Appended to the public message, so it must be safe for anybody to read. One line of at most 200 characters is kept. */
+  note?: string | undefined
+}
+
+/** Thrown by `attempt.fail(code, ...)`: the handler knows the code, so no rule has to guess it. */
+export class AttemptFailed<Code extends string = string> extends Error {
+  override readonly name = 'AttemptFailed'
+  readonly code: Code
+  readonly context: Readonly<Record<string, unknown>>
+  readonly retryAfterMs: number | null
+  readonly publicNote: string | null
+
+  constructor(code: Code, options: FailOptions = {}) {
+    super(
+      options.detail ?? `the handler failed with ${code}`,
+      'cause' in options ? { cause: options.cause } : undefined,
+    )
+    this.code = code
+    this.context = options.context ?? {}
+    this.retryAfterMs = options.retryAfterMs ?? null
+    this.publicNote = oneLine(options.note)
+  }
+}
+
+/** The engine stopped one attempt at its time limit. */
+export class AttemptTimeout extends Error {
+  override readonly name = 'AttemptTimeout'
+  readonly limitMs: number
+
+  constructor(limitMs: number) {
+    super(`the attempt was stopped at its limit of ${limitMs} ms`)
+    this.limitMs = limitMs
+  }
+}
+
+/** The job as a whole, all attempts and waits together, has used up its time. */
+export class TotalTimeout extends Error {
+  override readonly name = 'TotalTimeout'
+  readonly limitMs: number
+
+  constructor(limitMs: number) {
+    super(`the job was stopped at its total limit of ${limitMs} ms`)
+    this.limitMs = limitMs
+  }
+}
+
+function oneLine(note: unknown): string | null {
+  if (typeof note !== 'string') return null
+  // Control characters must reach neither a page nor a terminal.
+  const line = note
+    .slice(0, 4 * NOTE_CHARS_MAX)
+    .replace(/[\s\p{Cc}]+/gu, ' ')
+    .trim()
+  if (line === '') return null
+  return line.length <= NOTE_CHARS_MAX ? line : `${line.slice(0, NOTE_CHARS_MAX - 1)}…`
+}

@@ -1,0 +1,61 @@
+/**
+ * What a job has used up, counted by cause and never mixed: a lost worker or a shutdown must not cost
+ * a job the retries its author gave it for real failures.
+ */
+export interface Spent {
+  /** Against `retry.max`. */
+  readonly failures: number
+  /** Against `retry.perCode`. */
+  readonly byCode: Readonly<Record<string, number>>
+  /** Requeued after its worker was lost; against `orphan.maxReclaims`. */
+  readonly reclaims: number
+  /** Given back without being at fault; free. */
+  readonly releases: number
+  readonly snoozes: number
+  readonly manualRetries: number
+  /** Attempts used before the last manual retry that reset the budget. The attempt number itself never goes back. */
+  readonly attemptBase: number
+}
+
+export const NOTHING_SPENT: Spent = Object.freeze({
+  failures: 0,
+  byCode: Object.freeze({}),
+  reclaims: 0,
+  releases: 0,
+  snoozes: 0,
+  manualRetries: 0,
+  attemptBase: 0,
+})
+
+export function failuresOf(spent: Spent, code: string): number {
+  // Not `byCode[code]`: a code named 'constructor' would find Object's.
+  return Object.hasOwn(spent.byCode, code) ? (spent.byCode[code] ?? 0) : 0
+}
+
+export const spendFailure = (spent: Spent, code: string): Spent => ({
+  ...spent,
+  failures: spent.failures + 1,
+  byCode: { ...spent.byCode, [code]: failuresOf(spent, code) + 1 },
+})
+
+export const spendReclaim = (spent: Spent): Spent => ({ ...spent, reclaims: spent.reclaims + 1 })
+export const spendRelease = (spent: Spent): Spent => ({ ...spent, releases: spent.releases + 1 })
+export const spendSnooze = (spent: Spent): Spent => ({ ...spent, snoozes: spent.snoozes + 1 })
+
+/** `attempt` is the number of the last attempt before the person stepped in. */
+export function spendManualRetry(spent: Spent, attempt: number, budget: 'reset' | 'keep'): Spent {
+  const manualRetries = spent.manualRetries + 1
+  return budget === 'keep' ? { ...spent, manualRetries } : { ...NOTHING_SPENT, manualRetries, attemptBase: attempt }
+}
+
+/** Most jobs never fail: they store nothing at all. */
+export function packSpent(spent: Spent): string | null {
+  const used = Object.entries(spent).filter(([, count]) =>
+    typeof count === 'number' ? count !== 0 : Object.keys(count).length > 0,
+  )
+  return used.length === 0 ? null : JSON.stringify(Object.fromEntries(used))
+}
+
+export function unpackSpent(text: string | null): Spent {
+  return text === null ? NOTHING_SPENT : { ...NOTHING_SPENT, ...(JSON.parse(text) as Partial<Spent>) }
+}

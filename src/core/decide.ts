@@ -1,0 +1,243 @@
+import { type BackoffInputs, backoffMs } from './backoff.ts'
+import { failuresOf, type Spent, spendFailure, spendReclaim, spendRelease } from './budget.ts'
+import type { DeadLetter } from './change.ts'
+import { DURATION_MS_MAX, formatMs } from './duration.ts'
+import type { Policy } from './policy.ts'
+import type { RetryClass } from './taxonomy.ts'
+
+export interface Budget {
+  /** The policy field that sets it. */
+  name: string
+  before: number
+  after: number
+  max: number
+}
+
+export type DelayInputs =
+  | { source: 'none' }
+  | { source: 'error.retryAfter'; askedMs: number; maxMs: number }
+  | ({ source: 'retry.backoff' } & BackoffInputs)
+
+/** Stored with the failure, so that "why did it retry or die" is answered from the record and never guessed. */
+export interface Reasons {
+  /** One plain sentence. */
+  because: string
+  /** The policy rule that answered. */
+  rule: string
+  budget: Budget
+  delay?: DelayInputs
+}
+
+export type Decision =
+  | { kind: 'retry'; delayMs: number; spent: Spent; reasons: Reasons }
+  | { kind: 'fail'; deadLetter: DeadLetter; spent: Spent; reasons: Reasons }
+
+export interface JobSoFar {
+  spent: Spent
+  attempt: number
+  /** Where `timeout.total` begins: when the job was created, or last requeued by a person. */
+  createdAtMs: number
+}
+
+export interface FailureFacts {
+  code: string
+  retry: RetryClass | 'unknown'
+  /** What the error itself asked for, e.g. an HTTP Retry-After. */
+  retryAfterMs: number | null
+}
+
+/** Called after an attempt failed. Nothing here is read from a clock or drawn: the same arguments decide the same. */
+export function decide(job: JobSoFar, failure: FailureFacts, policy: Policy, nowMs: number, chance: number): Decision {
+  const spent = spendFailure(job.spent, failure.code)
+  const budgets = failureBudgets(job.spent, failure.code, policy)
+  // Every final failure is dead-lettered, a caller's fault too (F14): the person who replays decides what to correct.
+  const fail = (rule: string, because: string, budget = budgets[0]): Decision => ({
+    kind: 'fail',
+    deadLetter: policy.deadLetter,
+    spent,
+    reasons: { because, rule, budget },
+  })
+
+  const final = finalByClass(failure, policy)
+  if (final !== null) return fail(final.rule, final.because)
+
+  const found = failure.retry === 'unknown' ? `${failure.code} is taken as transient` : `${failure.code} is transient`
+  const exhausted = exhaustedOf(budgets)
+  if (exhausted !== undefined) {
+    return fail(exhausted.name, `${found}; ${counted(job, exhausted)}; no attempt is left`, exhausted)
+  }
+
+  const { delayMs, delay } = delayFor(failure, job.spent.failures, policy, chance)
+  const so = `${found}; ${counted(job, budgets[0])}`
+  if (isOver(job.createdAtMs, policy, nowMs + delayMs)) {
+    return fail('timeout.total', `${so}; the next attempt would begin after timeout.total${totalOf(policy)}`)
+  }
+  const rule = delay.source === 'error.retryAfter' ? delay.source : budgets[0].name
+  const because = `${so}; next attempt ${delayMs === 0 ? 'at once' : `in ${formatMs(delayMs)}`}`
+  return { kind: 'retry', delayMs, spent, reasons: { because, rule, budget: budgets[0], delay } }
+}
+
+function finalByClass({ code, retry }: FailureFacts, policy: Policy): { rule: string; because: string } | null {
+  switch (retry) {
+    case 'transient':
+      return null
+    case 'never':
+      return { rule: 'code is never retried', because: `${code} is never retried` }
+    case 'dead-letter':
+      return { rule: 'code is dead-lettered', because: `${code} is ${setAside(policy)} at once` }
+    case 'unknown': {
+      const { unknown } = policy.retry
+      if (unknown === 'transient') return null
+      const answer = unknown === 'never' ? 'not retried' : `${setAside(policy)} at once`
+      return { rule: `retry.unknown = ${unknown}`, because: `${code} is unclassified, and under this policy ${answer}` }
+    }
+  }
+}
+
+/** A policy without dead letters still ends the job: the class says that trying again is useless. */
+const setAside = (policy: Policy): string => (policy.deadLetter === 'none' ? 'failed for good' : 'dead-lettered')
+
+/** The budgets one more failure is counted against, the narrower one first. */
+function failureBudgets(before: Spent, code: string, policy: Policy): [Budget, ...Budget[]] {
+  const { max, perCode } = policy.retry
+  const whole = { name: 'retry.max', before: before.failures, after: before.failures + 1, max }
+  const ofCode = Object.hasOwn(perCode, code) ? perCode[code] : undefined
+  if (ofCode === undefined) return [whole]
+  const failures = failuresOf(before, code)
+  return [{ name: `retry.perCode.${code}`, before: failures, after: failures + 1, max: ofCode }, whole]
+}
+
+const exhaustedOf = (budgets: readonly Budget[]): Budget | undefined =>
+  budgets.find((budget) => budget.after >= budget.max)
+
+function counted({ attempt, spent }: JobSoFar, budget: Budget): string {
+  // A manual retry that keeps the budget gives one attempt beyond it. '4 of 3' would read as a mistake.
+  if (budget.after > budget.max) return `all ${budget.max} of ${budget.name} were already spent`
+  const free = attempt - spent.attemptBase - (spent.failures + 1)
+  const uncounted = free > 0 ? ` (attempt ${attempt}; ${free} ended without counting as a failure)` : ''
+  const ofCode = budget.name.startsWith('retry.perCode.') ? ' with this code' : ''
+  return `failure ${budget.after} of ${budget.max}${ofCode}${uncounted}`
+}
+
+/** The error's own wish wins over the backoff, up to a bound: it knows when the other side will answer again. */
+function delayFor(
+  { retryAfterMs }: FailureFacts,
+  failuresBefore: number,
+  { retry }: Policy,
+  chance: number,
+): { delayMs: number; delay: DelayInputs } {
+  if (retryAfterMs !== null && !Number.isNaN(retryAfterMs)) {
+    // Bounded here too, since Infinity would be lost in the stored JSON.
+    const askedMs = Math.ceil(Math.min(Math.max(0, retryAfterMs), DURATION_MS_MAX))
+    const maxMs = retry.retryAfterMsMax
+    return { delayMs: Math.min(askedMs, maxMs), delay: { source: 'error.retryAfter', askedMs, maxMs } }
+  }
+  if (retry.backoff === null) return { delayMs: 0, delay: { source: 'none' } }
+  const { delayMs, inputs } = backoffMs(retry.backoff, failuresBefore, chance)
+  return { delayMs, delay: { source: 'retry.backoff', ...inputs } }
+}
+
+function isOver(createdAtMs: number, { timeout }: Policy, atMs: number): boolean {
+  return timeout.totalMs !== null && atMs >= createdAtMs + timeout.totalMs
+}
+
+const totalOf = ({ timeout }: Policy): string => (timeout.totalMs === null ? '' : ` (${formatMs(timeout.totalMs)})`)
+
+export type OrphanDecision =
+  /** Noticed and told, not touched: a person decides (P55). */
+  | { kind: 'report'; reasons: Reasons }
+  | { kind: 'requeue'; spent: Spent; reasons: Reasons }
+  | { kind: 'cancel'; reasons: Reasons }
+  | {
+      kind: 'fail'
+      code: 'WORKER_LOST' | 'NEVER_STARTED' | 'QUARANTINED'
+      stage: 'dispatch' | 'execution'
+      deadLetter: DeadLetter
+      spent: Spent
+      reasons: Reasons
+    }
+
+export interface OrphanSoFar extends JobSoFar {
+  started: boolean
+  cancelRequested: boolean
+}
+
+/** Called when a job is processing and its lease ran out, or it was claimed and did not start in time. */
+export function decideOrphan(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
+  if (job.cancelRequested && policy.cancel) {
+    return {
+      kind: 'cancel',
+      reasons: orphanReasons(job, policy, 'cancel', 'its worker is lost and it was to be cancelled'),
+    }
+  }
+  return job.started ? decideLost(job, policy, nowMs) : decideNeverStarted(job, policy, nowMs)
+}
+
+/** Nothing ran, so nothing is in doubt: unless requeued it is a dispatch failure, even under 'report' (P14). */
+function decideNeverStarted(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
+  const fail = (rule: string, because: string): OrphanDecision => ({
+    kind: 'fail',
+    code: 'NEVER_STARTED',
+    stage: 'dispatch',
+    deadLetter: policy.deadLetter,
+    spent: job.spent,
+    reasons: orphanReasons(job, policy, rule, because),
+  })
+  const { action } = policy.orphan
+  if (action !== 'requeue') return fail(`orphan.action = ${action}`, 'it was claimed and never started')
+  if (isOver(job.createdAtMs, policy, nowMs)) {
+    return fail('timeout.total', `it was claimed and never started, and timeout.total${totalOf(policy)} is over`)
+  }
+  // Counted as given back, not as a reclaim: jobs claimed ahead by a worker that a poisonous job killed
+  // would otherwise be quarantined along with it.
+  const because = 'it was claimed and never started; next attempt at once, and it costs nothing'
+  const reasons = orphanReasons(job, policy, 'orphan.action = requeue', because)
+  return { kind: 'requeue', spent: spendRelease(job.spent), reasons }
+}
+
+function decideLost(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
+  const { action, budget, maxReclaims } = policy.orphan
+  if (action === 'report') {
+    const because = 'its worker is lost; under this policy a person decides'
+    return { kind: 'report', reasons: orphanReasons(job, policy, 'orphan.action = report', because) }
+  }
+  // A worker lost for good is counted as a failure only where the policy says so (W40).
+  const consumes = action === 'requeue' && budget === 'consume'
+  const spent = consumes ? spendFailure(job.spent, 'WORKER_LOST') : job.spent
+  const fail = (code: 'WORKER_LOST' | 'QUARANTINED', reasons: Reasons): OrphanDecision => ({
+    kind: 'fail',
+    code,
+    stage: 'execution',
+    deadLetter: policy.deadLetter,
+    spent,
+    reasons,
+  })
+  if (action === 'fail') {
+    return fail('WORKER_LOST', orphanReasons(job, policy, 'orphan.action = fail', 'its worker is lost'))
+  }
+  if (job.spent.reclaims >= maxReclaims) {
+    const because = `its worker is lost, and it was already taken back ${maxReclaims} times: it may be what kills them`
+    return fail('QUARANTINED', orphanReasons(job, policy, 'orphan.maxReclaims', because))
+  }
+  const exhausted = consumes ? exhaustedOf(failureBudgets(job.spent, 'WORKER_LOST', policy)) : undefined
+  if (exhausted !== undefined) {
+    const because = `its worker is lost, which counts as a failure; ${counted(job, exhausted)}; no attempt is left`
+    return fail('WORKER_LOST', { because, rule: exhausted.name, budget: exhausted })
+  }
+  if (isOver(job.createdAtMs, policy, nowMs)) {
+    const because = `its worker is lost, and timeout.total${totalOf(policy)} is over`
+    return fail('WORKER_LOST', orphanReasons(job, policy, 'timeout.total', because))
+  }
+  const after = spendReclaim(spent)
+  const cost = consumes ? `, which counts as ${counted(job, failureBudgets(job.spent, 'WORKER_LOST', policy)[0])}` : ''
+  const times = `${after.reclaims} of ${maxReclaims} times`
+  const because = `its worker is lost${cost}; taken back ${times}; next attempt at once`
+  const reasons = orphanReasons(job, policy, 'orphan.action = requeue', because, after.reclaims)
+  return { kind: 'requeue', spent: after, reasons }
+}
+
+function orphanReasons(job: OrphanSoFar, policy: Policy, rule: string, because: string, after?: number): Reasons {
+  const before = job.spent.reclaims
+  const budget = { name: 'orphan.maxReclaims', before, after: after ?? before, max: policy.orphan.maxReclaims }
+  return { because, rule, budget }
+}

@@ -1,0 +1,102 @@
+/**
+ * Every way Redress refuses something, in one table. HTTP answers, CLI exit codes and the reference
+ * page are made from it, so a code that is not here cannot be thrown.
+ */
+interface ErrorSpec {
+  http: number
+  exit: number
+  /** What the person can do about it, in general; a thrown error may say it more precisely. */
+  action: string
+}
+
+export const ERRORS = {
+  INPUT_INVALID: { http: 422, exit: 2, action: 'Correct the named fields and submit again.' },
+  PAYLOAD_TOO_LARGE: {
+    http: 413,
+    exit: 2,
+    action: 'Store the data elsewhere and submit a reference to it, or raise payloadBytesMax.',
+  },
+  PAYLOAD_NOT_JSON: {
+    http: 422,
+    exit: 2,
+    action: 'Submit values that JSON can hold: no functions, symbols, BigInts or cycles.',
+  },
+  SUBMISSION_REFUSED: {
+    http: 422,
+    exit: 2,
+    action: 'See the code in the message; submit again when its cause is gone.',
+  },
+  OPTION_INVALID: { http: 400, exit: 2, action: 'Correct the named option.' },
+  TYPE_UNKNOWN: { http: 404, exit: 3, action: 'Check the spelling, or start a program that declares this job type.' },
+  TYPE_DECLARED_TWICE: { http: 500, exit: 1, action: 'Give each job type its own name.' },
+  JOB_NOT_FOUND: { http: 404, exit: 3, action: 'Check the id; finished jobs are removed after their retention.' },
+  JOB_WRONG_STATE: { http: 409, exit: 4, action: 'Look at the job again: it may have moved on since you looked.' },
+  NOT_ALLOWED_BY_POLICY: { http: 409, exit: 4, action: 'See `redress jobs explain JOB` for what can be done.' },
+  REASON_REQUIRED: { http: 400, exit: 2, action: 'Say who acts and why: both are kept in the audit trail.' },
+  POLICY_INVALID: { http: 422, exit: 2, action: 'Correct the named policy fields.' },
+  POLICY_LOCKED: { http: 409, exit: 4, action: 'A locked policy cannot be weakened; declare a new job type instead.' },
+  TAXONOMY_INVALID: { http: 500, exit: 2, action: 'Correct the named failure codes.' },
+  RULE_INVALID: { http: 500, exit: 2, action: 'Correct the named classification rule.' },
+  SQLITE_TOO_OLD: {
+    http: 500,
+    exit: 1,
+    action: 'Run on a Node whose SQLite is 3.51.3 or newer (Node 24.13 or newer).',
+  },
+  STORE_TOO_NEW: { http: 500, exit: 1, action: 'Run the newer Redress that wrote this store, or restore a backup.' },
+  STORE_NOT_REDRESS: { http: 500, exit: 1, action: 'Choose another file: this one holds something else.' },
+  STORE_BUSY: { http: 503, exit: 5, action: 'Another process holds the store; try again shortly.' },
+  STORE_FULL: { http: 507, exit: 1, action: 'Make room on the disk; nothing acknowledged is lost.' },
+  STORE_FAILED: { http: 500, exit: 1, action: 'See the cause; nothing acknowledged is lost.' },
+  STORE_STOPPED: { http: 503, exit: 5, action: 'Submit before stopping the app, or start a new one.' },
+  FAILURE_LOG_FAILED: {
+    http: 500,
+    exit: 1,
+    action: 'Make the failure log writable again; the job is not complete until it is.',
+  },
+  USAGE: { http: 400, exit: 2, action: 'See `redress help`.' },
+  APP_NOT_LOADED: { http: 500, exit: 2, action: 'Give a module that exports an app made by redress().' },
+} as const satisfies Record<string, ErrorSpec>
+
+export type ErrorCode = keyof typeof ERRORS
+
+export interface ErrorDetails {
+  action?: string
+  cause?: unknown
+  jobId?: string
+  /** One line per thing that is wrong, for errors that name several. */
+  problems?: readonly string[]
+}
+
+export class RedressError extends Error {
+  override readonly name = 'RedressError'
+  readonly code: ErrorCode
+  readonly action: string
+  readonly jobId: string | undefined
+  readonly problems: readonly string[]
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause })
+    this.code = code
+    this.action = details.action ?? ERRORS[code].action
+    this.jobId = details.jobId
+    this.problems = details.problems ?? []
+  }
+
+  get httpStatus(): number {
+    return ERRORS[this.code].http
+  }
+
+  get exitCode(): number {
+    return ERRORS[this.code].exit
+  }
+
+  toJSON(): object {
+    return {
+      code: this.code,
+      message: this.message,
+      action: this.action,
+      ...(this.jobId === undefined ? {} : { jobId: this.jobId }),
+      ...(this.problems.length === 0 ? {} : { problems: this.problems }),
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import type { Status } from './states.ts'
+
+/**
+ * One line of a job's history. The history is append-only and complete: `replay` (replay.ts) rebuilds the row's
+ * state from it, and a test checks that it always does.
+ */
+export const EVENT_KINDS = [
+  'queued', // submitted and accepted
+  'processing', // claimed by a worker: the attempt begins to count
+  'started', // the handler really began (left out when the attempt closes at once: its close says how long it ran)
+  'complete',
+  'retry', // failed, and goes back to the queue by policy
+  'failed', // failed for good: by policy, by an orphan decision, by a person, or before any dispatch
+  'cancelled',
+  'released', // given back by a worker that stops or has no room; free
+  'snoozed', // given back by the handler itself; free
+  'reclaimed', // taken back from a lost worker
+  'orphaned', // its worker is gone; reported, not touched
+  'recovered', // the worker of a reported orphan came back
+  'cancel-requested',
+  'manual-retry', // a person sent it back to the queue
+  'lost', // a worker's write came after its lease was gone and was refused: evidence of a zombie
+] as const
+export type EventKind = (typeof EVENT_KINDS)[number]
+
+export interface EventData {
+  /** When the job may be claimed next, if not at once. */
+  dueAtMs?: number
+  /** `seq` of the failure's record. */
+  failure?: number
+  code?: string
+  /** Budgets after this event, packed; see budget.ts. */
+  spent?: string
+  actor?: string
+  reason?: string
+  /** `lost`: which write was refused, and how the job stood. */
+  write?: 'start' | 'renew' | 'close'
+  status?: Status
+  currentAttempt?: number
+  deadLetterOffset?: number
+}
+
+export interface JobEvent {
+  /** Position in the history of the whole store: only grows. */
+  seq: number
+  jobId: string
+  atMs: number
+  kind: EventKind
+  attempt: number
+  worker: string | null
+  /** How long the handler ran, where the event ends an attempt that had started. */
+  durationMs: number | null
+  data: EventData
+}

@@ -1,0 +1,241 @@
+import { z } from 'zod'
+import { type Backoff, type BackoffInput, backoffField } from './backoff.ts'
+import type { DeadLetter } from './change.ts'
+import { DAY_MS, type Duration, durationField, HOUR_MS, MINUTE_MS, SECOND_MS } from './duration.ts'
+import { RedressError } from './errors.ts'
+import { contradictionsOf, nearestField } from './policy-checks.ts'
+
+export { edgesOf, weakens } from './policy-checks.ts'
+
+const UNKNOWN_ANSWERS = ['never', 'transient', 'dead-letter'] as const
+const MANUAL_RETRY_MODES = ['in-place', 'new-job', 'off'] as const
+const ORPHAN_ACTIONS = ['report', 'requeue', 'fail'] as const
+type UnknownAnswer = (typeof UNKNOWN_ANSWERS)[number]
+type ManualRetryMode = (typeof MANUAL_RETRY_MODES)[number]
+type OrphanAction = (typeof ORPHAN_ACTIONS)[number]
+
+/** Data that answers "what next?" for one job type: complete, frozen, and the same after a trip through JSON. */
+export interface Policy {
+  readonly retry: Readonly<{
+    /** Failures that end the job, so also the attempts it gets when every one fails. 1 = never retried. */
+    max: number
+    perCode: Readonly<Record<string, number>>
+    /** null = at once. */
+    backoff: Backoff | null
+    /** What an unclassified throw is taken for. */
+    unknown: UnknownAnswer
+    /** The longest wait that an error's own `retryAfter` may ask for. */
+    retryAfterMsMax: number
+  }>
+  readonly manualRetry: Readonly<{ mode: ManualRetryMode; budget: 'reset' | 'keep' }>
+  readonly orphan: Readonly<{ action: OrphanAction; budget: 'free' | 'consume'; maxReclaims: number }>
+  readonly lease: Readonly<{ ttlMs: number; startTimeoutMs: number | null }>
+  readonly timeout: Readonly<{ attemptMs: number | null; totalMs: number | null }>
+  readonly deadLetter: DeadLetter
+  readonly reject: 'record' | 'refuse'
+  readonly shutdown: 'requeue' | 'fail'
+  readonly audit: 'transactional' | 'write-ahead'
+  /** `latest` is kept while queued for a retry; `terminal` is shown only when failed. */
+  readonly errors: 'latest' | 'terminal'
+  readonly aggregates: boolean
+  /** Whether a person may cancel. */
+  readonly cancel: boolean
+  /** No backward edge at all: the database itself refuses one. */
+  readonly forwardOnly: boolean
+  /** null = kept for ever. */
+  readonly retention: Readonly<{ completeMs: number | null; failedMs: number | null; cancelledMs: number | null }>
+  /** Nothing at runtime can weaken it; see `weakens`. */
+  readonly locked: boolean
+}
+
+/** A policy as its author writes it: what is not said takes the safest default; durations are named without unit. */
+export interface PolicyInput {
+  retry?: {
+    max?: number
+    perCode?: Readonly<Record<string, number>>
+    backoff?: BackoffInput | null
+    unknown?: UnknownAnswer
+    retryAfterMax?: Duration
+  }
+  manualRetry?: ManualRetryMode | { mode?: ManualRetryMode; budget?: 'reset' | 'keep' }
+  orphan?: OrphanAction | { action?: OrphanAction; budget?: 'free' | 'consume'; maxReclaims?: number }
+  lease?: { ttl?: Duration; startTimeout?: Duration | null }
+  timeout?: { attempt?: Duration | null; total?: Duration | null }
+  deadLetter?: DeadLetter
+  reject?: 'record' | 'refuse'
+  shutdown?: 'requeue' | 'fail'
+  audit?: 'transactional' | 'write-ahead'
+  errors?: 'latest' | 'terminal'
+  aggregates?: boolean
+  cancel?: boolean
+  forwardOnly?: boolean
+  retention?: { complete?: Duration | null; failed?: Duration | null; cancelled?: Duration | null }
+  locked?: boolean
+}
+
+const ATTEMPT_MS_DEFAULT = HOUR_MS
+const countField = z.int().min(1).max(1000)
+const codeField = z.string().regex(/^[A-Za-z][\w.:-]{0,63}$/)
+
+const FIELDS = {
+  retry: {
+    max: countField.default(1),
+    perCode: z.record(codeField, countField).default({}),
+    backoff: backoffField.nullable().default(null),
+    unknown: z.enum(UNKNOWN_ANSWERS).default('never'),
+    retryAfterMax: durationField().default(DAY_MS),
+  },
+  manualRetry: {
+    mode: z.enum(MANUAL_RETRY_MODES).default('new-job'),
+    budget: z.enum(['reset', 'keep']).default('reset'),
+  },
+  orphan: {
+    action: z.enum(ORPHAN_ACTIONS).default('report'),
+    budget: z.enum(['free', 'consume']).default('free'),
+    maxReclaims: countField.default(5),
+  },
+  lease: {
+    ttl: durationField(SECOND_MS).default(30 * SECOND_MS),
+    startTimeout: durationField(1).nullable().default(MINUTE_MS),
+  },
+  timeout: {
+    attempt: durationField(1).nullable().optional(),
+    total: durationField(1).nullable().default(null),
+  },
+  retention: {
+    complete: durationField()
+      .nullable()
+      .default(30 * DAY_MS),
+    failed: durationField().nullable().default(null),
+    cancelled: durationField()
+      .nullable()
+      .default(30 * DAY_MS),
+  },
+}
+
+const schema = z
+  .strictObject({
+    retry: z
+      .strictObject(FIELDS.retry)
+      .transform(({ retryAfterMax, ...rest }) => ({ ...rest, retryAfterMsMax: retryAfterMax }))
+      .prefault({}),
+    manualRetry: z.strictObject(FIELDS.manualRetry).prefault({}),
+    orphan: z.strictObject(FIELDS.orphan).prefault({}),
+    lease: z
+      .strictObject(FIELDS.lease)
+      .transform(({ ttl, startTimeout }) => ({ ttlMs: ttl, startTimeoutMs: startTimeout }))
+      .prefault({}),
+    timeout: z
+      .strictObject(FIELDS.timeout)
+      .transform(({ attempt, total }) => ({
+        // There is a default because a handler that never settles keeps renewing its lease: nothing else would end
+        // it. It follows a shorter total, so that an author who wrote only `total` does not contradict it unseen.
+        attemptMs: attempt === undefined ? Math.min(ATTEMPT_MS_DEFAULT, total ?? ATTEMPT_MS_DEFAULT) : attempt,
+        totalMs: total,
+      }))
+      .prefault({}),
+    deadLetter: z.enum(['none', 'flag', 'queue']).default('none'),
+    reject: z.enum(['record', 'refuse']).default('refuse'),
+    shutdown: z.enum(['requeue', 'fail']).optional(),
+    audit: z.enum(['transactional', 'write-ahead']).default('transactional'),
+    errors: z.enum(['latest', 'terminal']).default('terminal'),
+    aggregates: z.boolean().default(true),
+    cancel: z.boolean().default(true),
+    forwardOnly: z.boolean().default(false),
+    retention: z
+      .strictObject(FIELDS.retention)
+      .transform(({ complete, failed, cancelled }) => ({
+        completeMs: complete,
+        failedMs: failed,
+        cancelledMs: cancelled,
+      }))
+      .prefault({}),
+    locked: z.boolean().default(false),
+  })
+  // A job that cannot go backward cannot be given back: 'fail' is the only shutdown left to it.
+  .transform((read): Policy => ({ ...read, shutdown: read.shutdown ?? (read.forwardOnly ? 'fail' : 'requeue') }))
+
+const KNOWN_FIELDS = [
+  ...Object.keys(schema.in.shape),
+  ...Object.entries(FIELDS).flatMap(([section, fields]) => Object.keys(fields).map((field) => `${section}.${field}`)),
+]
+
+const STORED_NAMES: Readonly<Record<string, string>> = {
+  retryAfterMsMax: 'retryAfterMax',
+  ttlMs: 'ttl',
+  startTimeoutMs: 'startTimeout',
+  attemptMs: 'attempt',
+  totalMs: 'total',
+  completeMs: 'complete',
+  failedMs: 'failed',
+  cancelledMs: 'cancelled',
+}
+
+/** Takes the author's form, and a stored policy too: `policy(JSON.parse(JSON.stringify(p)))` equals `p`. */
+export function policy(input: PolicyInput | Policy = {}): Policy {
+  return policyFromJson(input)
+}
+
+/** For policy files, about which the compiler knows nothing. */
+export function policyFromJson(value: unknown): Policy {
+  const read = storedPolicy(value)
+  const contradictions = contradictionsOf(read)
+  if (contradictions.length > 0) throw invalid(contradictions)
+  return read
+}
+
+/**
+ * For a policy that was accepted when it was declared. Its shape is read as always (and a field that is newer than
+ * the store takes its default), but a contradiction we learned of since must not make the store unreadable.
+ */
+export function storedPolicy(value: unknown): Policy {
+  const read = schema.safeParse(inAuthorsForm(value))
+  if (!read.success) throw invalid(read.error.issues.flatMap(problemsOf))
+  return deepFrozen(read.data)
+}
+
+/**
+ * A number is a duration in milliseconds, so a stored policy is an author's policy whose names carry the unit.
+ * A name given both ways is left alone, and then refused as unknown.
+ */
+function inAuthorsForm(value: unknown): unknown {
+  if (!isRecord(value)) return value
+  const { manualRetry, orphan, ...rest } = value
+  return {
+    ...Object.fromEntries(
+      Object.entries(rest).map(([name, part]) => [name, isRecord(part) ? withoutUnits(part) : part]),
+    ),
+    manualRetry: typeof manualRetry === 'string' ? { mode: manualRetry } : manualRetry,
+    orphan: typeof orphan === 'string' ? { action: orphan } : orphan,
+  }
+}
+
+function withoutUnits(section: Record<string, unknown>): object {
+  const renamed = Object.entries(section).map(([name, value]) => {
+    const bare = Object.hasOwn(STORED_NAMES, name) ? STORED_NAMES[name] : undefined
+    const isStored = bare !== undefined && !(bare in section) && (typeof value === 'number' || value === null)
+    return [isStored ? bare : name, value]
+  })
+  return Object.fromEntries(renamed)
+}
+
+function problemsOf(issue: z.core.$ZodIssue): string[] {
+  const at = issue.path.join('.')
+  if (issue.code !== 'unrecognized_keys') return [`${at || 'policy'}: ${issue.message}`]
+  return issue.keys.map((key) => {
+    const field = at === '' ? key : `${at}.${key}`
+    return `${field}: no such field; the nearest is ${nearestField(field, KNOWN_FIELDS)}`
+  })
+}
+
+function invalid(problems: string[]): RedressError {
+  return new RedressError('POLICY_INVALID', `The policy cannot be used: ${problems.join('; ')}`, { problems })
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function deepFrozen<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(deepFrozen)
+  return value
+}

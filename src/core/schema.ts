@@ -1,0 +1,27 @@
+/** The part of the Standard Schema interface (standardschema.dev) that we use: zod, valibot, arktype and others have it. */
+export interface Schema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1
+    readonly vendor: string
+    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined
+  }
+}
+
+type Checked<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly Issue[] }
+
+interface Issue {
+  readonly message: string
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
+}
+
+export type SchemaInput<S> = S extends Schema<infer Input, unknown> ? Input : never
+export type SchemaOutput<S> = S extends Schema<unknown, infer Output> ? Output : never
+
+/** One line per problem: `pages.0.title: expected a string`. */
+export function problemsOf(issues: readonly Issue[]): string[] {
+  return issues.map(({ message, path }) => {
+    const at = (path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.')
+    return at === '' ? message : `${at}: ${message}`
+  })
+}
