@@ -1,0 +1,198 @@
+import type { Change, DecidedFailure } from '../../core/change.ts'
+import type { EventData, EventKind } from '../../core/events.ts'
+import type { Status } from '../../core/states.ts'
+import type { Close, CloseAnswer, Held, JobKey, Reclaim, Renewal, Started, WorkerKey } from '../store.ts'
+import type { Connection } from './connection.ts'
+import { HELD } from './fence.ts'
+import type { History } from './history.ts'
+
+interface HeldRow {
+  worker: WorkerKey
+  cancel_requested_at: number | null
+  orphaned_at: number | null
+  lease_until: number
+  claimed_at: number
+  started_at: number | null
+}
+
+const EVENT_OF_REQUEUE = { retry: 'retry', reclaimed: 'reclaimed', released: 'released', snoozed: 'snoozed' } as const
+
+export type Closing = ReturnType<typeof openClosing>
+
+/** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
+export function openClosing(connection: Connection, history: History) {
+  const selectHeld = connection.prepare(`
+    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at FROM jobs WHERE ${HELD}`)
+  const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
+  const complete = connection.prepare(`
+    UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, ?4), result = ?5 WHERE ${HELD}`)
+  const requeue = connection.prepare(`
+    UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
+      progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5 WHERE ${HELD}`)
+  const fail = connection.prepare(`
+    UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7 WHERE ${HELD}`)
+  const cancel = connection.prepare(`
+    UPDATE jobs SET status = 'cancelled', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, ?4) WHERE ${HELD}`)
+  const begin = connection.prepare(`UPDATE jobs SET started_at = coalesce(started_at, ?3) WHERE ${HELD}`)
+  const extend = connection.prepare(`
+    UPDATE jobs SET lease_until = ?3, progress = coalesce(?4, progress), orphaned_at = NULL WHERE ${HELD}`)
+  const orphan = connection.prepare(`UPDATE jobs SET orphaned_at = ?3 WHERE ${HELD}`)
+  const addDeadLetter = connection.prepare('INSERT INTO dead_letters (job, failure, attempts, at) VALUES (?, ?, ?, ?)')
+  const freeDedupeKey = connection.prepare(
+    `UPDATE job_specs SET dedupe_held = NULL WHERE key = ? AND dedupe_held IS NOT NULL AND dedupe_scope = 'live'`,
+  )
+
+  const held = ({ key, attempt }: Held) => selectHeld.get(key, attempt) as HeldRow | undefined
+
+  /** A write that came too late changes nothing and leaves evidence. */
+  const refuse = ({ key, attempt }: Held, write: NonNullable<EventData['write']>, worker: WorkerKey, nowMs: number) => {
+    const row = standing.get(key) as { status: Status; attempt: number } | undefined
+    if (row === undefined) return
+    history.event(key, nowMs, 'lost', attempt, worker, null, { write, status: row.status, currentAttempt: row.attempt })
+  }
+
+  const failureOf = (
+    { key, attempt }: Held,
+    row: HeldRow,
+    failure: DecidedFailure,
+    to: Status,
+    nowMs: number,
+  ): number => history.failure({ key, atMs: nowMs, attempt, worker: row.worker, failure, from: 'processing', to })
+
+  /** Applies a change to a row that is known to be held in this transaction. */
+  const apply = (at: Held, row: HeldRow, change: Change, ranMs: number | null, nowMs: number): void => {
+    const { key, attempt } = at
+    const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
+    const event = (kind: EventKind, data: EventData | null) =>
+      history.event(key, nowMs, kind, attempt, row.worker, ranMs, data)
+
+    switch (change.to) {
+      case 'complete':
+        event('complete', null)
+        complete.run(key, attempt, nowMs, startedAtMs, change.result)
+        return
+      case 'cancelled':
+        event('cancelled', change.note === null ? null : { reason: change.note })
+        cancel.run(key, attempt, nowMs, startedAtMs)
+        freeDedupeKey.run(key)
+        return
+      case 'queued': {
+        // The request to cancel was acknowledged; going back to the queue must not forget it.
+        const isCancelled = row.cancel_requested_at !== null
+        const failed = change.failure && {
+          failure: failureOf(at, row, change.failure, isCancelled ? 'cancelled' : 'queued', nowMs),
+          code: change.failure.code,
+        }
+        if (isCancelled) {
+          apply(at, row, { to: 'cancelled', note: 'it was asked to cancel' }, ranMs, nowMs)
+          return
+        }
+        const dueAtMs = change.delayMs > 0 ? nowMs + change.delayMs : null
+        event(EVENT_OF_REQUEUE[change.cause], {
+          ...failed,
+          ...(dueAtMs === null ? {} : { dueAtMs }),
+          ...(change.note === null ? {} : { reason: change.note }),
+          spent: change.spent ?? '',
+        })
+        requeue.run(key, attempt, dueAtMs === null ? 1 : null, dueAtMs, change.spent)
+        return
+      }
+      case 'failed': {
+        const failure = failureOf(at, row, change.failure, 'failed', nowMs)
+        const letter = setAside(key, failure, attempt, change.deadLetter, nowMs)
+        event('failed', {
+          failure,
+          code: change.failure.code,
+          spent: change.spent ?? '',
+          ...(letter ? { deadLetterOffset: letter } : {}),
+        })
+        fail.run(key, attempt, nowMs, startedAtMs, failure, change.spent, letter)
+        freeDedupeKey.run(key)
+        return
+      }
+    }
+  }
+
+  /** The value of `jobs.dead_letter`: an offset, 0 for a mere flag, or null. */
+  const setAside = (
+    key: JobKey,
+    failure: number,
+    attempts: number,
+    deadLetter: 'none' | 'flag' | 'queue',
+    nowMs: number,
+  ): number | null => {
+    if (deadLetter === 'none') return null
+    if (deadLetter === 'flag') return 0
+    return Number(addDeadLetter.run(key, failure, attempts, nowMs).lastInsertRowid)
+  }
+
+  return {
+    setAside,
+    freeDedupeKey: (key: JobKey) => void freeDedupeKey.run(key),
+
+    close(close: Close, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const { key, attempt, change } = close
+      const ranMs = close.ranMs === null ? null : Math.round(close.ranMs)
+      if (change.to === 'complete') {
+        // The hot path: the fence is in the UPDATE itself, and no row is read first.
+        const startedAtMs = ranMs === null ? null : nowMs - ranMs
+        if (complete.run(key, attempt, nowMs, startedAtMs, change.result).changes === 0) {
+          refuse(close, 'close', worker, nowMs)
+          return 'lost'
+        }
+        history.event(key, nowMs, 'complete', attempt, worker, ranMs, null)
+        return 'closed'
+      }
+      const row = held(close)
+      if (row === undefined) {
+        refuse(close, 'close', worker, nowMs)
+        return 'lost'
+      }
+      apply(close, row, change, ranMs, nowMs)
+      return 'closed'
+    },
+
+    start(started: Started, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const row = held(started)
+      if (row === undefined) {
+        refuse(started, 'start', worker, nowMs)
+        return 'lost'
+      }
+      const startedAtMs = Math.max(row.claimed_at, nowMs - Math.round(started.agoMs))
+      history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null)
+      begin.run(started.key, started.attempt, startedAtMs)
+      return 'closed'
+    },
+
+    renew(renewal: Renewal, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const { key, attempt } = renewal
+      const row = held(renewal)
+      if (row === undefined) {
+        refuse(renewal, 'renew', worker, nowMs)
+        return 'lost'
+      }
+      if (row.orphaned_at !== null) history.event(key, nowMs, 'recovered', attempt, row.worker, null, null)
+      extend.run(key, attempt, nowMs + renewal.ttlMs, renewal.progress)
+      return 'closed'
+    },
+
+    reclaim(reclaim: Reclaim, nowMs: number): CloseAnswer {
+      const row = held(reclaim)
+      const isStill =
+        row !== undefined && (reclaim.expect === 'expired' ? row.lease_until <= nowMs : row.started_at === null)
+      // Not an error of anybody: the worker renewed, started or closed after we looked.
+      if (!isStill) return 'lost'
+      if (reclaim.change.to === 'orphaned') {
+        if (row.orphaned_at !== null) return 'lost'
+        history.event(reclaim.key, nowMs, 'orphaned', reclaim.attempt, row.worker, null, null)
+        orphan.run(reclaim.key, reclaim.attempt, nowMs)
+        return 'closed'
+      }
+      apply(reclaim, row, reclaim.change, null, nowMs)
+      return 'closed'
+    },
+  }
+}

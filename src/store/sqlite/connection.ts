@@ -1,0 +1,96 @@
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync, type StatementSync } from 'node:sqlite'
+import { RedressError } from '../../core/errors.ts'
+import { storeError } from './errors.ts'
+import { MIGRATIONS } from './schema.ts'
+
+/** 'rdrs': tells our files from other people's databases. */
+const APPLICATION_ID = 0x72647273
+
+/**
+ * Older versions can corrupt a WAL database when two connections checkpoint and write at the same moment
+ * (the "WAL-reset" bug). Several processes on one file is exactly how Redress is used.
+ */
+const SQLITE_VERSION_MIN = [3, 51, 3] as const
+
+/** How long one statement may wait for another process before we let our own event loop go on. */
+const BUSY_WAIT_MS = 10
+const OPEN_WAIT_MS = 10_000
+
+export interface Connection {
+  readonly database: DatabaseSync
+  prepare(sql: string): StatementSync
+}
+
+export function openConnection(path: string): Connection {
+  refuseOldSqlite(process.versions.sqlite ?? '0')
+  if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true })
+  let database: DatabaseSync | undefined
+  try {
+    database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
+    configure(database)
+    migrate(database, path)
+    database.exec(`PRAGMA busy_timeout = ${BUSY_WAIT_MS}`)
+    return { database, prepare: database.prepare.bind(database) }
+  } catch (error) {
+    database?.close()
+    throw storeError(error, `opening ${path}`)
+  }
+}
+
+export function refuseOldSqlite(version: string): void {
+  const parts = version.split('.').map(Number)
+  for (const [i, needed] of SQLITE_VERSION_MIN.entries()) {
+    const has = parts[i] ?? 0
+    if (has > needed) return
+    if (has < needed) {
+      throw new RedressError(
+        'SQLITE_TOO_OLD',
+        `This Node has SQLite ${version}; Redress needs ${SQLITE_VERSION_MIN.join('.')} or newer, because older ones ` +
+          'can corrupt a database that several processes write to.',
+      )
+    }
+  }
+}
+
+function configure(database: DatabaseSync): void {
+  database.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA journal_size_limit = 67108864;
+    PRAGMA cache_size = -65536;
+    PRAGMA temp_store = MEMORY;
+  `)
+}
+
+function migrate(database: DatabaseSync, path: string): void {
+  // Inside the write lock: of two processes that start at once, the second finds the work done.
+  database.exec('BEGIN IMMEDIATE')
+  try {
+    const version = pragma(database, 'user_version')
+    const isOurs = pragma(database, 'application_id') === APPLICATION_ID
+    const tables = database.prepare(`SELECT count(*) AS n FROM sqlite_schema WHERE type = 'table'`).get() as {
+      n: number
+    }
+    if (!isOurs && tables.n > 0) {
+      throw new RedressError('STORE_NOT_REDRESS', `${path} is a database of another program; it was left as it is.`)
+    }
+    if (version > MIGRATIONS.length) {
+      throw new RedressError(
+        'STORE_TOO_NEW',
+        `${path} is of version ${version}; this Redress knows versions up to ${MIGRATIONS.length}.`,
+      )
+    }
+    for (const migration of MIGRATIONS.slice(version)) database.exec(migration)
+    database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}; COMMIT`)
+  } catch (error) {
+    database.exec('ROLLBACK')
+    throw error
+  }
+}
+
+function pragma(database: DatabaseSync, name: string): number {
+  const row = database.prepare(`PRAGMA ${name}`).get() as Record<string, number>
+  return row[name] ?? 0
+}

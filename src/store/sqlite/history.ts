@@ -1,0 +1,72 @@
+import type { DecidedFailure } from '../../core/change.ts'
+import type { EventData, EventKind } from '../../core/events.ts'
+import type { Status } from '../../core/states.ts'
+import type { JobKey, WorkerKey } from '../store.ts'
+import type { Connection } from './connection.ts'
+
+export interface FailedAttempt {
+  key: JobKey
+  atMs: number
+  attempt: number
+  worker: WorkerKey | null
+  failure: DecidedFailure
+  from: Status | null
+  to: Status
+}
+
+export type History = ReturnType<typeof openHistory>
+
+/** The append-only tables. Whoever changes a row adds its event in the same transaction. */
+export function openHistory(connection: Connection) {
+  const addEvent = connection.prepare(
+    'INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  )
+  const addFailure = connection.prepare(`
+    INSERT INTO failures (job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail,
+      context, causes, rule, fingerprint, from_status, to_status, decision)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+
+  return {
+    event(
+      key: JobKey,
+      atMs: number,
+      kind: EventKind,
+      attempt: number,
+      worker: WorkerKey | null,
+      durationMs: number | null,
+      data: EventData | null,
+    ): void {
+      addEvent.run(key, atMs, kind, attempt, worker, durationMs, data === null ? null : JSON.stringify(data))
+    },
+
+    /** Stores a failure with its decision and answers with its number. */
+    failure({ key, atMs, attempt, worker, failure, from, to }: FailedAttempt): number {
+      const added = addFailure.run(
+        key,
+        atMs,
+        attempt,
+        worker,
+        failure.stage,
+        failure.owner,
+        failure.code,
+        failure.fault,
+        failure.message,
+        failure.waiting,
+        failure.detail,
+        jsonOrNull(failure.context),
+        failure.causes.length === 0 ? null : JSON.stringify(failure.causes),
+        failure.rule,
+        failure.fingerprint,
+        from,
+        to,
+        JSON.stringify(failure.decision),
+      )
+      return Number(added.lastInsertRowid)
+    },
+  }
+}
+
+function jsonOrNull(value: Record<string, unknown>): string | null {
+  for (const _ in value) return JSON.stringify(value)
+  return null
+}

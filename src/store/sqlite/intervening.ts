@@ -1,0 +1,89 @@
+import type { Status } from '../../core/states.ts'
+import type { Intervention, JobKey, WorkerKey } from '../store.ts'
+import type { Closing } from './closing.ts'
+import type { Connection } from './connection.ts'
+import type { History } from './history.ts'
+
+interface StandingRow {
+  key: JobKey
+  status: Status
+  attempt: number
+  worker: WorkerKey | null
+  cancel_requested_at: number | null
+  dedupe_key: string | null
+  dedupe_held: number | null
+  type: number
+}
+
+/** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
+export function openIntervening(connection: Connection, history: History, closing: Closing) {
+  const select = connection.prepare(`
+    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type
+    FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
+  const isKeyTaken = connection.prepare(
+    'SELECT 1 FROM job_specs WHERE type = ? AND dedupe_key = ? AND dedupe_held IS NOT NULL',
+  )
+  const takeKey = connection.prepare('UPDATE job_specs SET dedupe_held = 1 WHERE key = ? AND dedupe_key IS NOT NULL')
+  const requeue = connection.prepare(`
+    UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ?2, claimed_at = NULL, started_at = NULL,
+      finished_at = NULL, failure = NULL, dead_letter = NULL, progress = NULL, cancel_requested_at = NULL,
+      orphaned_at = NULL, spent = ?3 WHERE key = ?1`)
+  const fail = connection.prepare(`
+    UPDATE jobs SET status = 'failed', ready = NULL, due_at = NULL, worker = NULL, lease_until = NULL, finished_at = ?2,
+      failure = ?3, spent = ?4, dead_letter = ?5 WHERE key = ?1`)
+  const cancel = connection.prepare(`
+    UPDATE jobs SET status = 'cancelled', ready = NULL, due_at = NULL, finished_at = ?2 WHERE key = ?1`)
+  const requestCancel = connection.prepare('UPDATE jobs SET cancel_requested_at = ?2 WHERE key = ?1')
+
+  return {
+    intervene({ id, expect, act, actor, reason }: Intervention, nowMs: number): 'done' | 'moved-on' | 'dedupe-taken' {
+      const row = select.get(id) as StandingRow | undefined
+      if (row === undefined || row.status !== expect.status || row.attempt !== expect.attempt) return 'moved-on'
+      const { key, attempt, worker } = row
+      const by = { actor, reason }
+
+      switch (act.kind) {
+        case 'retry-in-place': {
+          const needsKey = row.dedupe_key !== null && row.dedupe_held === null
+          if (needsKey && isKeyTaken.get(row.type, row.dedupe_key) !== undefined) return 'dedupe-taken'
+          takeKey.run(key)
+          history.event(key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
+          requeue.run(key, nowMs, act.spent)
+          return 'done'
+        }
+        case 'mark-failed': {
+          const failure = history.failure({
+            key,
+            atMs: nowMs,
+            attempt,
+            worker,
+            failure: act.failure,
+            from: row.status,
+            to: 'failed',
+          })
+          const letter = closing.setAside(key, failure, attempt, act.deadLetter, nowMs)
+          history.event(key, nowMs, 'failed', attempt, worker, null, {
+            ...by,
+            failure,
+            code: act.failure.code,
+            spent: act.spent ?? '',
+            ...(letter ? { deadLetterOffset: letter } : {}),
+          })
+          fail.run(key, nowMs, failure, act.spent, letter)
+          closing.freeDedupeKey(key)
+          return 'done'
+        }
+        case 'cancel':
+          history.event(key, nowMs, 'cancelled', attempt, null, null, by)
+          cancel.run(key, nowMs)
+          closing.freeDedupeKey(key)
+          return 'done'
+        case 'request-cancel':
+          if (row.cancel_requested_at !== null) return 'done'
+          history.event(key, nowMs, 'cancel-requested', attempt, worker, null, by)
+          requestCancel.run(key, nowMs)
+          return 'done'
+      }
+    },
+  }
+}

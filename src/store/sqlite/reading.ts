@@ -1,0 +1,234 @@
+import type { JobEvent } from '../../core/events.ts'
+import type { Failure } from '../../core/failure.ts'
+import type { Status } from '../../core/states.ts'
+import type {
+  Cancellation,
+  JobFilter,
+  JobRow,
+  Stalled,
+  StoredDeadLetter,
+  StoredFailure,
+  StoredWorker,
+  TypeCounts,
+  WorkerKey,
+} from '../store.ts'
+import type { Connection } from './connection.ts'
+import type { Types } from './types.ts'
+
+type Row = Record<string, number | string | null>
+
+const JOB_COLUMNS = `
+  jobs.key, job_specs.id, jobs.type, status, payload, result, owner, priority, attempt, spent, progress, created_at, queued_at,
+  due_at, claimed_at, job_specs.retried_from, jobs.started_at, finished_at, lease_until, orphaned_at,
+  cancel_requested_at, dedupe_key, failure, forward_only, dead_letter, workers.id AS worker_id`
+const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker`
+
+export function openReading(connection: Connection, types: Types) {
+  const job = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE job_specs.id = ?`)
+  const events = connection.prepare(`
+    SELECT events.*, job_specs.id AS job_id, workers.id AS worker_id
+    FROM job_specs JOIN events ON events.job = job_specs.key LEFT JOIN workers ON workers.key = events.worker
+    WHERE job_specs.id = ? ORDER BY events.seq`)
+  const FAILURE_COLUMNS = `failures.*, job_specs.id AS job_id, workers.id AS worker_id`
+  const FAILURE_TABLES = `failures JOIN job_specs ON job_specs.key = failures.job
+    LEFT JOIN workers ON workers.key = failures.worker`
+  const failures = connection.prepare(
+    `SELECT ${FAILURE_COLUMNS} FROM ${FAILURE_TABLES} WHERE job_specs.id = ? ORDER BY failures.seq`,
+  )
+  const latestFailure = connection.prepare(
+    `SELECT ${FAILURE_COLUMNS} FROM ${FAILURE_TABLES} WHERE failures.job = ? ORDER BY failures.seq DESC LIMIT 1`,
+  )
+  const deadLetters = connection.prepare(`
+    SELECT "offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at, payload,
+      job_specs.type AS type_key, ${FAILURE_COLUMNS}
+    FROM dead_letters JOIN failures ON failures.seq = dead_letters.failure
+      JOIN job_specs ON job_specs.key = failures.job LEFT JOIN workers ON workers.key = failures.worker
+    WHERE "offset" > ? ORDER BY "offset" LIMIT ?`)
+  const workers = connection.prepare('SELECT * FROM workers ORDER BY key')
+  const counts = connection.prepare(`
+    SELECT type, status, count(*) AS n, sum(due_at IS NOT NULL AND ready IS NULL) AS waiting,
+      sum(orphaned_at IS NOT NULL) AS orphaned
+    FROM jobs GROUP BY type, status`)
+  const stalled = connection.prepare(`
+    SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at, queued_at, spent, cancel_requested_at,
+      job_specs.id, workers.id AS worker_id
+    FROM jobs JOIN job_specs USING (key) JOIN workers ON workers.key = jobs.worker
+    WHERE lease_until IS NOT NULL AND orphaned_at IS NULL
+      AND (lease_until <= ?1 OR jobs.started_at IS NULL AND claimed_at <= ?2)
+    ORDER BY lease_until LIMIT ?3`)
+  const cancellations = connection.prepare(`
+    SELECT key, attempt, (
+      SELECT data FROM events WHERE events.job = jobs.key AND kind = 'cancel-requested' ORDER BY seq DESC LIMIT 1) AS data
+    FROM jobs WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND cancel_requested_at IS NOT NULL AND worker = ?`)
+
+  const toJob = (row: Row): JobRow => {
+    const type = types.byKey(row.type as number)
+    const isProcessing = row.status === 'processing'
+    const last = latestFailure.get(row.key as number) as Row | undefined
+    return {
+      key: row.key as number,
+      id: row.id as string,
+      type: type.name,
+      queue: type.queue,
+      status: row.status as Status,
+      payload: row.payload as string,
+      result: row.result as string | null,
+      owner: row.owner as string | null,
+      priority: row.priority as number,
+      attempt: row.attempt as number,
+      spent: row.spent as string | null,
+      progress: row.status === 'complete' ? 1 : ((row.progress as number | null) ?? 0),
+      createdAtMs: row.created_at as number,
+      queuedAtMs: row.queued_at as number,
+      dueAtMs: row.due_at as number | null,
+      claimedAtMs: row.claimed_at as number | null,
+      startedAtMs: row.started_at as number | null,
+      finishedAtMs: row.finished_at as number | null,
+      lease: isProcessing ? { worker: row.worker_id as string, untilMs: row.lease_until as number } : null,
+      // Marks of an attempt that has ended are history; only a processing job can be an orphan.
+      orphanedAtMs: isProcessing ? (row.orphaned_at as number | null) : null,
+      cancelRequestedAtMs: isProcessing ? (row.cancel_requested_at as number | null) : null,
+      retriedFrom: row.retried_from as string | null,
+      dedupeKey: row.dedupe_key as string | null,
+      failure: row.failure as number | null,
+      latestFailure: last === undefined ? null : toFailure(last),
+      isForwardOnly: row.forward_only === 1,
+      isDeadLettered: row.dead_letter !== null,
+      policy: type.policy,
+    }
+  }
+
+  return {
+    job: (id: string): JobRow | null => {
+      const row = job.get(id) as Row | undefined
+      return row === undefined ? null : toJob(row)
+    },
+
+    jobs(filter: JobFilter): JobRow[] {
+      const where: string[] = []
+      const values: (string | number)[] = []
+      const and = (sql: string, ...bound: (string | number)[]) => {
+        where.push(sql)
+        values.push(...bound)
+      }
+      if (filter.status !== undefined) {
+        and('status = ?', filter.status)
+        // Says the same again in the words of a partial index, so that SQLite uses it.
+        if (filter.status === 'failed') and('failure IS NOT NULL')
+        if (filter.status === 'processing') and('lease_until IS NOT NULL')
+      }
+      if (filter.type !== undefined) and('jobs.type = ?', types.byName(filter.type)?.key ?? -1)
+      if (filter.owner !== undefined) and('owner = ?', filter.owner)
+      if (filter.isOrphaned) and(`orphaned_at IS NOT NULL AND status = 'processing'`)
+      if (filter.beforeKey !== undefined) and('jobs.key < ?', filter.beforeKey)
+      const sql = `SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
+        ORDER BY jobs.key DESC LIMIT ?`
+      return (connection.prepare(sql).all(...values, filter.limit) as Row[]).map(toJob)
+    },
+
+    events: (id: string): JobEvent[] => (events.all(id) as Row[]).map(toEvent),
+    failures: (id: string): StoredFailure[] => (failures.all(id) as Row[]).map(toFailure),
+
+    deadLetters: (afterOffset: number, limit: number): StoredDeadLetter[] =>
+      (deadLetters.all(afterOffset, limit) as Row[]).map((row) => ({
+        offset: row.offset as number,
+        jobId: row.job_id as string,
+        type: types.byKey(row.type_key as number).name,
+        payload: row.payload as string,
+        failure: toFailure(row),
+        attempts: row.letter_attempts as number,
+        atMs: row.letter_at as number,
+      })),
+
+    workers: (): StoredWorker[] =>
+      (workers.all() as Row[]).map((row) => ({
+        id: row.id as string,
+        host: row.host as string,
+        pid: row.pid as number,
+        startedAtMs: row.started_at as number,
+        seenAtMs: row.seen_at as number,
+        stoppedAtMs: row.stopped_at as number | null,
+      })),
+
+    counts(): TypeCounts[] {
+      const byType = new Map<number, TypeCounts>()
+      for (const row of counts.all() as Row[]) {
+        const { name, queue } = types.byKey(row.type as number)
+        const sum = byType.get(row.type as number) ?? noJobs(name, queue)
+        sum[row.status as Status] = row.n as number
+        if (row.status === 'queued') sum.waiting = row.waiting as number
+        if (row.status === 'processing') sum.orphaned = row.orphaned as number
+        byType.set(row.type as number, sum)
+      }
+      return [...byType.values()]
+    },
+
+    stalled: (nowMs: number, unstartedForMs: number, limit: number): Stalled[] =>
+      (stalled.all(nowMs, nowMs - unstartedForMs, limit) as Row[]).map((row) => ({
+        key: row.key as number,
+        id: row.id as string,
+        type: types.byKey(row.type as number).name,
+        attempt: row.attempt as number,
+        worker: row.worker_id as string,
+        leaseUntilMs: row.lease_until as number,
+        claimedAtMs: row.claimed_at as number,
+        startedAtMs: row.started_at as number | null,
+        queuedAtMs: row.queued_at as number,
+        spent: row.spent as string | null,
+        isExpired: (row.lease_until as number) <= nowMs,
+        isCancelRequested: row.cancel_requested_at !== null,
+        nowMs,
+      })),
+
+    cancellations: (worker: WorkerKey): Cancellation[] =>
+      (cancellations.all(worker) as Row[]).map((row) => {
+        const by = parse<{ actor: string; reason: string }>(row.data as string | null, { actor: '', reason: '' })
+        return { key: row.key as number, attempt: row.attempt as number, actor: by.actor, reason: by.reason }
+      }),
+  }
+}
+
+function noJobs(type: string, queue: string): TypeCounts {
+  return { type, queue, queued: 0, waiting: 0, processing: 0, orphaned: 0, complete: 0, failed: 0, cancelled: 0 }
+}
+
+function toEvent(row: Row): JobEvent {
+  return {
+    seq: row.seq as number,
+    jobId: row.job_id as string,
+    atMs: row.at as number,
+    kind: row.kind as JobEvent['kind'],
+    attempt: row.attempt as number,
+    worker: row.worker_id as string | null,
+    durationMs: row.duration_ms as number | null,
+    data: parse<JobEvent['data']>(row.data as string | null, {}),
+  }
+}
+
+function toFailure(row: Row): StoredFailure {
+  return {
+    jobId: row.job_id as string,
+    seq: row.seq as number,
+    attempt: row.attempt as number,
+    atMs: row.at as number,
+    worker: row.worker_id as string | null,
+    from: row.from_status as Status | null,
+    to: row.to_status as Status,
+    stage: row.stage as Failure['stage'],
+    owner: row.owner as Failure['owner'],
+    code: row.code as string,
+    fault: row.fault as Failure['fault'],
+    message: row.message as string,
+    waiting: row.waiting as string,
+    detail: row.detail as string,
+    context: parse<Failure['context']>(row.context as string | null, {}),
+    causes: parse<Failure['causes']>(row.causes as string | null, []),
+    rule: row.rule as string,
+    fingerprint: row.fingerprint as string,
+    decision: JSON.parse(row.decision as string),
+  }
+}
+
+function parse<T>(text: string | null, absent: T): T {
+  return text === null ? absent : (JSON.parse(text) as T)
+}

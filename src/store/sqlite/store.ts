@@ -1,0 +1,155 @@
+import type * as api from '../store.ts'
+import { openClaiming } from './claiming.ts'
+import { openClosing } from './closing.ts'
+import { openConnection } from './connection.ts'
+import { isBusy, storeError } from './errors.ts'
+import { GroupCommit } from './group-commit.ts'
+import { openHistory } from './history.ts'
+import { openIntervening } from './intervening.ts'
+import { openPruning } from './pruning.ts'
+import { openReading } from './reading.ts'
+import { openSubmitting } from './submitting.ts'
+import { openTypes } from './types.ts'
+
+export interface SqliteOptions {
+  /** A file, made if it is not there, or ':memory:'. */
+  path: string
+  /** The store's time. Every process on a file must be given the same one; they are on one machine. */
+  nowMs: () => number
+  /** How long a call may wait for other processes on the same file. */
+  busyMsMax?: number
+}
+
+const BUSY_MS_MAX = 10_000
+const READ_RETRY_MS = 5
+
+/** The embedded store: one file, any number of processes on one machine. */
+export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptions): api.Store {
+  const connection = openConnection(path)
+  const types = openTypes(connection)
+  const history = openHistory(connection)
+  const submitting = openSubmitting(connection, types, history)
+  const claiming = openClaiming(connection, types)
+  const closing = openClosing(connection, history)
+  const intervening = openIntervening(connection, history, closing)
+  const pruning = openPruning(connection, types)
+  const reading = openReading(connection, types)
+
+  const addWorker = connection.prepare(
+    'INSERT INTO workers (id, host, pid, started_at, seen_at) VALUES (?, ?, ?, ?, ?)',
+  )
+  const seeWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = NULL WHERE key = ?1')
+  const stopWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = ?2 WHERE key = ?1')
+
+  const listeners = new Set<() => void>()
+  let hasNewWork = false
+  let isStopped = false
+  const commits = new GroupCommit(connection.database, busyMsMax, () => {
+    if (!hasNewWork) return
+    hasNewWork = false
+    for (const listener of listeners) listener()
+  })
+
+  /** Readers are never blocked in WAL mode, except while another process repairs the log after a crash. */
+  const read = async <T>(doing: string, run: () => T): Promise<T> => {
+    for (let waitedMs = 0; ; waitedMs += READ_RETRY_MS) {
+      try {
+        return run()
+      } catch (error) {
+        if (isStopped || !isBusy(error) || waitedMs > busyMsMax) throw storeError(error, doing)
+        await new Promise((resolve) => setTimeout(resolve, READ_RETRY_MS))
+      }
+    }
+  }
+
+  const close = (worker: api.WorkerKey, closes: readonly api.Close[]): api.CloseAnswer[] => {
+    const atMs = nowMs()
+    return closes.map((one) => {
+      if (one.change.to === 'queued') hasNewWork = true
+      return closing.close(one, worker, atMs)
+    })
+  }
+
+  return {
+    register: ({ types: declared }) => commits.write('declaring job types', () => types.register(declared, nowMs())),
+    types: () => read('reading job types', types.all),
+
+    enlist: ({ id, host, pid }) =>
+      commits.write('enlisting a worker', () => {
+        const atMs = nowMs()
+        return Number(addWorker.run(id, host, pid, atMs, atMs).lastInsertRowid)
+      }),
+    dismiss: ({ worker }) => commits.write('dismissing a worker', () => void stopWorker.run(worker, nowMs())),
+    workers: () => read('reading workers', reading.workers),
+
+    submit: ({ jobs }) =>
+      commits.write('submitting', () => {
+        const atMs = nowMs()
+        hasNewWork = true
+        return jobs.map((job) => submitting.submit(job, atMs))
+      }),
+
+    async claim({ worker, lanes, max }) {
+      const atMs = nowMs()
+      const isWorthIt = max > 0 && (await read('looking for work', () => claiming.isWorthClaiming(lanes, atMs)))
+      if (!isWorthIt)
+        return { nowMs: atMs, leases: [], nextDueAtMs: await read('looking for work', claiming.nextDueAtMs) }
+      return commits.write('claiming', () => claiming.claim(worker, lanes, max, nowMs()))
+    },
+
+    start: ({ worker, attempts }) =>
+      commits.write('marking attempts as started', () => {
+        const atMs = nowMs()
+        return { lost: attempts.filter((one) => closing.start(one, worker, atMs) === 'lost').map((one) => one.key) }
+      }),
+
+    renew: ({ worker, leases }) =>
+      commits.write('renewing leases', () => {
+        const atMs = nowMs()
+        seeWorker.run(worker, atMs)
+        const lost = leases.filter((one) => closing.renew(one, worker, atMs) === 'lost').map((one) => one.key)
+        return { nowMs: atMs, lost }
+      }),
+
+    close: ({ worker, closes }) => commits.write('closing attempts', () => close(worker, closes)),
+    closeNow: ({ worker, closes }) => commits.writeNow(() => close(worker, closes)),
+    cancellations: ({ worker }) => read('looking for cancellations', () => reading.cancellations(worker)),
+
+    stalled: ({ unstartedForMs, limit }) =>
+      read('looking for stalled jobs', () => reading.stalled(nowMs(), unstartedForMs, limit)),
+    reclaim: ({ reclaims }) =>
+      commits.write('reclaiming', () => {
+        const atMs = nowMs()
+        hasNewWork = true
+        return reclaims.map((one) => closing.reclaim(one, atMs))
+      }),
+
+    intervene: (params) =>
+      commits.write('intervening', () => {
+        hasNewWork = true
+        return intervening.intervene(params, nowMs())
+      }),
+
+    job: ({ id }) => read('reading a job', () => reading.job(id)),
+    jobs: (filter) => read('listing jobs', () => reading.jobs(filter)),
+    events: ({ id }) => read('reading events', () => reading.events(id)),
+    failures: ({ id }) => read('reading failures', () => reading.failures(id)),
+    deadLetters: ({ afterOffset, limit }) =>
+      read('reading dead letters', () => reading.deadLetters(afterOffset, limit)),
+    counts: () => read('counting jobs', reading.counts),
+
+    prune: ({ rules, after, limit }) => commits.write('pruning', () => pruning.prune(rules, after, limit, nowMs())),
+
+    nowMs: async () => nowMs(),
+    onWork(listener) {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    async stop() {
+      if (isStopped) return
+      isStopped = true
+      await commits.stop()
+      connection.database.close()
+    },
+  }
+}

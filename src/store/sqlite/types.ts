@@ -1,0 +1,101 @@
+import { RedressError } from '../../core/errors.ts'
+import { type Policy, storedPolicy, weakens } from '../../core/policy.ts'
+import type { StoredType, TypeDeclaration } from '../store.ts'
+import type { Connection } from './connection.ts'
+
+export interface KnownType {
+  key: number
+  name: string
+  queue: string
+  policy: Policy
+  registeredAtMs: number
+}
+
+interface TypeRow {
+  key: number
+  name: string
+  queue: string
+  policy: string
+  registered_at: number
+}
+
+export type Types = ReturnType<typeof openTypes>
+
+export function openTypes(connection: Connection) {
+  const upsert = connection.prepare(`
+    INSERT INTO job_types (name, queue, policy, forward_only, registered_at) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET queue = excluded.queue, policy = excluded.policy,
+      forward_only = excluded.forward_only, registered_at = excluded.registered_at
+    WHERE policy <> excluded.policy OR queue <> excluded.queue`)
+  const select = connection.prepare('SELECT key, name, queue, policy, registered_at FROM job_types ORDER BY name')
+  let byName = new Map<string, KnownType>()
+  let byKey = new Map<number, KnownType>()
+
+  const reload = (): void => {
+    const known = (select.all() as unknown as TypeRow[]).map(fromRow)
+    byName = new Map(known.map((type) => [type.name, type]))
+    byKey = new Map(known.map((type) => [type.key, type]))
+  }
+
+  const find = <Key>(key: Key, within: () => Map<Key, KnownType>): KnownType | undefined => {
+    const known = within().get(key)
+    if (known !== undefined) return known
+    // Another process may have declared it since we looked.
+    reload()
+    return within().get(key)
+  }
+
+  return {
+    register(types: readonly TypeDeclaration[], nowMs: number): void {
+      reload()
+      for (const type of types) {
+        const before = byName.get(type.name)
+        const weaker = before?.policy.locked ? weakens(before.policy, type.policy) : []
+        if (weaker.length > 0) {
+          throw new RedressError('POLICY_LOCKED', `The policy of ${type.name} is locked and may not be weakened.`, {
+            problems: weaker,
+          })
+        }
+        upsert.run(type.name, type.queue, JSON.stringify(type.policy), type.policy.forwardOnly ? 1 : 0, nowMs)
+      }
+      reload()
+    },
+
+    all(): StoredType[] {
+      reload()
+      return [...byName.values()].map(({ name, queue, policy, registeredAtMs }) => ({
+        name,
+        queue,
+        policy,
+        registeredAtMs,
+      }))
+    },
+
+    byKey(key: number): KnownType {
+      const type = find(key, () => byKey)
+      if (type === undefined)
+        throw new RedressError('STORE_FAILED', `The store has a job of type number ${key} but not that type.`)
+      return type
+    },
+
+    byName(name: string): KnownType | undefined {
+      return find(name, () => byName)
+    },
+
+    needed(name: string): KnownType {
+      const type = find(name, () => byName)
+      if (type === undefined) throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${name}.`)
+      return type
+    },
+  }
+}
+
+function fromRow(row: TypeRow): KnownType {
+  return {
+    key: row.key,
+    name: row.name,
+    queue: row.queue,
+    policy: storedPolicy(JSON.parse(row.policy)),
+    registeredAtMs: row.registered_at,
+  }
+}

@@ -1,0 +1,298 @@
+import type { Change, DeadLetter, DecidedFailure } from '../core/change.ts'
+import type { JobEvent } from '../core/events.ts'
+import type { Failure } from '../core/failure.ts'
+import type { Policy } from '../core/policy.ts'
+import type { Status } from '../core/states.ts'
+
+/**
+ * Durable state behind one interface. What every driver promises is written as sentences, and tested, in
+ * `conformance/`. In short:
+ *
+ * - An answered call is durable. Time is the store's own; callers pass delays, never instants.
+ * - One valid lease per job. Whatever a worker writes is compared with the attempt number; a stale write changes
+ *   nothing, is answered with `lost`, and leaves an event.
+ * - The event is written with the change it describes, in one transaction; the history replays to the row.
+ * - Rules stay in core: the store persists a `Change` and never decides one.
+ */
+export interface Store {
+  /** Declares a job type, or renews its policy. Refuses to weaken one that is locked (P68). */
+  register(params: { types: readonly TypeDeclaration[] }): Promise<void>
+  types(): Promise<StoredType[]>
+
+  /** Makes a worker known and gives it the number that its leases carry. */
+  enlist(params: { id: string; host: string; pid: number }): Promise<WorkerKey>
+  /** The worker says that it stops; what it still holds is left to its leases. */
+  dismiss(params: { worker: WorkerKey }): Promise<void>
+  workers(): Promise<StoredWorker[]>
+
+  submit(params: { jobs: readonly NewJob[] }): Promise<Submitted[]>
+  /** Leases due jobs, by priority and then by queue time. */
+  claim(params: { worker: WorkerKey; lanes: readonly Lane[]; max: number }): Promise<Claimed>
+  /** Marks attempts as really begun. Answers with the keys whose lease is gone. */
+  start(params: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }>
+  /** Extends leases in one call, with progress; says which are lost and which should stop because of a cancellation. */
+  renew(params: { worker: WorkerKey; leases: readonly Renewal[] }): Promise<Renewed>
+  /** Ends attempts. */
+  close(params: { worker: WorkerKey; closes: readonly Close[] }): Promise<CloseAnswer[]>
+  /** The same, before this call returns: only for the last moment of a process. Absent where a driver cannot. */
+  closeNow?(params: { worker: WorkerKey; closes: readonly Close[] }): CloseAnswer[]
+  /** The jobs this worker holds that somebody asked to cancel. Cheap enough to ask often. */
+  cancellations(params: { worker: WorkerKey }): Promise<Cancellation[]>
+
+  /** Processing jobs whose lease ran out (and were not reported yet), or that were claimed and not started for long. */
+  stalled(params: { unstartedForMs: number; limit: number }): Promise<Stalled[]>
+  /** Takes jobs back from lost workers, or reports them. Refused for one whose lease was renewed meanwhile. */
+  reclaim(params: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]>
+
+  /** A person's act on one job, if the job still stands as that person saw it. */
+  intervene(params: Intervention): Promise<'done' | 'moved-on' | 'dedupe-taken'>
+
+  job(params: { id: string }): Promise<JobRow | null>
+  jobs(params: JobFilter): Promise<JobRow[]>
+  events(params: { id: string }): Promise<JobEvent[]>
+  failures(params: { id: string }): Promise<StoredFailure[]>
+  deadLetters(params: { afterOffset: number; limit: number }): Promise<StoredDeadLetter[]>
+  counts(): Promise<TypeCounts[]>
+
+  /** Removes finished jobs past their retention, a bounded number per call; call again with the answered cursor. */
+  prune(params: { rules: readonly PruneRule[]; after: number; limit: number }): Promise<Pruned>
+
+  nowMs(): Promise<number>
+  /** Calls back when work may have become ready through this process. A hint: polling is the bound. */
+  onWork(listener: () => void): () => void
+  /** Finishes what was begun and lets go of the store; later calls are refused. */
+  stop(): Promise<void>
+}
+
+/** The store's own short name for a job; never used again for another one. */
+export type JobKey = number
+export type WorkerKey = number
+
+export interface TypeDeclaration {
+  name: string
+  queue: string
+  policy: Policy
+}
+
+export interface StoredType extends TypeDeclaration {
+  registeredAtMs: number
+}
+
+export interface StoredWorker {
+  id: string
+  host: string
+  pid: number
+  startedAtMs: number
+  seenAtMs: number
+  stoppedAtMs: number | null
+}
+
+export interface NewJob {
+  /** Made by the submitter, so that submitting again after an unknown commit finds the job instead of doubling it. */
+  id: string
+  type: string
+  /** JSON text. */
+  payload: string
+  owner: string | null
+  priority: number
+  delayMs: number
+  dedupe: { key: string; scope: DedupeScope } | null
+  /** The failed job that a person made this one from. */
+  retriedFrom: { id: string; actor: string; reason: string } | null
+  /** Why it was refused before any dispatch, where the policy records refusals as failed jobs. */
+  rejected: DecidedFailure | null
+}
+
+/** `live`: the key is free again when the job fails or is cancelled. `always`: as long as the job is kept. */
+export type DedupeScope = 'live' | 'always'
+
+export interface Submitted {
+  id: string
+  /** False when a job with the same dedupe key (or the same id) was there already; `id` is then that job's. */
+  isNew: boolean
+  status: Status
+}
+
+/** A job type a worker serves. */
+export interface Lane {
+  type: string
+  ttlMs: number
+}
+
+export interface Claimed {
+  nowMs: number
+  leases: Lease[]
+  /** When the next waiting job of these lanes becomes due, if one waits. */
+  nextDueAtMs: number | null
+}
+
+/** A worker's expiring right to close one attempt. */
+export interface Lease {
+  key: JobKey
+  id: string
+  type: string
+  attempt: number
+  payload: string
+  spent: string | null
+  owner: string | null
+  priority: number
+  createdAtMs: number
+  queuedAtMs: number
+  retriedFrom: string | null
+}
+
+export interface Held {
+  key: JobKey
+  attempt: number
+}
+
+export interface Started extends Held {
+  /** How long ago, by the worker's monotonic clock. */
+  agoMs: number
+}
+
+export interface Renewal extends Held {
+  ttlMs: number
+  progress: number | null
+}
+
+export interface Cancellation extends Held {
+  actor: string
+  reason: string
+}
+
+export interface Renewed {
+  nowMs: number
+  lost: JobKey[]
+}
+
+export interface Close extends Held {
+  change: Change
+  /** How long the handler ran; null when it never began. */
+  ranMs: number | null
+}
+
+export type CloseAnswer = 'closed' | 'lost'
+
+export interface Stalled extends Held {
+  id: string
+  type: string
+  worker: string
+  leaseUntilMs: number
+  claimedAtMs: number
+  startedAtMs: number | null
+  queuedAtMs: number
+  spent: string | null
+  isExpired: boolean
+  isCancelRequested: boolean
+  nowMs: number
+}
+
+export interface Reclaim extends Held {
+  /** The row must still be so, or it is left alone. */
+  expect: 'expired' | 'unstarted'
+  change: Exclude<Change, { to: 'complete' }> | { to: 'orphaned' }
+}
+
+export interface Intervention {
+  id: string
+  actor: string
+  reason: string
+  /** The state that the person, and core, decided on. */
+  expect: { status: Status; attempt: number }
+  act:
+    | { kind: 'retry-in-place'; spent: string | null }
+    | { kind: 'mark-failed'; failure: DecidedFailure; spent: string | null; deadLetter: DeadLetter }
+    | { kind: 'cancel' }
+    | { kind: 'request-cancel' }
+}
+
+export interface JobRow {
+  key: JobKey
+  id: string
+  type: string
+  queue: string
+  status: Status
+  payload: string
+  result: string | null
+  owner: string | null
+  priority: number
+  attempt: number
+  spent: string | null
+  progress: number
+  createdAtMs: number
+  queuedAtMs: number
+  dueAtMs: number | null
+  claimedAtMs: number | null
+  startedAtMs: number | null
+  finishedAtMs: number | null
+  lease: { worker: string; untilMs: number } | null
+  orphanedAtMs: number | null
+  cancelRequestedAtMs: number | null
+  retriedFrom: string | null
+  dedupeKey: string | null
+  /** `seq` of the failure that ended it; null unless it is failed. */
+  failure: number | null
+  /** The newest failure, whatever became of it; `failure` says whether the job failed for good. */
+  latestFailure: StoredFailure | null
+  isForwardOnly: boolean
+  isDeadLettered: boolean
+  policy: Policy
+}
+
+export interface StoredFailure extends Failure {
+  jobId: string
+  /** Position among all failures of the store. */
+  seq: number
+  attempt: number
+  atMs: number
+  worker: string | null
+  from: Status | null
+  to: Status
+  decision: DecidedFailure['decision']
+}
+
+export interface StoredDeadLetter {
+  offset: number
+  jobId: string
+  type: string
+  payload: string
+  failure: StoredFailure
+  attempts: number
+  atMs: number
+}
+
+export interface JobFilter {
+  status?: Status
+  type?: string
+  owner?: string
+  isOrphaned?: boolean
+  /** Newest first, older than this key. */
+  beforeKey?: JobKey
+  limit: number
+}
+
+export interface TypeCounts {
+  type: string
+  queue: string
+  queued: number
+  waiting: number
+  processing: number
+  orphaned: number
+  complete: number
+  failed: number
+  cancelled: number
+}
+
+export interface PruneRule {
+  type: string
+  completeMs: number | null
+  failedMs: number | null
+  cancelledMs: number | null
+}
+
+export interface Pruned {
+  removed: number
+  /** Where to go on; null when the end was reached. */
+  cursor: number | null
+}
