@@ -1,0 +1,63 @@
+import type { Rule } from '../core/classify.ts'
+import type { Duration } from '../core/duration.ts'
+import type { Policy, PolicyInput } from '../core/policy.ts'
+import type { Schema, SchemaInput, SchemaOutput } from '../core/schema.ts'
+import type { ENGINE_CODES, Taxonomy } from '../core/taxonomy.ts'
+import type { DedupeScope, Submitted } from '../store/store.ts'
+import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
+
+type EngineCode = keyof typeof ENGINE_CODES & string
+
+/** A job type as its author writes it. Only `run` is needed. */
+export interface JobDefinition<S extends Schema, Codes extends string, Output> {
+  /** Any Standard Schema (zod, valibot, arktype); checked at submission and again before each run. */
+  input?: S
+  codes?: Taxonomy<Codes>
+  policy?: Policy | PolicyInput
+  /** Ordered: the first rule that matches gives the code. */
+  classify?: readonly Rule<NoInfer<Codes> | EngineCode>[]
+  /** Named group of types, shown and paused together; 'default' when left out. */
+  queue?: string
+  /** Runs at submission, after the schema. A throw (or `submission.fail`) refuses the job before any dispatch. */
+  admit?(input: SchemaOutput<S>, submission: Submission<Codes | EngineCode>): unknown
+  run(input: SchemaOutput<S>, attempt: Attempt<Codes | EngineCode>): Output
+  /** A throw here is a verification failure, never an execution one. */
+  verify?(output: Awaited<NoInfer<Output>>, attempt: Attempt<Codes | EngineCode>): unknown
+}
+
+export interface Submission<Codes extends string> {
+  readonly type: string
+  readonly owner: string | null
+  fail(code: Codes, options?: AttemptFailOptions): never
+}
+
+export interface SubmitOptions {
+  owner?: string
+  /** Higher goes first. */
+  priority?: number
+  delay?: Duration
+  /** One job per key. An array is joined without ambiguity. */
+  dedupe?: DedupeKey | { key: DedupeKey; scope: DedupeScope }
+  /** A UUID of your own, so that you can submit again after an unknown answer without making a second job. */
+  id?: string
+}
+
+export type DedupeKey = string | readonly (string | number | null)[]
+
+export interface JobType<Input> {
+  readonly name: string
+  readonly policy: Policy
+  submit(input: Input, options?: SubmitOptions): Promise<Submitted>
+  /** All or none: one transaction. */
+  submitMany(inputs: readonly Input[], options?: SubmitManyOptions<Input>): Promise<Submitted[]>
+}
+
+export type SubmitManyOptions<Input> = Omit<SubmitOptions, 'id' | 'dedupe'> & {
+  dedupe?: (input: Input, index: number) => SubmitOptions['dedupe']
+}
+
+/** Without a schema the input is whatever was submitted. */
+// biome-ignore lint/suspicious/noExplicitAny: `unknown` would make every handler without a schema begin with a cast
+export type AnySchema = Schema<any, any>
+
+export type InputOf<S> = SchemaInput<S>

@@ -1,0 +1,85 @@
+import { captureFailure, engineFailure } from '../core/capture.ts'
+import type { DecidedFailure } from '../core/change.ts'
+import type { Rule } from '../core/classify.ts'
+import { durationMs } from '../core/duration.ts'
+import { RedressError } from '../core/errors.ts'
+import type { Taxonomy } from '../core/taxonomy.ts'
+import type { MakeId } from '../runtime/id.ts'
+import type { NewJob } from '../store/store.ts'
+import type { DedupeKey, SubmitOptions } from './job-type.ts'
+
+const PRIORITY_MAX = 1_000_000
+const DEDUPE_CHARS_MAX = 1_000
+const OWNER_CHARS_MAX = 200
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/** Options of a submission, checked and put in the store's words. */
+export function newJob(type: string, payload: string, options: SubmitOptions, makeId: MakeId): NewJob {
+  const { owner, priority = 0, delay, dedupe, id } = options
+  if (!Number.isSafeInteger(priority) || Math.abs(priority) > PRIORITY_MAX) {
+    throw invalid(`priority must be a whole number from -${PRIORITY_MAX} to ${PRIORITY_MAX}, not ${String(priority)}`)
+  }
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '' || owner.length > OWNER_CHARS_MAX)) {
+    throw invalid(`owner must be a text of 1 to ${OWNER_CHARS_MAX} characters`)
+  }
+  if (id !== undefined && !UUID.test(id)) throw invalid('id must be a UUID in lower case')
+  return {
+    id: id ?? makeId(),
+    type,
+    payload,
+    owner: owner ?? null,
+    priority,
+    delayMs: delay === undefined ? 0 : durationMs(delay, 'delay'),
+    dedupe: dedupe === undefined ? null : toDedupe(dedupe),
+    retriedFrom: null,
+    rejected: null,
+  }
+}
+
+function toDedupe(dedupe: NonNullable<SubmitOptions['dedupe']>): NewJob['dedupe'] {
+  if (typeof dedupe === 'string' || isKeyParts(dedupe)) return { key: packKey(dedupe), scope: 'live' }
+  return { key: packKey(dedupe.key), scope: dedupe.scope }
+}
+
+const isKeyParts = (dedupe: object): dedupe is Exclude<DedupeKey, string> => Array.isArray(dedupe)
+
+/** ['a', 'b,c'] and ['a,b', 'c'] must not be one key. */
+function packKey(key: DedupeKey): string {
+  const packed = typeof key === 'string' ? key : JSON.stringify(key)
+  if (packed === '' || packed.length > DEDUPE_CHARS_MAX) {
+    throw invalid(`a dedupe key must have 1 to ${DEDUPE_CHARS_MAX} characters, not ${packed.length}`)
+  }
+  return packed
+}
+
+const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
+
+/** The failure of a submission that is recorded instead of only refused (`reject: 'record'`). */
+export function rejection(
+  type: string,
+  codes: Taxonomy,
+  rules: readonly Rule[],
+  thrown: unknown,
+  nowMs: number,
+): DecidedFailure {
+  const stage = 'pre_dispatch'
+  const failure =
+    thrown instanceof RedressError
+      ? engineFailure({
+          code: 'INPUT_INVALID',
+          stage,
+          type,
+          codes,
+          detail: [thrown.message, ...thrown.problems].join('\n'),
+          context: { problems: thrown.problems },
+        })
+      : captureFailure({ thrown, stage, type, codes, rules, nowMs }).failure
+  return {
+    ...failure,
+    decision: {
+      because: 'it was refused at submission and never dispatched',
+      rule: 'reject = record',
+      budget: { name: 'retry.max', before: 0, after: 1, max: 1 },
+    },
+  }
+}

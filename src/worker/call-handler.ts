@@ -1,0 +1,14 @@
+import type { Attempt } from './attempt.ts'
+import type { Handler } from './handler.ts'
+
+/**
+ * The one place where the author's code is entered. Stacks are cut at this file (see `boundedStack` in core/facts.ts):
+ * what lies below is the engine's and explains nothing about the failure.
+ */
+export function callHandler(handler: Handler, input: unknown, attempt: Attempt): unknown {
+  return handler.run(input, attempt)
+}
+
+export function callVerify(verify: NonNullable<Handler['verify']>, output: unknown, attempt: Attempt): unknown {
+  return verify(output, attempt)
+}

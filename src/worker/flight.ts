@@ -1,0 +1,59 @@
+import type { Lease } from '../store/store.ts'
+import { Attempt } from './attempt.ts'
+import type { Handler } from './handler.ts'
+
+/** What became of an attempt, before the policy is asked. */
+export type Outcome =
+  | { kind: 'succeeded'; result: string | null }
+  | { kind: 'failed'; stage: 'dispatch' | 'execution' | 'verification'; thrown: unknown }
+
+/** `buffered`: leased, not begun. `running`: with its handler. `closing`: on its way to the store. `gone`: not ours. */
+export type FlightState = 'buffered' | 'running' | 'closing' | 'gone'
+
+/** An attempt on its way through this worker. */
+export class Flight {
+  readonly lease: Lease
+  readonly handler: Handler
+  readonly attempt: Attempt
+  state: FlightState = 'buffered'
+  /** All of these are the worker's monotonic time; the store's clock is `storeNowMs`. */
+  readonly claimedMonoMs: number
+  startedMonoMs: number | null = null
+  deadlineMonoMs = Number.POSITIVE_INFINITY
+  /** Until then nobody else can have the job, whatever the store says by then. */
+  trustedUntilMonoMs: number
+  renewedMonoMs: number
+  isStartTold = false
+  isWorking = false
+  /** Why the handler was told to stop, if it was. */
+  stopReason: Error | null = null
+  readonly #storeMinusMonoMs: number
+
+  constructor(lease: Lease, handler: Handler, storeNowMs: number, askedMonoMs: number) {
+    this.lease = lease
+    this.handler = handler
+    this.attempt = new Attempt(lease)
+    this.claimedMonoMs = askedMonoMs
+    this.renewedMonoMs = askedMonoMs
+    // Counted from when we asked, not from the answer: a slow reply must not make the worker trust its lease
+    // longer than the store does.
+    this.trustedUntilMonoMs = askedMonoMs + handler.policy.lease.ttlMs
+    this.#storeMinusMonoMs = storeNowMs - askedMonoMs
+  }
+
+  /** The store's time, without asking it and without this machine's wall clock. */
+  storeNowMs(monoMs: number): number {
+    return this.#storeMinusMonoMs + monoMs
+  }
+
+  /** The moment at which `timeout.total` ends, in monotonic time. */
+  totalDeadlineMonoMs(): number {
+    const { totalMs } = this.handler.policy.timeout
+    return totalMs === null ? Number.POSITIVE_INFINITY : this.lease.queuedAtMs + totalMs - this.#storeMinusMonoMs
+  }
+
+  stop(reason: Error): void {
+    this.stopReason ??= reason
+    Attempt.stop(this.attempt, reason)
+  }
+}

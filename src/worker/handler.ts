@@ -1,0 +1,16 @@
+import type { Rule } from '../core/classify.ts'
+import type { Policy } from '../core/policy.ts'
+import type { Taxonomy } from '../core/taxonomy.ts'
+import type { Attempt } from './attempt.ts'
+
+/** What a worker must know to run one job type. Made by `app.job`. */
+export interface Handler {
+  readonly type: string
+  readonly policy: Policy
+  readonly codes: Taxonomy
+  readonly rules: readonly Rule<string>[]
+  /** Reads a stored payload; a throw (or rejection) is a dispatch failure: the handler never saw it. */
+  readInput(payload: unknown): unknown
+  run(input: unknown, attempt: Attempt): unknown
+  readonly verify: ((output: unknown, attempt: Attempt) => unknown) | null
+}

@@ -1,0 +1,146 @@
+import { AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
+import { unpackSpent } from '../core/budget.ts'
+import type { Change } from '../core/change.ts'
+import type { Chance } from '../runtime/chance.ts'
+import type { Clock } from '../runtime/clock.ts'
+import { callHandler, callVerify } from './call-handler.ts'
+import type { Flight, Outcome } from './flight.ts'
+import { changeFor, packResult } from './outcome.ts'
+
+/** The steps of an attempt, in order. `claim`, `record` and `tell` are the worker's, the rest is here. */
+export const STEPS = ['claim', 'start', 'run', 'verify', 'decide', 'record', 'tell'] as const
+export type Step = (typeof STEPS)[number]
+
+/** What the pipeline needs from its worker. */
+export interface PipelineHost {
+  readonly clock: Clock
+  readonly chance: Chance
+  readonly resultBytesMax: number
+  /** False when the worker fell dead at this step; nothing more may happen then. */
+  enter(step: Step, flight: Flight): boolean
+  /** Records that an attempt began before it does; false when it is not ours any more. */
+  tellStartNow(flight: Flight): Promise<boolean>
+  /** Records that an attempt began, some time soon. */
+  tellStartLater(flight: Flight): void
+  close(flight: Flight, change: Change, nowMonoMs: number): void
+}
+
+/** Takes one attempt from its start to the decision about its outcome. */
+export class Pipeline {
+  readonly #host: PipelineHost
+
+  constructor(host: PipelineHost) {
+    this.#host = host
+  }
+
+  start(flight: Flight, nowMonoMs: number): void {
+    flight.state = 'running'
+    flight.isWorking = true
+    flight.startedMonoMs = nowMonoMs
+    const { attemptMs } = flight.handler.policy.timeout
+    flight.deadlineMonoMs = Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), flight.totalDeadlineMonoMs())
+    if (mustStartDurably(flight)) {
+      void this.#host.tellStartNow(flight).then((isOurs) => {
+        if (isOurs && flight.state === 'running') this.#run(flight)
+      })
+    } else {
+      this.#host.tellStartLater(flight)
+      this.#run(flight)
+    }
+  }
+
+  #run(flight: Flight): void {
+    if (!this.#host.enter('run', flight)) return
+    const { handler, attempt, lease } = flight
+    if (flight.totalDeadlineMonoMs() <= this.#host.clock.monoMs()) {
+      this.settle(flight, { kind: 'failed', stage: 'dispatch', thrown: this.timeoutOf(flight) })
+      return
+    }
+    let stage: 'dispatch' | 'execution' = 'dispatch'
+    try {
+      const input = handler.readInput(JSON.parse(lease.payload))
+      if (isThenable(input)) {
+        void this.#runLater(flight, input)
+        return
+      }
+      stage = 'execution'
+      const output = callHandler(handler, input, attempt)
+      if (isThenable(output)) {
+        output.then(
+          (value) => this.#verify(flight, value),
+          (thrown) => this.settle(flight, { kind: 'failed', stage: 'execution', thrown }),
+        )
+      } else this.#verify(flight, output)
+    } catch (thrown) {
+      this.settle(flight, { kind: 'failed', stage, thrown })
+    }
+  }
+
+  /** For schemas that answer later. */
+  async #runLater(flight: Flight, input: PromiseLike<unknown>): Promise<void> {
+    let stage: 'dispatch' | 'execution' = 'dispatch'
+    try {
+      const read = await input
+      stage = 'execution'
+      this.#verify(flight, await callHandler(flight.handler, read, flight.attempt))
+    } catch (thrown) {
+      this.settle(flight, { kind: 'failed', stage, thrown })
+    }
+  }
+
+  #verify(flight: Flight, output: unknown): void {
+    const { verify } = flight.handler
+    if (verify === null || flight.state !== 'running') {
+      this.#succeed(flight, output)
+      return
+    }
+    if (!this.#host.enter('verify', flight)) return
+    const failed = (thrown: unknown) => this.settle(flight, { kind: 'failed', stage: 'verification', thrown })
+    try {
+      const verified = callVerify(verify, output, flight.attempt)
+      if (isThenable(verified)) verified.then(() => this.#succeed(flight, output), failed)
+      else this.#succeed(flight, output)
+    } catch (thrown) {
+      failed(thrown)
+    }
+  }
+
+  #succeed(flight: Flight, output: unknown): void {
+    try {
+      this.settle(flight, { kind: 'succeeded', result: packResult(output, this.#host.resultBytesMax) })
+    } catch (thrown) {
+      this.settle(flight, { kind: 'failed', stage: 'execution', thrown })
+    }
+  }
+
+  /** The first outcome counts: a handler that ends after its time is over, or after its lease is gone, is not heard. */
+  settle(flight: Flight, heard: Outcome): void {
+    flight.isWorking = false
+    if (flight.state !== 'running' || !this.#host.enter('decide', flight)) return
+    const nowMonoMs = this.#host.clock.monoMs()
+    // A handler that held up the event loop could not be stopped at its limit. The limit holds all the same.
+    const outcome: Outcome =
+      heard.kind === 'succeeded' && nowMonoMs > flight.deadlineMonoMs
+        ? { kind: 'failed', stage: 'execution', thrown: this.timeoutOf(flight) }
+        : heard
+    this.#host.close(flight, changeFor(flight, outcome, nowMonoMs, this.#host.chance()), nowMonoMs)
+  }
+
+  timeoutOf(flight: Flight): AttemptTimeout | TotalTimeout {
+    const { attemptMs, totalMs } = flight.handler.policy.timeout
+    const isTotal = totalMs !== null && flight.totalDeadlineMonoMs() <= this.#host.clock.monoMs()
+    return isTotal ? new TotalTimeout(totalMs) : new AttemptTimeout(attemptMs ?? 0)
+  }
+}
+
+/** Where the record must say "it began" before it begins: by policy, or because an earlier worker died holding it. */
+function mustStartDurably({ handler, lease }: Flight): boolean {
+  if (handler.policy.audit === 'write-ahead') return true
+  if (lease.spent === null) return false
+  const { reclaims, releases } = unpackSpent(lease.spent)
+  return reclaims > 0 || releases > 0
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
+}
