@@ -1,25 +1,37 @@
-import { resolve } from 'node:path'
 import { captureFailure } from '../core/capture.ts'
 import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
-import { policy as makePolicy } from '../core/policy.ts'
+import { renderExplanation } from '../core/explain-text.ts'
+import { policy as makePolicy, type Policy } from '../core/policy.ts'
 import { type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
+import type { EventView, FailureView } from '../core/view-history.ts'
+import type { OperationName } from '../operations/catalog.ts'
+import type { Intervened } from '../operations/interventions.ts'
+import type { JobDetail, JobList } from '../operations/jobs.ts'
+import { detailOf } from '../operations/jobs.ts'
+import { type Operation, perform } from '../operations/operation.ts'
+import { OPERATIONS, type InputOf as OperationInput, type OutputOf } from '../operations/table.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { fillFromSystem, idMaker, type MakeId } from '../runtime/id.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
-import { openSqlite } from '../store/sqlite/store.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
 import { failWith } from '../worker/attempt.ts'
 import type { Handler } from '../worker/handler.ts'
 import { Worker, type WorkerOptions } from '../worker/worker.ts'
 import type { AnySchema, InputOf, JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
+import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
 import { newJob, rejection } from './submission.ts'
 
 export interface AppOptions {
-  /** A store, or where one is: `sqlite:path/to/file.db` or `sqlite::memory:`. */
+  /**
+   * A store, or where one is: `sqlite:path/to/file.db` or `sqlite::memory:`. When left out, the environment's
+   * REDRESS_STORE, or else `sqlite:.redress/redress.db`.
+   */
   store?: string | Store
+  /** Where `audit: 'write-ahead'` puts its lines; beside the store's file when left out. */
+  failureLog?: string
   payloadBytesMax?: number
   clock?: Clock
   chance?: Chance
@@ -27,7 +39,6 @@ export interface AppOptions {
   makeId?: MakeId
 }
 
-const STORE_DEFAULT = 'sqlite:.redress/redress.db'
 const PAYLOAD_BYTES_MAX = 1024 * 1024
 const TYPE_NAME = /^[a-zA-Z][\w.:-]{0,99}$/
 
@@ -44,7 +55,8 @@ export class App {
   readonly #declared = new Map<string, Declared>()
   readonly #workers = new Set<Worker>()
   readonly #makeId: MakeId
-  #store: Store | null = null
+  readonly #locationDefault = defaultLocation()
+  #opened: Opened | null = null
   #ready: Promise<Store> | null = null
   #isStopped = false
 
@@ -56,6 +68,18 @@ export class App {
 
   get types(): string[] {
     return [...this.#declared.keys()]
+  }
+
+  /** Where the jobs are kept, in words that another app can be given; null when it was handed a store. */
+  get location(): string | null {
+    const { store } = this.#options
+    return typeof store === 'object' ? null : (store ?? this.#locationDefault)
+  }
+
+  /** What was declared for a type, or null. */
+  describe(type: string): { policy: Policy; codes: Taxonomy } | null {
+    const handler = this.#declared.get(type)?.handler
+    return handler === undefined ? null : { policy: handler.policy, codes: handler.codes }
   }
 
   /** Declares a job type. */
@@ -128,6 +152,54 @@ export class App {
     return jobs.length === 0 ? [] : store.submit({ jobs })
   }
 
+  /** Does one of the operations that every door offers: `app.perform('queues.list', {})`. */
+  async perform<Name extends OperationName>(name: Name, input: OperationInput<Name>): Promise<OutputOf<Name>> {
+    const store = await this.store()
+    const context = {
+      store,
+      prepare: (type: string, value: unknown, options: SubmitOptions) => this.#prepare(type, value, options),
+      codesOf: (type: string) => this.#declared.get(type)?.handler.codes,
+    }
+    return (await perform(OPERATIONS[name] as Operation, context, input)) as OutputOf<Name>
+  }
+
+  async find(id: string): Promise<JobDetail | null> {
+    const job = await (await this.store()).job({ id })
+    return job === null ? null : detailOf(job)
+  }
+
+  /** The newest first. */
+  list(filter: OperationInput<'jobs.list'> = {}): Promise<JobList> {
+    return this.perform('jobs.list', filter)
+  }
+
+  async events(id: string): Promise<EventView[]> {
+    return (await this.perform('jobs.events', { id })).events
+  }
+
+  async failures(id: string): Promise<FailureView[]> {
+    return (await this.perform('jobs.failures', { id })).failures
+  }
+
+  /** Why it was retried or died, as text for a person; `perform('jobs.explain', { id })` gives the parts. */
+  async explain(id: string): Promise<string> {
+    return renderExplanation(await this.perform('jobs.explain', { id }))
+  }
+
+  /** In place or as a new job, as its policy says; only a new job can be given another input. */
+  retry(id: string, by: { actor: string; reason: string; input?: unknown }): Promise<Intervened> {
+    return this.perform('jobs.retry', { id, ...by })
+  }
+
+  markFailed(id: string, by: { actor: string; reason: string }): Promise<Intervened> {
+    return this.perform('jobs.mark-failed', { id, ...by })
+  }
+
+  /** A job that waits is cancelled; of one that runs, the worker is told. */
+  cancel(id: string, by: { actor: string; reason: string }): Promise<Intervened> {
+    return this.perform('jobs.cancel', { id, ...by })
+  }
+
   /** Begins to run the declared job types in this process. */
   async work(options: Omit<WorkerOptions, 'store' | 'handlers'> = {}): Promise<Worker> {
     const worker = await this.makeWorker(options)
@@ -149,25 +221,41 @@ export class App {
   async stop(options?: { graceMs?: number }): Promise<void> {
     this.#isStopped = true
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
-    await this.#store?.stop()
+    await this.#opened?.store.stop()
   }
 
   /** The store, opened and told about every job type declared so far. */
   store(): Promise<Store> {
-    this.#ready ??= this.#open()
+    // A refusal is not kept: a store that was busy when the app began may answer the next call.
+    this.#ready ??= this.#open().catch((error: unknown) => {
+      this.#ready = null
+      throw error
+    })
     return this.#ready
   }
 
   async #open(): Promise<Store> {
     if (this.#isStopped) throw new RedressError('STORE_STOPPED', 'The app was stopped.')
-    this.#store ??= openStore(this.#options.store ?? STORE_DEFAULT, this.#clock)
+    const { store: location = this.#locationDefault, failureLog } = this.#options
+    this.#opened ??= openStore(location, this.#clock, failureLog)
+    const { store } = this.#opened
+    this.#refuseUnlogged(this.#opened)
     const types = [...this.#declared.values()].map(({ handler, queue }) => ({
       name: handler.type,
       queue,
       policy: handler.policy,
     }))
-    if (types.length > 0) await this.#store.register({ types })
-    return this.#store
+    if (types.length > 0) await store.register({ types })
+    return store
+  }
+
+  #refuseUnlogged({ failureLog }: Opened): void {
+    if (failureLog !== null) return
+    for (const { handler } of this.#declared.values()) {
+      if (handler.policy.audit !== 'write-ahead') continue
+      const message = `${handler.type} has audit 'write-ahead', but this store has no folder to keep the lines in.`
+      throw new RedressError('OPTION_INVALID', message, { action: 'Give redress() a failureLog: the path of a file.' })
+    }
   }
 
   /** Everything that can be wrong with a submission is found here, before the store is asked. */
@@ -178,7 +266,8 @@ export class App {
     const { handler, admit } = declared
     const payload = this.#pack(type, input)
     try {
-      const read = handler.readInput(input)
+      // As it will be read back: a Date fits its schema today, and is a text when the worker gets it.
+      const read = handler.readInput(JSON.parse(payload))
       if (read instanceof Promise) await read
       await admit?.(read instanceof Promise ? await read : read, options.owner ?? null)
     } catch (thrown) {
@@ -205,18 +294,6 @@ export class App {
     })
     return new RedressError('SUBMISSION_REFUSED', `${failure.code}: ${failure.message}`, { cause: thrown })
   }
-}
-
-function openStore(store: string | Store, clock: Clock): Store {
-  if (typeof store !== 'string') return store
-  const path = /^sqlite:(.+)$/.exec(store)?.[1]
-  if (path === undefined) {
-    throw new RedressError(
-      'OPTION_INVALID',
-      `${JSON.stringify(store)} is not a store: write sqlite:path/to/file.db or sqlite::memory:.`,
-    )
-  }
-  return openSqlite({ path: path === ':memory:' ? path : resolve(path), nowMs: () => clock.nowMs() })
 }
 
 export function redress(options?: AppOptions): App {

@@ -5,7 +5,9 @@ import { problemsOf, type Schema } from '../core/schema.ts'
 export function readInput(type: string, schema: Schema | undefined, value: unknown): unknown {
   if (schema === undefined) return value
   const checked = schema['~standard'].validate(value)
-  return checked instanceof Promise ? checked.then((answer) => acceptedValue(type, answer)) : acceptedValue(type, checked)
+  return checked instanceof Promise
+    ? checked.then((answer) => acceptedValue(type, answer))
+    : acceptedValue(type, checked)
 }
 
 function acceptedValue(type: string, checked: Awaited<ReturnType<Schema['~standard']['validate']>>): unknown {

@@ -5,12 +5,13 @@ import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Taxonomy } from '../core/taxonomy.ts'
 import type { MakeId } from '../runtime/id.ts'
-import type { NewJob } from '../store/store.ts'
+import type { DedupeScope, NewJob } from '../store/store.ts'
 import type { DedupeKey, SubmitOptions } from './job-type.ts'
 
 const PRIORITY_MAX = 1_000_000
 const DEDUPE_CHARS_MAX = 1_000
 const OWNER_CHARS_MAX = 200
+const DEDUPE_SCOPES: readonly DedupeScope[] = ['live', 'always']
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Options of a submission, checked and put in the store's words. */
@@ -37,20 +38,30 @@ export function newJob(type: string, payload: string, options: SubmitOptions, ma
 }
 
 function toDedupe(dedupe: NonNullable<SubmitOptions['dedupe']>): NewJob['dedupe'] {
-  if (typeof dedupe === 'string' || isKeyParts(dedupe)) return { key: packKey(dedupe), scope: 'live' }
-  return { key: packKey(dedupe.key), scope: dedupe.scope }
+  if (typeof dedupe !== 'object' || dedupe === null || isKeyParts(dedupe))
+    return { key: packKey(dedupe), scope: 'live' }
+  const { key, scope } = dedupe
+  if (!DEDUPE_SCOPES.includes(scope)) {
+    throw invalid(`the scope of a dedupe key must be one of ${DEDUPE_SCOPES.join(', ')}, not ${String(scope)}`)
+  }
+  return { key: packKey(key), scope }
 }
 
 const isKeyParts = (dedupe: object): dedupe is Exclude<DedupeKey, string> => Array.isArray(dedupe)
 
 /** ['a', 'b,c'] and ['a,b', 'c'] must not be one key. */
 function packKey(key: DedupeKey): string {
+  // Checked although it is typed: null and NaN are the same in JSON, and a key that says nothing joins all jobs in one.
+  const isKey = typeof key === 'string' || (Array.isArray(key) && key.length > 0 && key.every(isKeyPart))
+  if (!isKey) throw invalid('a dedupe key must be a text, or a list of texts, numbers and nulls')
   const packed = typeof key === 'string' ? key : JSON.stringify(key)
   if (packed === '' || packed.length > DEDUPE_CHARS_MAX) {
     throw invalid(`a dedupe key must have 1 to ${DEDUPE_CHARS_MAX} characters, not ${packed.length}`)
   }
   return packed
 }
+
+const isKeyPart = (part: unknown): boolean => typeof part === 'string' || part === null || Number.isFinite(part)
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
 

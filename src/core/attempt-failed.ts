@@ -9,7 +9,7 @@ export interface FailOptions {
   cause?: unknown
   /** How long the other side asked us to wait; it wins over the policy's backoff. */
   retryAfterMs?: number | undefined
-  /** Appended to the public message, so it must be safe for anybody to read. One line of at most 200 characters is kept. */
+  /** Appended to the public message, so anybody may read it. One line of at most 200 characters is kept. */
   note?: string | undefined
 }
 
@@ -22,10 +22,14 @@ export class AttemptFailed<Code extends string = string> extends Error {
   readonly publicNote: string | null
 
   constructor(code: Code, options: FailOptions = {}) {
-    super(
-      options.detail ?? `the handler failed with ${code}`,
-      'cause' in options ? { cause: options.cause } : undefined,
-    )
+    // No stack: the handler says what happened, so where it stood explains nothing, and a stack is what a failure
+    // costs most. That of a cause is kept.
+    const message = options.detail ?? `the handler failed with ${code}`
+    const cause = 'cause' in options ? { cause: options.cause } : undefined
+    const { stackTraceLimit } = Error
+    Error.stackTraceLimit = 0
+    super(message, cause)
+    Error.stackTraceLimit = stackTraceLimit
     this.code = code
     this.context = options.context ?? {}
     this.retryAfterMs = options.retryAfterMs ?? null

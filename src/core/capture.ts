@@ -1,5 +1,6 @@
 import { classify, NO_RULE, type Rule } from './classify.ts'
-import { asAttemptFailed, causesOf, chainOf, describe, type Facts, factsOf, retryAfterMs } from './facts.ts'
+import { describe } from './describe.ts'
+import { asAttemptFailed, causesOf, chainOf, type Facts, factsOf, retryAfterMs } from './facts.ts'
 import { type CauseLink, type Failure, OWNER_OF_STAGE, type Stage } from './failure.ts'
 import { fingerprint } from './fingerprint.ts'
 import { redactAndClip, redactValue } from './redact.ts'
@@ -41,7 +42,8 @@ function capture({ thrown, stage, type, codes, rules, context, nowMs }: CaptureI
   const { code, rule } = classify(facts, rules, codes)
   const spec = specOf(code, codes)
   const declared = chain.map(asAttemptFailed).find((link) => link !== null)
-  const note = declared?.publicNote ? ` ${redactAndClip(declared.publicNote, 200)}` : ''
+  // A note belongs to the code it was given with.
+  const note = declared?.publicNote && declared.code === code ? ` ${redactAndClip(declared.publicNote, 200)}` : ''
   const detail = describe(thrown)
   const causes = causesOf(thrown, chain)
   return {

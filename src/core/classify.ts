@@ -203,7 +203,7 @@ export function checkRules(rules: readonly Rule[], taxonomy: Taxonomy): void {
     for (const problem of problemsOf(match)) complain(problem)
     if (isTextOnly(match) && index < lastStructured) {
       complain(
-        'text patterns come last: wording changes from version to version and means less than a status or an exit code; ' +
+        'text patterns come last: wording changes between versions and means less than a status or an exit code; ' +
           'move it below the structured rules, or narrow it as in rule.when({ exit, message })',
       )
     }

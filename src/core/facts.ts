@@ -1,6 +1,7 @@
 import { AttemptFailed } from './attempt-failed.ts'
+import { messageOf, nameOf } from './describe.ts'
 import type { CauseLink, Stage } from './failure.ts'
-import { clip, read, redactAndClip, redactText, redactValue } from './redact.ts'
+import { clip, read, redactAndClip, redactText } from './redact.ts'
 
 /**
  * What can be said for certain about a thrown value, whatever it is: rules match on these, never on the value itself.
@@ -33,8 +34,6 @@ export interface Facts {
 const LINKS_MAX = 8
 const MESSAGE_CHARS_MAX = 2000
 const CAUSE_CHARS_MAX = 500
-const DETAIL_CHARS_MAX = 4000
-const FRAMES_MAX = 20
 const STDERR_CHARS_MAX = 4000
 
 const PLATFORM_CODE = /^[A-Z0-9][A-Z0-9_]{2,63}$/
@@ -212,56 +211,6 @@ export function causesOf(thrown: unknown, chain = chainOf(thrown)): CauseLink[] 
       ? { ...cause, code: redactAndClip(`${code}`, 100) }
       : cause
   })
-}
-
-/** The stack, or for things that have none a sentence: what an operator needs to see. Redacted and bounded. */
-export function describe(thrown: unknown): string {
-  if (typeof thrown === 'string') {
-    return clip(
-      `the handler threw a string: ${JSON.stringify(redactAndClip(thrown, DETAIL_CHARS_MAX))}`,
-      DETAIL_CHARS_MAX,
-    )
-  }
-  if (thrown === null || thrown === undefined) return `the handler threw ${thrown}`
-  if (typeof thrown === 'function') return 'the handler threw a function'
-  if (typeof thrown !== 'object') {
-    return redactAndClip(`the handler threw a ${typeof thrown}: ${String(thrown)}`, DETAIL_CHARS_MAX)
-  }
-  const stack = read(thrown, 'stack')
-  const message = messageOf(thrown)
-  if (typeof stack === 'string' && stack !== '') return boundedStack(stack, nameOf(thrown), message)
-  if (message !== '') return redactAndClip(`${nameOf(thrown)}: ${message}`, DETAIL_CHARS_MAX)
-  const copied = redactValue(thrown)
-  if (copied === '[unreadable]') return 'the handler threw an object that cannot be read'
-  return clip(`the handler threw an object: ${JSON.stringify(copied)}`, DETAIL_CHARS_MAX)
-}
-
-function boundedStack(stack: string, name: string, message: string): string {
-  const framesAt = stack.indexOf('\n    at ')
-  const head = framesAt < 0 ? stack : stack.slice(0, framesAt)
-  // The engine writes the head when the error is made; a name or message set afterwards is not in it.
-  const isCurrent = head.startsWith(name) && head.includes(message)
-  const told = redactAndClip(isCurrent ? head : `${name}: ${message}`, DETAIL_CHARS_MAX / 2)
-  if (framesAt < 0) return told
-  let end = framesAt
-  for (let n = 0; n < FRAMES_MAX && end >= 0; n++) end = stack.indexOf('\n', end + 1)
-  const frames = stack.slice(framesAt, end < 0 ? undefined : end)
-  return told + redactAndClip(frames, DETAIL_CHARS_MAX - told.length)
-}
-
-/** A class that forgot to set its name is known by its constructor. */
-function nameOf(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value
-  const name = read(value, 'name')
-  const isNamed = typeof name === 'string' && name !== '' && name !== 'Error'
-  const known = isNamed ? name : read(read(value, 'constructor'), 'name')
-  return typeof known === 'string' && known !== '' ? redactAndClip(known, 100) : 'Object'
-}
-
-function messageOf(value: unknown): string {
-  if (typeof value === 'string') return value
-  const message = read(value, 'message')
-  return typeof message === 'string' ? message : ''
 }
 
 function text(value: unknown): string | null {

@@ -1,4 +1,5 @@
 import { backoffMs } from './backoff.ts'
+import { editDistance } from './edit-distance.ts'
 import type { Policy } from './policy.ts'
 import { EDGES, type Edge, type EdgeCause } from './states.ts'
 
@@ -171,17 +172,4 @@ export function nearestField(field: string, known: readonly string[]): string {
 function split(field: string): [name: string, section: string] {
   const dot = field.lastIndexOf('.')
   return [field.slice(dot + 1).toLowerCase(), field.slice(0, Math.max(0, dot))]
-}
-
-function editDistance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
-  for (const [i, letter] of [...one].entries()) {
-    const next = [i + 1]
-    for (const [j, otherLetter] of [...other].entries()) {
-      const replaced = (row[j] ?? 0) + (letter === otherLetter ? 0 : 1)
-      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1))
-    }
-    row = next
-  }
-  return row.at(-1) ?? 0
 }

@@ -48,7 +48,7 @@ export function redactText(text: string): string {
     }
     safe = safe.replace(BARE_LOGIN, `${REDACTED}@`)
   }
-  if (safe.includes(' -')) {
+  if (safe.includes('--') || safe.includes('-u ')) {
     safe = safe.replace(SECRET_FLAG, `$1${REDACTED}`).replace(LOGIN_FLAG, `$1${REDACTED}`)
   }
   if (safe.includes('PRIVATE KEY')) safe = safe.replace(PRIVATE_KEY, REDACTED)

@@ -139,6 +139,12 @@ export const ENGINE_CODES = failures({
     message: 'An operator marked this job as failed.',
     waiting: 'An operator marked this job as failed.',
   },
+  LOG_FAILED: {
+    fault: 'system',
+    retry: 'never',
+    message: 'The outcome could not be written to the failure log, so the job does not count as done.',
+    waiting: 'The outcome could not be written to the failure log, so the job does not count as done.',
+  },
   SNOOZE_REFUSED: {
     fault: 'code',
     retry: 'never',

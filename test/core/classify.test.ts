@@ -60,7 +60,7 @@ test('W22 what ffmpeg says about a corrupt source is found in its stderr', () =>
   expect(codeOf(error({ stderr: "Input #0, mov, from 'a.mp4'" }), rules)).toBe('UNKNOWN')
 })
 
-test('W22 a missing file is the caller’s doing only when it is the input, which the subject says and the text does not', () => {
+test('W22 a missing file is the caller’s doing only when the subject, not the text, says it is the input', () => {
   const rules = [rule.when({ errno: 'ENOENT', subject: 'input' }, 'A'), rule.errno('ENOENT', 'B')]
   expect(codeOf(error({ code: 'ENOENT', subject: 'input' }), rules)).toBe('A')
   expect(codeOf(error({ code: 'ENOENT', subject: 'output' }, 'Input #0: no such file'), rules)).toBe('B')

@@ -5,8 +5,9 @@ import { promisify } from 'node:util'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { AttemptFailed, AttemptTimeout, TotalTimeout } from '../../src/core/attempt-failed.ts'
+import { describe } from '../../src/core/describe.ts'
 import { RedressError } from '../../src/core/errors.ts'
-import { causesOf, chainOf, describe, type Facts, factsOf, retryAfterMs } from '../../src/core/facts.ts'
+import { causesOf, chainOf, type Facts, factsOf, retryAfterMs } from '../../src/core/facts.ts'
 import { hostile } from './hostile.ts'
 
 const facts = (thrown: unknown): Facts => factsOf(thrown, 'execution')

@@ -1,0 +1,86 @@
+import { fieldsOf } from '../src/cli/render/policy.ts'
+import { policy } from '../src/core/policy.ts'
+import { CONTRADICTIONS } from '../src/core/policy-checks.ts'
+import { page, table } from './reference-text.ts'
+
+/** What each field may be and what it means; the default is the program's own. */
+const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
+  'retry.max': [
+    '1 to 1000',
+    'Failures that end the job, so also the attempts it gets when every one fails. 1 = never retried.',
+  ],
+  'retry.perCode': ['`{ CODE: n }`', 'A smaller limit for some codes.'],
+  'retry.backoff': [
+    '`table([...])`, `exponential(base, { factor, cap })`',
+    'How long to wait before the next attempt; `jitter` is a part (`"20%"`) or an added time (`"5s"`). Without it: at once.',
+  ],
+  'retry.unknown': ['`never`, `transient`, `dead-letter`', 'What a throw that no rule recognises is taken for.'],
+  'retry.retryAfterMax': [
+    'duration',
+    "The longest wait that an error's own Retry-After may ask for. It wins over the backoff.",
+  ],
+  'manualRetry.mode': [
+    '`in-place`, `new-job`, `off`',
+    'What a retry by a person does: the same job again, a new job made from it, or nothing.',
+  ],
+  'manualRetry.budget': ['`reset`, `keep`', 'Whether an in-place retry begins with a fresh budget.'],
+  'orphan.action': [
+    '`report`, `requeue`, `fail`',
+    'What becomes of a job whose worker is gone: a person decides, another worker takes it, or it fails.',
+  ],
+  'orphan.budget': ['`free`, `consume`', 'Whether a lost worker counts as a failure.'],
+  'orphan.maxReclaims': ['1 to 1000', 'How often a job may lose its worker before it is set aside as what kills them.'],
+  'lease.ttl': ['duration, at least 1s', "How long a worker's right to a job lasts unless it is renewed."],
+  'lease.startTimeout': ['duration or null', 'How long a claimed job may take to begin.'],
+  'timeout.attempt': [
+    'duration or null',
+    'How long one attempt may last. Follows `timeout.total` where that is shorter.',
+  ],
+  'timeout.total': ['duration or null', 'How long the job may take in all, waits included.'],
+  deadLetter: [
+    '`none`, `flag`, `queue`',
+    'Whether a job that fails for good is marked, or kept with its payload for replay.',
+  ],
+  reject: ['`refuse`, `record`', 'Whether a refused submission is only answered, or also recorded as a failed job.'],
+  shutdown: [
+    '`requeue`, `fail`',
+    'What becomes of a running job when its worker must stop. `fail` where `forwardOnly`.',
+  ],
+  audit: ['`transactional`, `write-ahead`', 'Whether the event is written with the change, or made durable before it.'],
+  errors: [
+    '`terminal`, `latest`',
+    'Whether an error is shown only when the job has failed, or also while it waits for a retry.',
+  ],
+  aggregates: ['true, false', 'Whether rates and percentages may be shown.'],
+  cancel: ['true, false', 'Whether a person may cancel.'],
+  forwardOnly: ['true, false', 'No way back to the queue at all; the database itself refuses one.'],
+  'retention.complete': ['duration or null', 'How long complete jobs are kept. null = for ever.'],
+  'retention.failed': ['duration or null', 'How long failed jobs are kept.'],
+  'retention.cancelled': ['duration or null', 'How long cancelled jobs are kept.'],
+  locked: ['true, false', 'Nothing at runtime can weaken it: a weaker declaration is refused.'],
+}
+
+export function policyPage(): string {
+  const fields = fieldsOf(policy())
+  const gone = Object.keys(MEANINGS).filter((name) => !fields.some(([field]) => field === name))
+  if (gone.length > 0) throw new Error(`the reference explains ${gone.join(', ')}, which no policy has`)
+  const rows = fields.map(([field, value]) => {
+    const [values, meaning] = MEANINGS[field] ?? [undefined, undefined]
+    if (values === undefined || meaning === undefined) throw new Error(`the reference does not say what ${field} means`)
+    return [`\`${field}\``, values, value === '{}' ? 'none' : value, meaning]
+  })
+  return page(
+    'Policy',
+    `Data that answers "what next?" for one job type. What is not said takes the safest default: a job is tried once, and
+of a lost worker a person is told. Durations are written \`'250ms'\`, \`'5s'\`, \`'1m30s'\`, \`'2h'\`, \`'7d'\`, or as a number
+of milliseconds. Try one out with \`redress policy simulate FILE --failures CODE,CODE,ok\`.`,
+    table(['field', 'values', 'default', 'meaning'], rows),
+    `\`manualRetry\` and \`orphan\` may be given as one word: \`manualRetry: 'in-place'\`.`,
+    '## What contradicts',
+    'A policy with two fields that cannot both mean what they say is refused when it is declared.',
+    table(
+      ['field', 'and', 'because'],
+      CONTRADICTIONS.map(({ fields: [one, other], why }) => [`\`${one}\``, `\`${other}\``, why]),
+    ),
+  )
+}

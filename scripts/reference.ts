@@ -1,0 +1,70 @@
+/** The reference pages, made from the tables that the program itself uses. `npm run docs` writes them. */
+import { EXIT_CODES } from '../src/cli/help.ts'
+import { ERRORS } from '../src/core/errors.ts'
+import { EDGES } from '../src/core/states.ts'
+import { ENGINE_CODES, type Taxonomy } from '../src/core/taxonomy.ts'
+import { commandsPage } from './reference-commands.ts'
+import { eventMeanings } from './reference-events.ts'
+import { policyPage } from './reference-policy.ts'
+import { page, table } from './reference-text.ts'
+
+export const PAGES: Readonly<Record<string, () => string>> = {
+  'docs/reference/commands.md': commandsPage,
+  'docs/reference/errors.md': errorsPage,
+  'docs/reference/events.md': eventsPage,
+  'docs/reference/failure-codes.md': failureCodesPage,
+  'docs/reference/policy.md': policyPage,
+}
+
+function errorsPage(): string {
+  const rows = Object.entries(ERRORS).map(([code, { http, exit, action }]) => [`\`${code}\``, http, exit, action])
+  return page(
+    'Errors',
+    `Every way Redress refuses something. A \`RedressError\` has the \`code\`, a \`message\` that names the case, and the
+\`action\`; HTTP answers and the command line use the same table. These are refusals of a call. Why a *job* did not
+succeed is a failure code: see [failure codes](failure-codes.md).`,
+    table(['code', 'HTTP', 'exit', 'what to do'], rows),
+    '## Exit codes',
+    table(
+      ['exit', 'means'],
+      Object.entries(EXIT_CODES).map(([exit, meaning]) => [exit, meaning]),
+    ),
+  )
+}
+
+function failureCodesPage(): string {
+  const rows = Object.entries(ENGINE_CODES as Taxonomy).map(([code, { fault, retry, message, waiting }]) => [
+    `\`${code}\``,
+    fault,
+    code === 'UNKNOWN' ? 'as `retry.unknown` says' : retry,
+    message,
+    waiting === undefined || waiting === message ? 'the same' : waiting,
+  ])
+  return page(
+    'Failure codes of the engine',
+    `A job type declares its own codes with \`failures({ ... })\`. These are the ones the engine uses by itself; a row of
+the same name in your table replaces the copy and the retry class.`,
+    table(['code', 'fault', 'retry', 'shown when failed', 'shown while a retry waits'], rows),
+    `\`retry\` is what the code says about trying again: \`never\`, \`transient\` (up to the policy's budget) or
+\`dead-letter\` (at once and for good).`,
+  )
+}
+
+function eventsPage(): string {
+  return page(
+    'Events',
+    `The history of a job: append-only, written in the transaction of the change it describes, and complete, so that it
+replays to the state of the job. See it with \`redress jobs events JOB\`.`,
+    table(
+      ['kind', 'means'],
+      Object.entries(eventMeanings).map(([kind, meaning]) => [`\`${kind}\``, meaning]),
+    ),
+    '## States and edges',
+    `A job is \`queued\`, \`processing\`, \`complete\`, \`failed\` or \`cancelled\`. These edges exist; a policy may take some
+away, and the store refuses whatever is left out. With \`forwardOnly\` no backward edge is left.`,
+    table(
+      ['from', 'to', 'by', 'backward'],
+      EDGES.map(({ from, to, by, backward }) => [from, to, by, backward ? 'yes' : '']),
+    ),
+  )
+}

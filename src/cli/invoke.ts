@@ -1,0 +1,34 @@
+import type { Command, ProgramName } from './commands.ts'
+import { commandHelp, type Details } from './help.ts'
+import { COMMON_OPTIONS, type OptionSpec, type Parsed, readOptions } from './parse.ts'
+
+/** A command that is no operation: each is a file of its own, loaded when it is called. */
+export interface Program {
+  options: readonly OptionSpec[]
+  places: Details['places']
+  examples: readonly string[]
+  run(command: Command, parsed: Parsed): Promise<void>
+}
+
+const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
+  start: async () => (await import('./start.ts')).start,
+  worker: async () => (await import('./start.ts')).worker,
+  'policy-check': async () => (await import('./policy-file.ts')).check,
+  'policy-simulate': async () => (await import('./policy-file.ts')).simulate,
+}
+
+export async function programOf({ does }: Command): Promise<Program> {
+  if ('program' in does) return PROGRAMS[does.program]()
+  const { programOfOperation } = await import('./operate.ts')
+  return programOfOperation(does.operation)
+}
+
+export async function invoke(command: Command, rest: readonly string[]): Promise<void> {
+  const program = await programOf(command)
+  await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
+}
+
+export async function helpOnCommand(command: Command): Promise<string> {
+  const program = await programOf(command)
+  return commandHelp(command, program)
+}

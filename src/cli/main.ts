@@ -1,0 +1,13 @@
+import { enableCompileCache } from 'node:module'
+
+// Compiled code is kept between calls: a command that a person types is mostly the loading of its modules.
+enableCompileCache()
+
+// A reader that has seen enough (`redress jobs list | head`) is no error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0)
+  throw error
+})
+
+const { run } = await import('./run.ts')
+process.exitCode = await run(process.argv.slice(2))

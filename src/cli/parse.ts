@@ -1,0 +1,167 @@
+import { parseArgs } from 'node:util'
+import { RedressError } from '../core/errors.ts'
+import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, GROUPS, nameOf, usageOf } from './commands.ts'
+import { nearest } from './nearest.ts'
+
+export interface OptionSpec {
+  /** Name of the field it fills. */
+  field: string
+  option: string
+  kind: 'text' | 'number' | 'flag' | 'choice' | 'json'
+  choices: readonly string[]
+  description: string
+  /** What holds when it is left out, for the help. */
+  fallback: string | null
+  /** What the help writes for its value, where the kind says too little: FILE. */
+  value?: string
+}
+
+/** An option of the command line itself, not of an operation. */
+export function ownOption(
+  written: string,
+  kind: OptionSpec['kind'],
+  description: string,
+  more: Partial<Pick<OptionSpec, 'fallback' | 'choices'>> = {},
+): OptionSpec {
+  const [option = '', value] = written.split(' ')
+  return { field: option, option, kind, choices: [], description, fallback: null, ...more, ...(value && { value }) }
+}
+
+/** Options that every command understands. */
+export const COMMON_OPTIONS: readonly OptionSpec[] = [
+  ownOption('data DIR', 'text', 'folder of the store; its file is redress.db', { fallback: '.redress' }),
+  ownOption('store STORE', 'text', 'the store itself, such as sqlite:path/to/file.db; else $REDRESS_STORE'),
+  ownOption('json', 'flag', 'answer with JSON, for programs'),
+  ownOption('help', 'flag', 'say what the command does'),
+]
+
+const isCommon = (name: string): boolean => COMMON_OPTIONS.some(({ option }) => option === name)
+
+/** What the first words mean, before the options of that command are known. */
+export type Found =
+  | { kind: 'command'; command: Command; rest: string[] }
+  | { kind: 'help'; about: Command | string | null }
+  | { kind: 'version' }
+
+export function findCommand(argv: readonly string[]): Found {
+  const { tokens } = parse(argv, COMMON_OPTIONS)
+  // The command's own options are not known yet, nor which of them take a value: its words stand before them.
+  const firstOwn = tokens.findIndex((token) => token.kind === 'option' && !isCommon(token.name))
+  const words = tokens
+    .slice(0, firstOwn === -1 ? undefined : firstOwn)
+    .flatMap((token) => (token.kind === 'positional' ? [token] : []))
+  const [first, second] = words
+  const asksHelp = tokens.some((token) => token.kind === 'option' && (token.name === 'help' || token.name === 'h'))
+  if (first === undefined) {
+    const asksVersion = tokens.some((token) => token.kind === 'option' && ['version', 'v', 'V'].includes(token.name))
+    if (asksVersion) return { kind: 'version' }
+    refuseUnknown(tokens, [...COMMON_OPTIONS, ownOption('version', 'flag', '')])
+    return { kind: 'help', about: null }
+  }
+  if (first.value === 'help') return { kind: 'help', about: helpTopic(words.slice(1).map(({ value }) => value)) }
+
+  const named = commandNamed(`${first.value} ${second?.value ?? ''}`.trim())
+  const single = commandNamed(first.value)
+  const isGroup = GROUPS.includes(first.value)
+  const taken = named !== undefined && second !== undefined ? [first, second] : [first]
+  // A bare group is its list, which is what one wants to see: `redress jobs`.
+  const listed = isGroup && second === undefined && !asksHelp ? commandNamed(`${first.value} list`) : undefined
+  const command = named ?? single ?? listed
+  if (command === undefined) {
+    if (isGroup && second === undefined) return { kind: 'help', about: first.value }
+    throw unknownCommand(first.value, second?.value, isGroup)
+  }
+  if (asksHelp) return { kind: 'help', about: command }
+  const places = new Set(taken.map(({ index }) => index))
+  return { kind: 'command', command, rest: argv.filter((_, index) => !places.has(index)) }
+}
+
+function helpTopic(words: readonly string[]): Command | string | null {
+  if (words.length === 0) return null
+  const name = words.slice(0, 2).join(' ')
+  const about = commandNamed(name) ?? (GROUPS.includes(name) ? name : undefined)
+  if (about !== undefined) return about
+  throw unknownCommand(words[0] as string, words[1], GROUPS.includes(words[0] as string))
+}
+
+function unknownCommand(first: string, second: string | undefined, isGroup: boolean): RedressError {
+  const typed = isGroup ? `${first} ${second}` : first
+  const known = isGroup
+    ? commandsOf(first).map(nameOf)
+    : [...GROUPS, ...Object.keys(ALIASES), 'help', ...COMMANDS.filter(({ words }) => words.length === 1).map(nameOf)]
+  const meant = nearest(typed, known)
+  const action =
+    meant === null ? `See \`redress help${isGroup ? ` ${first}` : ''}\`.` : `Did you mean \`redress ${meant}\`?`
+  return new RedressError('USAGE', `There is no command "${typed}".`, { action })
+}
+
+export interface Parsed {
+  /** By field. Absent options are absent. */
+  values: Record<string, string | boolean>
+  positionals: string[]
+}
+
+/** The words after the command, against what it takes. */
+export function readOptions(command: Command, rest: readonly string[], specs: readonly OptionSpec[]): Parsed {
+  const { tokens, positionals } = parse(rest, specs)
+  refuseUnknown(tokens, specs, command)
+  const values: Record<string, string | boolean> = {}
+  for (const token of tokens) {
+    if (token.kind !== 'option') continue
+    const found = specs.find(({ option }) => option === token.name) as OptionSpec
+    if (found.field in values) throw usage(command, `--${found.option} is given twice.`)
+    values[found.field] = readValue(found, token.value, token.inlineValue === true, command)
+  }
+  const most = command.positionals.length
+  const needed = command.positionals.filter(({ isNeeded }) => isNeeded)
+  const missing = needed[positionals.length]
+  if (missing !== undefined) throw usage(command, `<${missing.name}> is missing.`)
+  if (positionals.length > most) throw usage(command, `"${positionals[most]}" is one word too many.`)
+  return { values, positionals }
+}
+
+function readValue(spec: OptionSpec, value: string | undefined, isInline: boolean, command: Command): string | boolean {
+  if (spec.kind === 'flag') {
+    if (value === undefined) return true
+    throw usage(command, `--${spec.option} takes no value.`)
+  }
+  // `--reason --dry-run`: the reason was forgotten. Whoever means it writes `--reason=--dry-run`.
+  const isOption = value !== undefined && !isInline && /^--[a-z]/.test(value)
+  if (value === undefined || value === '' || isOption) throw usage(command, `--${spec.option} needs a value.`)
+  if (spec.kind === 'number' && !/^-?\d+$/.test(value)) {
+    throw usage(command, `--${spec.option} must be a whole number, not "${value}".`)
+  }
+  if (spec.kind === 'choice' && !spec.choices.includes(value)) {
+    const meant = nearest(value, spec.choices)
+    const hint = meant === null ? '' : ` Did you mean "${meant}"?`
+    throw usage(command, `--${spec.option} must be one of ${spec.choices.join(', ')}, not "${value}".${hint}`)
+  }
+  return value
+}
+
+export function usage(command: Command, message: string): RedressError {
+  const action = `Usage: redress ${usageOf(command)} [options]; see \`redress ${nameOf(command)} --help\`.`
+  return new RedressError('USAGE', message, { action })
+}
+
+type Tokens = ReturnType<typeof parse>['tokens']
+
+function refuseUnknown(tokens: Tokens, specs: readonly OptionSpec[], command?: Command): void {
+  for (const token of tokens) {
+    if (token.kind !== 'option' || specs.some(({ option }) => option === token.name)) continue
+    const known = specs.map(({ option }) => `--${option}`)
+    const meant = nearest(`--${token.name}`, known)
+    const where = command === undefined ? 'redress' : `redress ${nameOf(command)}`
+    const message = `${where} has no option ${token.rawName}.`
+    const action = meant === null ? `See \`${where} --help\`.` : `Did you mean ${meant}?`
+    throw new RedressError('USAGE', message, { action })
+  }
+}
+
+/** Not strict: Node's own complaints name neither the command nor what was probably meant. */
+function parse(argv: readonly string[], specs: readonly OptionSpec[]) {
+  const options = Object.fromEntries(
+    specs.map(({ option, kind }) => [option, { type: kind === 'flag' ? ('boolean' as const) : ('string' as const) }]),
+  )
+  return parseArgs({ args: [...argv], options, strict: false, allowPositionals: true, tokens: true })
+}

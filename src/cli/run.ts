@@ -1,0 +1,54 @@
+import { RedressError } from '../core/errors.ts'
+import { findCommand } from './parse.ts'
+
+/** Answers one command line with an exit code. What is not needed for it is not loaded. */
+export async function run(argv: readonly string[]): Promise<number> {
+  try {
+    const found = findCommand(argv)
+    switch (found.kind) {
+      case 'version': {
+        const { version } = await import('./version.ts')
+        process.stdout.write(`redress ${version()}\n`)
+        return 0
+      }
+      case 'help':
+        process.stdout.write(await helpOn(found.about))
+        return 0
+      case 'command': {
+        const { invoke } = await import('./invoke.ts')
+        await invoke(found.command, found.rest)
+        return 0
+      }
+    }
+  } catch (error) {
+    const wantsJson = argv.includes('--json')
+    process.stderr.write(wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error))
+    return error instanceof RedressError ? error.exitCode : 1
+  }
+}
+
+async function helpOn(about: Extract<ReturnType<typeof findCommand>, { kind: 'help' }>['about']): Promise<string> {
+  const { groupHelp, overview } = await import('./help.ts')
+  if (about === null) return overview()
+  if (typeof about === 'string') return groupHelp(about)
+  const { helpOnCommand } = await import('./invoke.ts')
+  return helpOnCommand(about)
+}
+
+function asJson(error: unknown): object {
+  if (error instanceof RedressError) return error.toJSON()
+  return { code: 'UNEXPECTED', message: error instanceof Error ? error.message : String(error) }
+}
+
+/** `CODE: message`, what is wrong in particular, and what to do. */
+function inWords(error: unknown): string {
+  if (!(error instanceof RedressError)) {
+    const trace = error instanceof Error ? error.stack : String(error)
+    return `UNEXPECTED: this is a fault of redress itself.\n${trace}\n`
+  }
+  // Some messages name their problems already.
+  const problems = error.problems.filter((problem) => !error.message.includes(problem))
+  const lines = [`${error.code}: ${error.message}`, ...problems.map((problem) => `  - ${problem}`), error.action]
+  const cause = error.code === 'APP_NOT_LOADED' && error.cause instanceof Error ? [error.cause.stack ?? ''] : []
+  return `${[...lines, ...cause].join('\n')}\n`
+}

@@ -1,0 +1,76 @@
+import { edgesOf, type Policy } from './policy.ts'
+import type { JobRecord } from './record.ts'
+import type { EdgeCause, Status } from './states.ts'
+
+/** What a person may do to a job. */
+export const ACTIONS = ['retry', 'mark-failed', 'cancel'] as const
+export type ActionName = (typeof ACTIONS)[number]
+
+export interface Action {
+  name: ActionName
+  allowed: boolean
+  /** What it would do, or why it may not be done. */
+  why: string
+}
+
+/** `state`: it could be done to this job at another time. `policy`: its policy would have to be another one. */
+export type Verdict = { allowed: true; why: string } | { allowed: false; by: 'state' | 'policy'; why: string }
+
+export type Judged = Pick<JobRecord, 'status' | 'orphanedAtMs' | 'cancelRequestedAtMs' | 'isForwardOnly' | 'policy'>
+
+/** Every action, with what speaks for or against it: a door shows them all, and nobody has to try in order to learn. */
+export function actionsFor(job: Judged): Action[] {
+  return ACTIONS.map((name) => {
+    const { allowed, why } = judge(job, name)
+    return { name, allowed, why }
+  })
+}
+
+export function judge(job: Judged, name: ActionName): Verdict {
+  return JUDGES[name](job)
+}
+
+const JUDGES: Readonly<Record<ActionName, (job: Judged) => Verdict>> = {
+  retry: judgeRetry,
+  'mark-failed': judgeMarkFailed,
+  cancel: judgeCancel,
+}
+
+const yes = (why: string): Verdict => ({ allowed: true, why })
+const notNow = (why: string): Verdict => ({ allowed: false, by: 'state', why })
+const never = (why: string): Verdict => ({ allowed: false, by: 'policy', why })
+
+function judgeRetry({ status, policy, isForwardOnly }: Judged): Verdict {
+  const { mode, budget } = policy.manualRetry
+  if (status !== 'failed') return notNow(`only a failed job can be retried; this one is ${status}`)
+  if (mode === 'off') return never(`its policy has manualRetry 'off'`)
+  if (mode === 'new-job') return yes('makes a new job; this one stays failed')
+  // The row keeps the promise under which it was submitted, whatever its type's policy says by now.
+  if (isForwardOnly) return never('it was submitted under a policy that only goes forward, and stays failed')
+  if (!hasEdge(policy, 'failed', 'manual-retry')) return never('its policy has no way back to the queue')
+  const rest = budget === 'reset' ? 'with a fresh budget' : 'and keeps its budget: what was spent stays spent'
+  return yes(`sends it back to the queue ${rest}`)
+}
+
+function judgeMarkFailed({ status, orphanedAtMs }: Judged): Verdict {
+  if (status === 'queued') return yes('ends it as failed; it will not be dispatched')
+  if (status !== 'processing')
+    return notNow(`only a queued or processing job can be marked failed; this one is ${status}`)
+  if (orphanedAtMs !== null) return yes('ends it as failed; its worker is gone')
+  return yes('ends it as failed; its worker loses the lease, and what it still does will not count')
+}
+
+function judgeCancel({ status, policy, orphanedAtMs, cancelRequestedAtMs }: Judged): Verdict {
+  if (status !== 'queued' && status !== 'processing') {
+    return notNow(`only a queued or processing job can be cancelled; this one is ${status}`)
+  }
+  if (!hasEdge(policy, status, 'cancel')) return never('its policy has cancel: false')
+  if (status === 'queued') return yes('takes it out of the queue; it will not run')
+  // Cancelling is a message to a worker: without one it would wait for ever.
+  if (orphanedAtMs !== null) return notNow('its worker is gone and cannot be told; mark it failed instead')
+  if (cancelRequestedAtMs !== null) return notNow('its worker was told to stop already')
+  return yes('tells its worker to stop; it ends cancelled unless it finishes first')
+}
+
+const hasEdge = (policy: Policy, from: Status, by: EdgeCause): boolean =>
+  edgesOf(policy).some((edge) => edge.from === from && edge.by === by)

@@ -1,0 +1,185 @@
+import { type Action, actionsFor } from './actions.ts'
+import { formatMs } from './duration.ts'
+import type { JobEvent } from './events.ts'
+import { verdictOn } from './explain-verdict.ts'
+import { isoTime } from './iso-time.ts'
+import type { FailureRecord, JobRecord } from './record.ts'
+import type { Status } from './states.ts'
+
+export type Tone = 'bad' | 'good' | 'waiting' | 'plain'
+
+/** The answer to "why did it retry or die": read from the record, never worked out again. */
+export interface Explanation {
+  id: string
+  type: string
+  status: Status
+  owner: string | null
+  retriedFrom: string | null
+  submittedAt: string
+  ageMs: number
+  /** When this was explained, by the store's clock. */
+  at: string
+  tone: Tone
+  /** Sentences, the most important first. */
+  verdict: string[]
+  steps: ExplainedStep[]
+  actions: Action[]
+}
+
+/** One attempt with how it ended, or one thing that happened outside an attempt. */
+export interface ExplainedStep {
+  at: string
+  sinceSubmittedMs: number
+  /** null for what happened outside an attempt. */
+  attempt: number | null
+  worker: string | null
+  /** How long the handler ran; null when it never began, or has not ended. */
+  ranMs: number | null
+  text: string
+  tone: Tone
+  /** What happened to the attempt meanwhile. */
+  notes: { sinceSubmittedMs: number; text: string; tone: Tone }[]
+  /** Why the attempt, or the submission, did not succeed. */
+  failure: FailureRecord | null
+  /** What became of it; null while it runs. */
+  ended: { text: string; tone: Tone } | null
+}
+
+export interface ExplainInput {
+  job: JobRecord
+  events: readonly JobEvent[]
+  failures: readonly FailureRecord[]
+  nowMs: number
+}
+
+export function explain({ job, events, failures, nowMs }: ExplainInput): Explanation {
+  const { tone, verdict } = verdictOn(job, events, nowMs)
+  return {
+    id: job.id,
+    type: job.type,
+    status: job.status,
+    owner: job.owner,
+    retriedFrom: job.retriedFrom,
+    submittedAt: isoTime(job.createdAtMs),
+    ageMs: Math.max(0, nowMs - job.createdAtMs),
+    at: isoTime(nowMs),
+    tone,
+    verdict,
+    steps: stepsOf(job, events, failures),
+    actions: actionsFor(job),
+  }
+}
+
+function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly FailureRecord[]): ExplainedStep[] {
+  const steps: ExplainedStep[] = []
+  let open: ExplainedStep | null = null
+  for (const event of events) {
+    const since = event.atMs - job.createdAtMs
+    const failure = failureOf(event, failures)
+    switch (event.kind) {
+      case 'processing':
+        open = step(event, since, `attempt ${event.attempt} on ${event.worker}`, 'plain')
+        steps.push(open)
+        break
+      case 'started':
+        break
+      case 'orphaned':
+      case 'recovered':
+      case 'cancel-requested':
+        open?.notes.push({ sinceSubmittedMs: since, ...noteOf(event) })
+        break
+      case 'complete':
+      case 'retry':
+      case 'failed':
+      case 'cancelled':
+      case 'released':
+      case 'snoozed':
+      case 'reclaimed':
+        if (open === null) steps.push({ ...step(event, since, '', 'plain'), attempt: null, ...outside(event, failure) })
+        else Object.assign(open, { ranMs: event.durationMs, failure, ended: endingOf(event, failure) })
+        open = null
+        break
+      case 'queued':
+      case 'manual-retry':
+      case 'lost':
+        steps.push({ ...step(event, since, '', 'plain'), attempt: null, ...outside(event, failure) })
+        break
+    }
+  }
+  return steps
+}
+
+function step(event: JobEvent, sinceSubmittedMs: number, text: string, tone: Tone): ExplainedStep {
+  const { atMs, attempt, worker } = event
+  const nothingYet = { ranMs: null, notes: [], failure: null, ended: null }
+  return { at: isoTime(atMs), sinceSubmittedMs, attempt, worker, text, tone, ...nothingYet }
+}
+
+function failureOf({ kind, attempt, data }: JobEvent, failures: readonly FailureRecord[]): FailureRecord | null {
+  if (data.failure !== undefined) return failures.find((failure) => failure.seq === data.failure) ?? null
+  // A cancellation overtook the retry of a failed attempt: its event is the cancellation's own.
+  if (kind !== 'cancelled') return null
+  return failures.find((failure) => failure.attempt === attempt && failure.to === 'cancelled') ?? null
+}
+
+/** For what is not part of an attempt. */
+function outside(event: JobEvent, failure: FailureRecord | null): Partial<ExplainedStep> {
+  const { kind, data } = event
+  switch (kind) {
+    case 'queued': {
+      const origin = data.actor === undefined ? 'submitted' : `submitted as a retry by ${by(event)}`
+      const due = data.dueAtMs === undefined ? '' : `, not to begin before ${isoTime(data.dueAtMs)}`
+      return { text: origin + due }
+    }
+    case 'manual-retry':
+      return { text: `sent back to the queue by ${by(event)}`, tone: 'waiting' }
+    case 'lost':
+      return { text: lostWrite(event), tone: 'waiting' }
+    case 'failed': {
+      const text = data.actor === undefined ? 'refused at submission; nothing was executed' : 'ended while it waited'
+      return { text, tone: 'bad', failure, ended: endingOf(event, failure) }
+    }
+    default:
+      return { text: endingOf(event, failure).text, failure }
+  }
+}
+
+function lostWrite({ attempt, worker, data }: JobEvent): string {
+  const stood = `the job was ${data.status ?? 'elsewhere'} at attempt ${data.currentAttempt ?? attempt}`
+  return `a late ${data.write ?? 'write'} of attempt ${attempt} by ${worker} was refused: ${stood}, so it does not count`
+}
+
+function noteOf(event: JobEvent): { text: string; tone: Tone } {
+  if (event.kind === 'orphaned') return { text: `reported as an orphan: ${event.worker} is gone`, tone: 'bad' }
+  if (event.kind === 'recovered') return { text: `${event.worker} came back; no orphan any more`, tone: 'good' }
+  return { text: `asked to cancel by ${by(event)}`, tone: 'waiting' }
+}
+
+function endingOf(event: JobEvent, failure: FailureRecord | null): { text: string; tone: Tone } {
+  const { kind, data, atMs } = event
+  const because = failure?.decision.because
+  const wait = data.dueAtMs === undefined ? 'at once' : `in ${formatMs(data.dueAtMs - atMs)}`
+  switch (kind) {
+    case 'complete':
+      return { text: 'complete', tone: 'good' }
+    case 'retry':
+      return { text: `to be tried again: ${because ?? 'its policy says so'}`, tone: 'waiting' }
+    case 'failed':
+      return { text: `failed for good: ${because ?? 'its policy says so'}`, tone: 'bad' }
+    case 'released':
+      return { text: `given back: ${data.reason ?? 'its worker could not do it'}; it costs nothing`, tone: 'waiting' }
+    case 'snoozed': {
+      const why = data.reason === undefined ? '' : ` (${data.reason})`
+      return { text: `put off by its handler${why}; next attempt ${wait}, and it costs nothing`, tone: 'waiting' }
+    }
+    case 'reclaimed':
+      return { text: `taken back: ${data.reason ?? 'its worker is lost'}`, tone: 'waiting' }
+    default:
+      return {
+        text: `cancelled${data.actor ? ` by ${by(event)}` : `: ${data.reason ?? 'it was asked to'}`}`,
+        tone: 'plain',
+      }
+  }
+}
+
+const by = ({ data }: JobEvent): string => `${data.actor ?? 'somebody'}: ${data.reason ?? 'no reason given'}`

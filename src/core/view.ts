@@ -1,0 +1,97 @@
+import type { Action } from './actions.ts'
+import { unpackSpent } from './budget.ts'
+import { isoTime, isoTimeOrNull } from './iso-time.ts'
+import type { FailureRecord, JobRecord } from './record.ts'
+import type { Status } from './states.ts'
+
+/** A job as every door shows it. Times are ISO 8601 in UTC. */
+export interface JobView {
+  id: string
+  type: string
+  queue: string
+  status: Status
+  owner: string | null
+  batchId: string | null
+  /** Dispatches since the job was submitted, or since a manual retry gave it a fresh budget. */
+  attemptCount: number
+  maxAttempts: number
+  retryCount: number
+  manualRetryCount: number
+  lastAttemptAt: string | null
+  /** Not before this time; null when it may go at once. */
+  retryAfter: string | null
+  createdAt: string
+  queuedAt: string
+  startedAt: string | null
+  finishedAt: string | null
+  failedAt: string | null
+  /** From 0 to 1. */
+  progress: number
+  errorCode: string | null
+  errorMessage: string | null
+  /** The failed job that a person made this one from. */
+  retriedFrom: string | null
+  result: unknown
+  priority: number
+  worker: string | null
+  leaseUntil: string | null
+  orphanedAt: string | null
+  cancelRequestedAt: string | null
+  deadLettered: boolean
+  actions: Action[]
+}
+
+export function viewJob(job: JobRecord, actions: Action[]): JobView {
+  const spent = unpackSpent(job.spent)
+  const { max } = job.policy.retry
+  const error = shownError(job)
+  return {
+    id: job.id,
+    type: job.type,
+    queue: job.queue,
+    status: job.status,
+    owner: job.owner,
+    batchId: null,
+    attemptCount: job.attempt - spent.attemptBase,
+    maxAttempts: max,
+    // The last failure is not followed by a retry, so max failures are max - 1 retries: "3/3", never "4/3".
+    retryCount: Math.min(spent.failures, max - 1),
+    manualRetryCount: spent.manualRetries,
+    lastAttemptAt: isoTimeOrNull(lastAttemptAtMs(job)),
+    retryAfter: job.status === 'queued' ? isoTimeOrNull(job.dueAtMs) : null,
+    createdAt: isoTime(job.createdAtMs),
+    queuedAt: isoTime(job.queuedAtMs),
+    startedAt: isoTimeOrNull(job.startedAtMs),
+    finishedAt: isoTimeOrNull(job.finishedAtMs),
+    failedAt: job.status === 'failed' ? isoTimeOrNull(job.finishedAtMs) : null,
+    progress: job.progress,
+    errorCode: error?.code ?? null,
+    errorMessage: error?.message ?? null,
+    retriedFrom: job.retriedFrom,
+    result: job.result === null ? null : JSON.parse(job.result),
+    priority: job.priority,
+    worker: job.lease?.worker ?? null,
+    leaseUntil: isoTimeOrNull(job.lease?.untilMs ?? null),
+    orphanedAt: isoTimeOrNull(job.orphanedAtMs),
+    cancelRequestedAt: isoTimeOrNull(job.cancelRequestedAtMs),
+    deadLettered: job.isDeadLettered,
+    actions,
+  }
+}
+
+function shownError({ status, latestFailure, policy }: JobRecord): { code: string; message: string } | null {
+  if (latestFailure === null) return null
+  const { code, message, waiting, to } = latestFailure
+  if (status === 'failed') return { code, message }
+  // A failure that was final and was then retried by a person is history, and no longer the job's present trouble.
+  const isBetweenAttempts = (status === 'queued' || status === 'processing') && to === 'queued'
+  return isBetweenAttempts && policy.errors === 'latest' ? { code, message: waiting } : null
+}
+
+/** Going back to the queue clears the claim; then the failure that sent it there knows when. */
+function lastAttemptAtMs({ claimedAtMs, latestFailure, attempt }: JobRecord): number | null {
+  if (claimedAtMs !== null || attempt === 0) return claimedAtMs
+  return latestFailure === null || isBeforeDispatch(latestFailure) ? null : latestFailure.atMs
+}
+
+const isBeforeDispatch = ({ stage }: FailureRecord): boolean => stage === 'pre_dispatch'

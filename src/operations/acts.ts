@@ -1,0 +1,42 @@
+import { z } from 'zod'
+import { actionsFor } from '../core/actions.ts'
+import { viewJob } from '../core/view.ts'
+import type { Submitted } from '../store/store.ts'
+import { cancelJob, markJobFailed, retryJob } from './interventions.ts'
+import { neededJob } from './needed-job.ts'
+import { actFields, dryRunField, operation, typeField } from './operation.ts'
+
+export const retry = operation('jobs.retry', {
+  input: z.strictObject({
+    ...actFields,
+    input: z.unknown().optional().describe('another input, where a retry makes a new job'),
+  }),
+  run: retryJob,
+})
+
+export const cancel = operation('jobs.cancel', { input: z.strictObject(actFields), run: cancelJob })
+
+export const markFailed = operation('jobs.mark-failed', { input: z.strictObject(actFields), run: markJobFailed })
+
+export const submit = operation('jobs.submit', {
+  input: z.strictObject({
+    type: typeField,
+    input: z.unknown().default({}).describe('the input, as its type wants it; {} when left out'),
+    owner: z.string().min(1).optional().describe('whose job it is'),
+    priority: z.coerce.number().int().optional().describe('higher goes first; 0 when left out'),
+    delay: z.union([z.string(), z.number()]).optional().describe(`not to begin before this long: '30s', '5m', '2h'`),
+    dedupe: z.string().min(1).optional().describe('a key: one live job per key'),
+    id: z.string().optional().describe('a UUID of your own, so that submitting twice makes one job'),
+    dryRun: dryRunField,
+  }),
+  run: async ({ store, prepare }, { type, input, dryRun, ...options }) => {
+    const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+    const job = await prepare(type, input, given)
+    if (dryRun) return { isDone: false, did: `Nothing was done. This submits a job of type ${type}.`, job: null }
+    const [submitted] = await store.submit({ jobs: [job] })
+    const { id, isNew, status } = submitted as Submitted
+    const row = await neededJob(store, id)
+    const did = isNew ? `Submitted job ${id}.` : `Nothing was submitted: job ${id} is the same, and is ${status}.`
+    return { isDone: isNew, did, job: viewJob(row, actionsFor(row)) }
+  },
+})

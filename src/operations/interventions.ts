@@ -1,0 +1,141 @@
+import { type ActionName, actionsFor, judge } from '../core/actions.ts'
+import { packSpent, spendManualRetry, unpackSpent } from '../core/budget.ts'
+import { engineFailure } from '../core/capture.ts'
+import { RedressError } from '../core/errors.ts'
+import type { Stage } from '../core/failure.ts'
+import { type JobView, viewJob } from '../core/view.ts'
+import type { Intervention, JobRow, Store } from '../store/store.ts'
+import { neededJob } from './needed-job.ts'
+import type { Context } from './operation.ts'
+import { submitRetry } from './retry-as-new-job.ts'
+
+/** A person's act on a job. */
+export interface Act {
+  id: string
+  actor: string
+  reason: string
+  dryRun?: boolean
+}
+
+export interface Intervened {
+  isDone: boolean
+  /** One sentence: what was done, or with `dryRun` what would be. */
+  did: string
+  /** As it stands now: the new one where a retry made a new job. */
+  job: JobView
+}
+
+const ACTOR_CHARS_MAX = 200
+const REASON_CHARS_MAX = 2_000
+
+/** W19, D23, E20: in place, or P10, P41, P44: as a new job made from the failed one. `input` replaces the payload. */
+export async function retryJob(context: Context, act: Act & { input?: unknown }): Promise<Intervened> {
+  const { job, why } = await judged(context.store, act, 'retry')
+  if (job.policy.manualRetry.mode === 'new-job') return submitRetry(context, act, job)
+  if (act.input !== undefined) {
+    throw new RedressError(
+      'NOT_ALLOWED_BY_POLICY',
+      `A job of type ${job.type} is retried in place, with the input it has.`,
+      { action: 'Submit a new job with the other input.', jobId: job.id },
+    )
+  }
+  const spent = spendManualRetry(unpackSpent(job.spent), job.attempt, job.policy.manualRetry.budget)
+  return intervene(context.store, act, job, why, { kind: 'retry-in-place', spent: packSpent(spent) })
+}
+
+/** P56: what a person decides costs the job nothing of its budget. */
+export async function markJobFailed(context: Context, act: Act): Promise<Intervened> {
+  const { job, why } = await judged(context.store, act, 'mark-failed')
+  const { failures } = unpackSpent(job.spent)
+  const failure = engineFailure({
+    code: 'MARKED_FAILED',
+    stage: stageOf(job),
+    type: job.type,
+    codes: context.codesOf(job.type),
+    detail: `${act.actor} marked it as failed: ${act.reason}`,
+    context: { actor: act.actor, reason: act.reason, ...(job.lease && { worker: job.lease.worker }) },
+  })
+  const decision = {
+    because: `${act.actor} marked it as failed: ${act.reason}`,
+    rule: 'mark-failed',
+    budget: { name: 'retry.max', before: failures, after: failures, max: job.policy.retry.max },
+  }
+  return intervene(context.store, act, job, why, {
+    kind: 'mark-failed',
+    failure: { ...failure, decision },
+    spent: job.spent,
+    deadLetter: job.policy.deadLetter,
+  })
+}
+
+/** A job that waits is cancelled; of one that runs, its worker is told. */
+export async function cancelJob(context: Context, act: Act): Promise<Intervened> {
+  const { job, why } = await judged(context.store, act, 'cancel')
+  return intervene(context.store, act, job, why, { kind: job.status === 'queued' ? 'cancel' : 'request-cancel' })
+}
+
+/** How far it had come when the person stepped in: the stage says which layer has to account for it. */
+function stageOf({ status, startedAtMs }: JobRow): Stage {
+  if (status !== 'processing') return 'pre_dispatch'
+  return startedAtMs === null ? 'dispatch' : 'execution'
+}
+
+async function judged(
+  store: Store,
+  { id, actor, reason }: Act,
+  name: ActionName,
+): Promise<{ job: JobRow; why: string }> {
+  if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `Nobody is named as doing this to job ${id}.`)
+  if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `No reason is given for doing this to job ${id}.`)
+  if (actor.length > ACTOR_CHARS_MAX || reason.length > REASON_CHARS_MAX) {
+    const limits = `an actor has at most ${ACTOR_CHARS_MAX} characters, and a reason ${REASON_CHARS_MAX}`
+    throw new RedressError('OPTION_INVALID', `Too long: ${limits}.`)
+  }
+  const job = await neededJob(store, id)
+  const verdict = judge(job, name)
+  if (verdict.allowed) return { job, why: verdict.why }
+  const code = verdict.by === 'state' ? 'JOB_WRONG_STATE' : 'NOT_ALLOWED_BY_POLICY'
+  throw new RedressError(code, `Job ${id} cannot be ${DONE[name]}: ${verdict.why}.`, { jobId: id })
+}
+
+const DONE: Readonly<Record<ActionName, string>> = {
+  retry: 'retried',
+  'mark-failed': 'marked failed',
+  cancel: 'cancelled',
+}
+
+const DID: Readonly<Record<Intervention['act']['kind'], string>> = {
+  'retry-in-place': 'is back in the queue',
+  'mark-failed': 'is failed',
+  cancel: 'is cancelled',
+  'request-cancel': 'was asked to cancel; its worker will be told',
+}
+
+async function intervene(
+  store: Store,
+  { id, actor, reason, dryRun }: Act,
+  job: JobRow,
+  why: string,
+  act: Intervention['act'],
+): Promise<Intervened> {
+  if (dryRun) return { isDone: false, did: `Nothing was done. On job ${id}, this ${why}.`, job: view(job) }
+  const expect = { status: job.status, attempt: job.attempt }
+  const answer = await store.intervene({ id, actor, reason, expect, act })
+  const now = await neededJob(store, id)
+  if (answer === 'done') return { isDone: true, did: `Job ${id} ${DID[act.kind]}.`, job: view(now) }
+  if (answer === 'dedupe-taken') {
+    const message = `Job ${id} cannot go back: another job now holds its dedupe key (${job.dedupeKey}), and one job per key may live.`
+    throw new RedressError('JOB_WRONG_STATE', message, {
+      action: 'Let its twin finish, or cancel that one first.',
+      jobId: id,
+    })
+  }
+  const was = `it was ${standing(job)} when this was decided`
+  throw new RedressError('JOB_WRONG_STATE', `Job ${id} is ${standing(now)} now; ${was}. Nothing was done.`, {
+    jobId: id,
+  })
+}
+
+const standing = ({ status, attempt }: JobRow): string => `${status} (attempt ${attempt})`
+
+const view = (job: JobRow): JobView => viewJob(job, actionsFor(job))

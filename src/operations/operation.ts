@@ -1,0 +1,65 @@
+import { z } from 'zod'
+import { RedressError } from '../core/errors.ts'
+import { problemsOf } from '../core/schema.ts'
+import type { Taxonomy } from '../core/taxonomy.ts'
+import type { NewJob, Store } from '../store/store.ts'
+import { CATALOG, type CatalogEntry, type OperationName } from './catalog.ts'
+
+/** What an operation works with, given by the program that performs it. */
+export interface Context {
+  store: Store
+  /** Checks a submission as its program would, as far as this one knows the type. */
+  prepare(type: string, input: unknown, options: SubmissionOptions): Promise<NewJob>
+  /** The failure codes of a type that this program declared. */
+  codesOf(type: string): Taxonomy | undefined
+}
+
+export interface SubmissionOptions {
+  owner?: string
+  priority?: number
+  delay?: string | number
+  dedupe?: string
+  id?: string
+}
+
+export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = unknown> extends CatalogEntry {
+  name: OperationName
+  input: Fields
+  run(context: Context, input: z.output<Fields>): Promise<Output>
+}
+
+/** Puts an entry of the catalogue together with how it is done. */
+export function operation<Fields extends z.ZodObject, Output>(
+  name: OperationName,
+  { input, run }: Pick<Operation<Fields, Output>, 'input' | 'run'>,
+): Operation<Fields, Output> {
+  return { name, ...CATALOG[name], input, run }
+}
+
+/** Checks the input, then does it. */
+export async function perform<Fields extends z.ZodObject, Output>(
+  { name, input: fields, run }: Operation<Fields, Output>,
+  context: Context,
+  input: unknown,
+): Promise<Output> {
+  const read = fields.safeParse(input)
+  if (read.success) return run(context, read.data)
+  const problems = problemsOf(read.error.issues)
+  throw new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${problems.join('; ')}.`, { problems })
+}
+
+// ---- fields that several operations have -------------------------------------------------------------------------
+
+export const idField = z.string().min(1).describe('id of the job')
+export const typeField = z.string().min(1).describe('name of the job type')
+export const limitField = (most: number) =>
+  z.coerce.number().int().min(1).max(most).default(50).describe(`how many at most (up to ${most})`)
+export const dryRunField = z.boolean().default(false).describe('say what would be done, and do nothing')
+
+/** An act on a job: who does it and why is kept for ever. Checked by the act itself, which explains what is missing. */
+export const actFields = {
+  id: idField,
+  actor: z.string().default('').describe('who does it'),
+  reason: z.string().default('').describe('why: kept in the history'),
+  dryRun: dryRunField,
+}

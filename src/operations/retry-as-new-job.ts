@@ -1,0 +1,57 @@
+import { actionsFor } from '../core/actions.ts'
+import { RedressError } from '../core/errors.ts'
+import { viewJob } from '../core/view.ts'
+import type { JobRow, NewJob, Store, Submitted } from '../store/store.ts'
+import type { Act, Intervened } from './interventions.ts'
+import { neededJob } from './needed-job.ts'
+import type { Context } from './operation.ts'
+
+/** P10, P41, P44: a new job with the same payload, or an edited one. The failed job and its history stay as they are. */
+export async function submitRetry(
+  context: Context,
+  act: Act & { input?: unknown },
+  failed: JobRow,
+): Promise<Intervened> {
+  const { store } = context
+  const { id, actor, reason, dryRun, input } = act
+  const isEdited = input !== undefined
+  const owned = failed.owner === null ? {} : { owner: failed.owner }
+  // Checked like any submission, edited or not: what its type refuses by now would only fail again.
+  const prepared = await context.prepare(failed.type, isEdited ? input : JSON.parse(failed.payload), {
+    ...owned,
+    priority: failed.priority,
+  })
+  const what = isEdited ? 'with the given input' : 'with the same input'
+  if (dryRun) {
+    const did = `Nothing was done. This makes a new job ${what}; job ${id} stays failed.`
+    return { isDone: false, did, job: viewJob(failed, actionsFor(failed)) }
+  }
+  const submitted = await submitOnce(store, { ...prepared, retriedFrom: { id, actor, reason } }, failed, isEdited)
+  const made = await neededJob(store, submitted.id)
+  const refused = prepared.rejected === null ? '' : ` It was refused at once: ${prepared.rejected.message}`
+  const did = `Made job ${made.id} ${what}; job ${id} stays failed.${refused}`
+  return { isDone: true, did, job: viewJob(made, actionsFor(made)) }
+}
+
+/**
+ * The new job takes over the dedupe key, or a submission that comes while it works would do the same work twice. An
+ * edited input is other work, so its key would be another one.
+ */
+async function submitOnce(store: Store, job: NewJob, failed: JobRow, isEdited: boolean): Promise<Submitted> {
+  const key = isEdited ? null : failed.dedupeKey
+  const dedupe: NewJob['dedupe'] = key === null ? null : { key, scope: 'live' }
+  const submitted = await submitOne(store, { ...job, dedupe })
+  if (submitted.isNew) return submitted
+  // The failed job itself keeps its key for good (scope 'always'): the retry is its successor and needs none.
+  if (submitted.id === failed.id) return submitOne(store, { ...job, dedupe: null })
+  throw new RedressError(
+    'JOB_WRONG_STATE',
+    `Job ${failed.id} has a twin: ${submitted.id} holds the same dedupe key and is ${submitted.status}. Nothing was done.`,
+    { action: 'Look at the twin: it may have done the work already.', jobId: failed.id },
+  )
+}
+
+async function submitOne(store: Store, job: NewJob): Promise<Submitted> {
+  const [submitted] = await store.submit({ jobs: [job] })
+  return submitted as Submitted
+}

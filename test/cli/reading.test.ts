@@ -1,0 +1,168 @@
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { folder, json, redress } from './command.ts'
+import { type PreparedStore, prepareStore } from './prepared-store.ts'
+
+let store: PreparedStore
+let at: string[]
+
+beforeAll(async () => {
+  store = await prepareStore()
+  at = ['--data', store.data]
+})
+
+afterAll(() => store.remove())
+
+test('jobs are listed as a table with the whole id, and nothing but data on standard output', async () => {
+  const { code, stdout, stderr } = await redress(['jobs', 'list', ...at])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const [head, ...lines] = stdout.trimEnd().split('\n')
+  expect(head).toMatch(/^ID +STATUS +TRY +TYPE +AGE +ERROR$/)
+  expect(lines).toHaveLength(6)
+  expect(stdout).toMatch(new RegExp(`^${store.ids.failed} +failed +2/2 +pdf\\.convert +\\d+ m?s +GW_5XX$`, 'm'))
+  expect(stdout).toMatch(new RegExp(`^${store.ids.orphaned} +orphaned`, 'm'))
+})
+
+test('a bare group is its list', async () => {
+  const [bare, whole] = [
+    await json(['jobs', '--limit', '2', ...at]),
+    await json(['jobs', 'list', '--limit', '2', ...at]),
+  ]
+  expect(bare).toEqual(whole)
+})
+
+test('a list says on standard error how to go on, and goes on there', async () => {
+  const first = await redress(['jobs', '--limit', '4', ...at])
+  const cursor = /There are more: add --cursor (\d+)/.exec(first.stderr)?.[1]
+  const rest = (await json(['jobs', '--cursor', String(cursor), ...at])) as { jobs: object[] }
+  expect(rest.jobs).toHaveLength(2)
+})
+
+test('a list is filtered', async () => {
+  const found = async (...filter: string[]) =>
+    ((await json(['jobs', 'list', ...filter, ...at])) as { jobs: { id: string }[] }).jobs.map(({ id }) => id)
+  expect(await found('--status', 'complete')).toEqual([store.ids.complete])
+  expect(await found('--owner', 'ann')).toEqual([store.ids.failed])
+  expect(await found('--type', 'pdf.hang')).toEqual([store.ids.orphaned])
+})
+
+test('one job is shown with input, result and what can be done', async () => {
+  const { stdout } = await redress(['jobs', 'show', store.ids.complete, ...at])
+  for (const part of [
+    /^status +complete$/m,
+    /^input +\{"ok":true\}$/m,
+    /^result +\{"pages":3\}$/m,
+    /^can be done +nothing$/m,
+  ]) {
+    expect(stdout).toMatch(part)
+  }
+  expect(await json(['jobs', 'show', store.ids.failed, ...at])).toMatchObject({
+    status: 'failed',
+    errorCode: 'GW_5XX',
+    owner: 'ann',
+    actions: expect.arrayContaining([expect.objectContaining({ name: 'retry', allowed: true })]),
+  })
+})
+
+test('P40 explain says why, from the record, with a command to paste that finds the same store', async () => {
+  const { stdout } = await redress(['explain', store.ids.failed, ...at])
+  expect(stdout).toMatch(
+    /^FAILED\. Fault: dependency\. GW_5XX: It kept failing\.\nTried 2 of 2\. Nothing will happen by itself\.$/m,
+  )
+  expect(stdout).toContain('said     AttemptFailed: 502 Bad Gateway')
+  expect(stdout).toContain(`redress jobs retry ${store.ids.failed} --data ${store.data} --reason 'say why'`)
+  const said = (await json(['jobs', 'explain', store.ids.failed, ...at])) as { steps: object[]; verdict: string[] }
+  expect(said.verdict[0]).toBe('FAILED.')
+  expect(said.steps).toHaveLength(3)
+})
+
+test('events and failures are shown in full', async () => {
+  const events = await redress(['jobs', 'events', store.ids.failed, ...at])
+  expect(events.stdout.match(/^\S+Z +(\S+)/gm)?.map((line) => line.split(/ +/)[1])).toEqual([
+    'queued',
+    'processing',
+    'retry',
+    'processing',
+    'failed',
+  ])
+  const failures = await redress(['jobs', 'failures', store.ids.failed, ...at])
+  expect(failures.stdout).toMatch(/^known by +declared by the handler$/m)
+  expect(failures.stdout).toMatch(/^decided +GW_5XX is transient; failure 2 of 2; no attempt is left$/m)
+  const none = await redress(['jobs', 'failures', store.ids.complete, ...at])
+  expect(none).toEqual({ code: 0, stdout: '', stderr: 'It has not failed.\n' })
+})
+
+test('what stands around the jobs is listed: orphans, dead letters, queues, types, workers, policies', async () => {
+  const [orphans, letters, queues, types, workers, policy] = await Promise.all(
+    [['orphans'], ['dead-letters'], ['queues'], ['types'], ['workers', '--all'], ['policy', 'show', 'pdf.convert']].map(
+      async (words) => (await redress([...words, ...at])).stdout,
+    ),
+  )
+  expect(orphans).toContain(store.ids.orphaned)
+  expect(letters).toMatch(new RegExp(`^ +1 +${store.ids.letter} +pdf\\.fetch +1 +GW_5XX`, 'm'))
+  expect(queues).toMatch(/^default +pdf\.convert +1 +1 +0 +0 +1 +1 +0$/m)
+  expect(types).toMatch(/^pdf\.convert +default +2 +in-place +report +none$/m)
+  expect(workers).toContain('box:1:a')
+  expect(policy).toMatch(/^\* retry\.max +2$/m)
+  expect(policy).toMatch(/^ {2}lease\.ttl +30 s$/m)
+})
+
+test('an empty list is a sentence for the person and nothing for a program', async () => {
+  expect(await redress(['jobs', '--status', 'cancelled', ...at])).toEqual({ code: 0, stdout: '', stderr: 'No jobs.\n' })
+  expect(await json(['jobs', '--status', 'cancelled', ...at])).toEqual({ jobs: [], nextCursor: null })
+})
+
+describe('what is not there', () => {
+  test('a job that does not exist answers 3', async () => {
+    const { code, stdout, stderr } = await redress(['explain', 'nobody', ...at])
+    expect({ code, stdout }).toEqual({ code: 3, stdout: '' })
+    expect(stderr).toBe(
+      'JOB_NOT_FOUND: There is no job nobody.\nCheck the id; finished jobs are removed after their retention.\n',
+    )
+  })
+
+  test('a type that nobody declared answers 3', async () => {
+    const { code, stderr } = await redress(['policy', 'show', 'pdf.conver', ...at])
+    expect(code).toBe(3)
+    expect(stderr).toContain('declared here: pdf.archive, pdf.convert')
+  })
+
+  test.each([
+    ['jobs', 'list'],
+    ['submit', 'pdf.convert', '{}'],
+    ['retry', 'x', '--reason', 'y'],
+  ])('a store that does not exist answers 3 and is not made: %s %s', async (...words) => {
+    const data = join(folder(), 'nowhere')
+    const { code, stderr } = await redress([...words, '--data', data])
+    expect(code).toBe(3)
+    expect(stderr).toContain(`STORE_NOT_FOUND: There is no store at ${join(data, 'redress.db')}.`)
+    expect(existsSync(data)).toBe(false)
+  })
+
+  test('a file that is no store answers 1 and is left as it is', async () => {
+    const file = join(folder(), 'notes.txt')
+    writeFileSync(file, 'my notes, which are longer than the header of a database would be\n'.repeat(20))
+    const { code, stderr } = await redress(['jobs', '--store', `sqlite:${file}`])
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^STORE_NOT_REDRESS: /)
+  })
+
+  test('a store that is none answers 2', async () => {
+    const { code, stderr } = await redress(['jobs', '--store', 'mysql://x'])
+    expect(code).toBe(2)
+    expect(stderr).toContain('is not a store: write sqlite:path/to/file.db')
+  })
+})
+
+test('the store may be named by the environment, and an option wins over it', async () => {
+  const env = { REDRESS_STORE: `sqlite:${join(store.data, 'redress.db')}` }
+  expect(await json(['queues'], { env })).toEqual(await json(['queues', ...at]))
+  expect((await redress(['queues', '--data', join(store.data, 'no')], { env })).code).toBe(3)
+})
+
+test('a reader that has seen enough is no error', async () => {
+  const { spawnSync } = await import('node:child_process')
+  const answer = spawnSync('/bin/sh', ['-c', `bin/redress jobs --data ${store.data} | head -1`], { encoding: 'utf8' })
+  expect(answer).toMatchObject({ status: 0, stderr: '', stdout: expect.stringMatching(/^ID .*\n$/) })
+})

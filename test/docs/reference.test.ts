@@ -1,0 +1,47 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { PAGES } from '../../scripts/reference.ts'
+import { CATALOG } from '../../src/operations/catalog.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8')
+
+test.each(Object.entries(PAGES))('%s says what the tables say (else run: npm run docs)', (path, make) => {
+  expect(read(path)).toBe(make())
+})
+
+test('the reference has no page that nothing makes', () => {
+  const pages = readdirSync(join(ROOT, 'docs/reference')).map((name) => `docs/reference/${name}`)
+  expect(pages.sort()).toEqual(Object.keys(PAGES).sort())
+})
+
+test('every operation is in the reference of the commands, with its route', () => {
+  const text = read('docs/reference/commands.md')
+  for (const { cli, http } of Object.values(CATALOG)) {
+    expect(text).toContain(`redress ${cli} [options]`)
+    expect(text).toContain(http)
+  }
+})
+
+test('every link between the documents leads somewhere', () => {
+  const pages = ['README.md', ...readdirSync(join(ROOT, 'docs'), { recursive: true }).map((name) => `docs/${name}`)]
+  const broken = pages
+    .filter((path) => path.endsWith('.md'))
+    .flatMap((path) =>
+      [...read(path).matchAll(/\]\(([^)#\s]+)(#[^)]*)?\)/g)]
+        .map((link) => link[1] as string)
+        .filter((target) => !/^https?:/.test(target))
+        .filter((target) => !exists(join(path, '..', target)))
+        .map((target) => `${path} -> ${target}`),
+    )
+  expect(broken).toEqual([])
+})
+
+function exists(path: string): boolean {
+  try {
+    return readdirSync(join(ROOT, path, '..')).includes(path.split('/').at(-1) ?? '')
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,93 @@
+import { expect, test } from 'vitest'
+import { makeBench, refusal, WHO } from './bench.ts'
+
+test('P10 P41 P44 a retry is a new job with a new id, made from the failed one, with its input, owner and priority', async () => {
+  const { app, finish } = await makeBench()
+  const id = await finish(['GW_4XX'], { owner: 'bob', priority: 5 })
+  const { job, did } = await app.retry(id, WHO)
+  expect(job.id).not.toBe(id)
+  expect(did).toBe(`Made job ${job.id} with the same input; job ${id} stays failed.`)
+  expect(await app.find(job.id)).toMatchObject({
+    status: 'queued',
+    retriedFrom: id,
+    owner: 'bob',
+    priority: 5,
+    input: { outcomes: ['GW_4XX'] },
+    attemptCount: 0,
+    manualRetryCount: 0,
+  })
+  expect((await app.events(job.id))[0]).toMatchObject({ kind: 'queued', data: WHO })
+})
+
+test('P10 P39 P44 the failed job, its failure and its history stay as they were', async () => {
+  const { app, finish } = await makeBench({ forwardOnly: true })
+  const id = await finish(['GW_4XX'])
+  const before = [await app.find(id), await app.events(id), await app.failures(id)]
+  await app.retry(id, WHO)
+  expect([await app.find(id), await app.events(id), await app.failures(id)]).toEqual(before)
+})
+
+test('P41 P44 the input may be edited, and is checked as at any submission', async () => {
+  const { app, finish, work } = await makeBench()
+  const id = await finish(['GW_4XX'])
+  const refused = await refusal(app.retry(id, { ...WHO, input: { outcomes: 'ok' } }))
+  expect(refused).toMatchObject({ code: 'INPUT_INVALID', problems: [expect.stringContaining('outcomes')] })
+  const { job, did } = await app.retry(id, { ...WHO, input: { outcomes: ['ok'] } })
+  expect(did).toContain('with the given input')
+  await work()
+  expect(await app.find(job.id)).toMatchObject({ status: 'complete', input: { outcomes: ['ok'] } })
+})
+
+test('P43 a job that somebody submits again is a new job, and no retry', async () => {
+  const { app, finish, submit } = await makeBench()
+  await finish(['GW_4XX'])
+  expect(await app.find(await submit(['GW_4XX']))).toMatchObject({ retriedFrom: null })
+})
+
+test('P5 an edited input that is refused leaves a failed job where the policy records refusals', async () => {
+  const { app, finish } = await makeBench({ reject: 'record' })
+  const id = await finish(['GW_4XX'])
+  const { job, did } = await app.retry(id, { ...WHO, input: { outcomes: [], note: 'refuse' } })
+  expect(job).toMatchObject({ status: 'failed', errorCode: 'REFUSED', retriedFrom: id })
+  expect(did).toContain('It was refused at once: It was refused.')
+})
+
+test('the new job takes over the dedupe key, so that nobody does the same work beside it', async () => {
+  const { app, finish, submit } = await makeBench()
+  const id = await finish(['GW_4XX'], { dedupe: 'one' })
+  const { job } = await app.retry(id, WHO)
+  expect(await submit(['ok'], { dedupe: 'one' })).toBe(job.id)
+})
+
+test('while a twin holds the dedupe key, a retry is refused and names the twin', async () => {
+  const { app, finish, submit } = await makeBench()
+  const id = await finish(['GW_4XX'], { dedupe: 'one' })
+  const twin = await submit(['ok'], { dedupe: 'one' })
+  const refused = await refusal(app.retry(id, WHO))
+  expect(refused).toMatchObject({ code: 'JOB_WRONG_STATE', jobId: id })
+  expect(refused.message).toContain(`${twin} holds the same dedupe key and is queued`)
+})
+
+test('a job that keeps its dedupe key for good can be retried all the same', async () => {
+  const { app, finish } = await makeBench()
+  const id = await finish(['GW_4XX'], { dedupe: { key: 'one', scope: 'always' } })
+  const { job } = await app.retry(id, WHO)
+  expect(await app.find(job.id)).toMatchObject({ status: 'queued', retriedFrom: id })
+})
+
+test('an edited input is other work and takes no key with it', async () => {
+  const { app, finish, submit } = await makeBench()
+  const id = await finish(['GW_4XX'], { dedupe: 'one' })
+  await submit(['ok'], { dedupe: 'one' })
+  const { isDone } = await app.retry(id, { ...WHO, input: { outcomes: ['ok'], note: 'edited' } })
+  expect(isDone).toBe(true)
+})
+
+test('a dry run checks the input and makes nothing', async () => {
+  const { app, finish } = await makeBench()
+  const id = await finish(['GW_4XX'])
+  const dry = { id, ...WHO, dryRun: true }
+  expect(await app.perform('jobs.retry', dry)).toMatchObject({ isDone: false, job: { id } })
+  expect(await refusal(app.perform('jobs.retry', { ...dry, input: {} }))).toMatchObject({ code: 'INPUT_INVALID' })
+  expect((await app.list()).jobs).toHaveLength(1)
+})
