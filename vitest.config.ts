@@ -10,5 +10,6 @@ export default defineConfig({
     // Real processes, real files: two cores run two of them at a time.
     maxWorkers: 2,
     testTimeout: 60_000,
+    hookTimeout: 60_000,
   },
 })

@@ -22,6 +22,7 @@ export type { InputOf as OperationInput, OutputOf as OperationOutput } from './o
 export type { Log } from './runtime/log.ts'
 export type { Store, Submitted } from './store/store.ts'
 export { Attempt, type AttemptFailOptions } from './worker/attempt.ts'
+export type { Told, WorkerOptions } from './worker/options.ts'
 export type { Step } from './worker/pipeline.ts'
 export { Cancelled, LeaseLost, ShuttingDown } from './worker/signals.ts'
-export type { Told, Worker, WorkerOptions } from './worker/worker.ts'
+export type { Worker } from './worker/worker.ts'

@@ -1,5 +1,5 @@
 import type { Log } from '../runtime/log.ts'
-import type { Told } from '../worker/worker.ts'
+import type { Told } from '../worker/options.ts'
 
 /** One line per outcome: W20 wants job, type and error of every failure; a success is only worth a debug line. */
 export function outcomeLog(log: Log): (told: Told) => void {

@@ -1,3 +1,5 @@
+import { type Spent, unpackSpent } from '../core/budget.ts'
+import type { Policy } from '../core/policy.ts'
 import type { Lease } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Handler } from './handler.ts'
@@ -15,6 +17,8 @@ export class Flight {
   readonly lease: Lease
   readonly handler: Handler
   readonly attempt: Attempt
+  /** It lost so many workers that it may be what kills them; two such jobs never run in one worker at once. */
+  readonly isSuspect: boolean
   state: FlightState = 'buffered'
   /** All of these are the worker's monotonic time; the store's clock is `storeNowMs`. */
   readonly claimedMonoMs: number
@@ -24,6 +28,12 @@ export class Flight {
   trustedUntilMonoMs: number
   renewedMonoMs: number
   isStartTold = false
+  /** Its slot is free only when its outcome is recorded. */
+  keepsSlot = false
+  /** Its outcome is with the store. A renewal sent now would come after the close, and look like a zombie's. */
+  isBeingRecorded = false
+  /** Its outcome could not be recorded at the first try. */
+  isRecordLate = false
   isWorking = false
   /** Why the handler was told to stop, if it was. */
   stopReason: Error | null = null
@@ -33,6 +43,7 @@ export class Flight {
     this.lease = lease
     this.handler = handler
     this.attempt = new Attempt(lease)
+    this.isSuspect = lease.spent !== null && isSuspect(unpackSpent(lease.spent), handler.policy)
     this.claimedMonoMs = askedMonoMs
     this.renewedMonoMs = askedMonoMs
     // Counted from when we asked, not from the answer: a slow reply must not make the worker trust its lease
@@ -56,4 +67,9 @@ export class Flight {
     this.stopReason ??= reason
     Attempt.stop(this.attempt, reason)
   }
+}
+
+/** Half of what it may lose is spent. Jobs that merely ran beside a poisonous one get no further than that. */
+function isSuspect({ reclaims }: Spent, { orphan }: Policy): boolean {
+  return reclaims >= Math.max(1, Math.floor(orphan.maxReclaims / 2))
 }

@@ -50,6 +50,7 @@ export class LeaseKeeper {
     if (tellsProgress) this.#progressMonoMs = nowMonoMs
     const renewals: Renewal[] = []
     for (const [key, flight] of held) {
+      if (flight.isBeingRecorded) continue
       const { ttlMs } = flight.handler.policy.lease
       const progress = tellsProgress ? Attempt.takeProgress(flight.attempt) : null
       if (progress === null && nowMonoMs < flight.renewedMonoMs + ttlMs * RENEW_AT_SHARE) continue

@@ -17,7 +17,7 @@ export function changeFor(flight: Flight, outcome: Outcome, monoMs: number, chan
   const { stopReason } = flight
   if (stopReason instanceof Cancelled) return { to: 'cancelled', note: stopReason.message }
   if (stopReason instanceof ShuttingDown) return changeForShutdown(flight, monoMs, chance)
-  if (thrown instanceof Snoozed) return changeForSnooze(flight, thrown, monoMs, chance)
+  if (isA(thrown, Snoozed)) return changeForSnooze(flight, thrown, monoMs, chance)
   return decided(flight, capture(flight, thrown, stage, monoMs), monoMs, chance)
 }
 
@@ -53,9 +53,9 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
 }
 
 /** Given back unharmed: spends nothing. */
-export function release(flight: Flight, note: string): Change {
+export function release(flight: Flight, note: string, delayMs = 0): Change {
   const spent = packSpent(spendRelease(unpackSpent(flight.lease.spent)))
-  return { to: 'queued', cause: 'released', delayMs: 0, spent, failure: null, note }
+  return { to: 'queued', cause: 'released', delayMs, spent, failure: null, note }
 }
 
 function changeForSnooze(flight: Flight, { delayMs, note }: Snoozed, monoMs: number, chance: number): Change {
@@ -77,11 +77,11 @@ function capture(flight: Flight, thrown: unknown, stage: Stage, monoMs: number):
   const { codes, rules } = flight.handler
   const { type } = flight.lease
   // The payload no longer fits its schema: found by us, so no rule of the author's is asked.
-  if (stage === 'dispatch' && thrown instanceof RedressError) {
+  if (stage === 'dispatch' && isA(thrown, RedressError)) {
     const failure = engineFailure({ code: 'INPUT_INVALID', stage, type, codes, detail: describeProblems(thrown) })
     return { failure, retry: 'never', retryAfterMs: null }
   }
-  if (thrown instanceof ResultInvalid) {
+  if (isA(thrown, ResultInvalid)) {
     const failure = engineFailure({ code: 'RESULT_INVALID', stage, type, codes, detail: thrown.message })
     return { failure, retry: 'never', retryAfterMs: null }
   }
@@ -98,6 +98,15 @@ function decided(flight: Flight, captured: Captured, monoMs: number, chance: num
   return decision.kind === 'retry'
     ? { to: 'queued', cause: 'retry', delayMs: decision.delayMs, spent, failure, note: null }
     : { to: 'failed', spent, failure, deadLetter: decision.deadLetter }
+}
+
+/** Anything can be thrown, also a proxy whose every trap throws: then `instanceof` itself would. */
+function isA<T>(thrown: unknown, type: abstract new (...args: never[]) => T): thrown is T {
+  try {
+    return thrown instanceof type
+  } catch {
+    return false
+  }
 }
 
 function describeProblems(error: RedressError): string {

@@ -22,8 +22,12 @@ export interface PipelineHost {
   tellStartNow(flight: Flight): Promise<boolean>
   /** Records that an attempt began, some time soon. */
   tellStartLater(flight: Flight): void
+  /** The handler did not let the event loop turn for so long: nobody else could go on meanwhile. */
+  heldUp(flight: Flight, ms: number): void
   close(flight: Flight, change: Change, nowMonoMs: number): void
 }
+
+const HELD_UP_MS_MIN = 100
 
 /** Takes one attempt from its start to the decision about its outcome. */
 export class Pipeline {
@@ -39,7 +43,8 @@ export class Pipeline {
     flight.startedMonoMs = nowMonoMs
     const { attemptMs } = flight.handler.policy.timeout
     flight.deadlineMonoMs = Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), flight.totalDeadlineMonoMs())
-    if (mustStartDurably(flight)) {
+    // When the process stood still for longer than the lease, somebody else may have the job: the store knows.
+    if (mustStartDurably(flight) || flight.trustedUntilMonoMs <= nowMonoMs) {
       void this.#host.tellStartNow(flight).then((isOurs) => {
         if (isOurs && flight.state === 'running') this.#run(flight)
       })
@@ -52,7 +57,8 @@ export class Pipeline {
   #run(flight: Flight): void {
     if (!this.#host.enter('run', flight)) return
     const { handler, attempt, lease } = flight
-    if (flight.totalDeadlineMonoMs() <= this.#host.clock.monoMs()) {
+    const beganMonoMs = this.#host.clock.monoMs()
+    if (flight.totalDeadlineMonoMs() <= beganMonoMs) {
       this.settle(flight, { kind: 'failed', stage: 'dispatch', thrown: this.timeoutOf(flight) })
       return
     }
@@ -66,7 +72,8 @@ export class Pipeline {
       stage = 'execution'
       const output = callHandler(handler, input, attempt)
       if (isThenable(output)) {
-        output.then(
+        // A thenable of the author's may give another one, or call back twice; a promise of our own never does.
+        Promise.resolve(output).then(
           (value) => this.#verify(flight, value),
           (thrown) => this.settle(flight, { kind: 'failed', stage: 'execution', thrown }),
         )
@@ -74,6 +81,8 @@ export class Pipeline {
     } catch (thrown) {
       this.settle(flight, { kind: 'failed', stage, thrown })
     }
+    const heldUpMs = this.#host.clock.monoMs() - beganMonoMs
+    if (heldUpMs > HELD_UP_MS_MIN) this.#host.heldUp(flight, heldUpMs)
   }
 
   /** For schemas that answer later. */
@@ -81,6 +90,8 @@ export class Pipeline {
     let stage: 'dispatch' | 'execution' = 'dispatch'
     try {
       const read = await input
+      // Its time ran out, or its lease was lost, while the schema thought about it: nobody would hear the outcome.
+      if (flight.state !== 'running') return
       stage = 'execution'
       this.#verify(flight, await callHandler(flight.handler, read, flight.attempt))
     } catch (thrown) {
@@ -98,7 +109,7 @@ export class Pipeline {
     const failed = (thrown: unknown) => this.settle(flight, { kind: 'failed', stage: 'verification', thrown })
     try {
       const verified = callVerify(verify, output, flight.attempt)
-      if (isThenable(verified)) verified.then(() => this.#succeed(flight, output), failed)
+      if (isThenable(verified)) Promise.resolve(verified).then(() => this.#succeed(flight, output), failed)
       else this.#succeed(flight, output)
     } catch (thrown) {
       failed(thrown)

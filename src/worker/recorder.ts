@@ -1,4 +1,4 @@
-import type { Clock } from '../runtime/clock.ts'
+import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store, WorkerKey } from '../store/store.ts'
 import type { Flight } from './flight.ts'
@@ -6,6 +6,11 @@ import type { Flight } from './flight.ts'
 interface Entry {
   flight: Flight
   close: Close
+}
+
+interface Recorded {
+  entries: readonly Entry[]
+  answers: readonly CloseAnswer[]
 }
 
 const RETRY_MS_MIN = 50
@@ -21,8 +26,13 @@ export class Recorder {
   readonly #log: Log
   readonly #answered: (flight: Flight, close: Close, answer: CloseAnswer) => void
   #pending: Entry[] = []
-  #isSending = false
+  /** Refused by the store, and to be sent again. Kept apart: what is new must not wait for them. */
+  #refused: Entry[] = []
+  /** With the store, and not answered yet. */
+  #sending: readonly Entry[] = []
+  #retryTimer: Timer | null = null
   #failures = 0
+  #isEnded = false
 
   constructor(
     store: Store,
@@ -41,44 +51,71 @@ export class Recorder {
   }
 
   get isIdle(): boolean {
-    return this.#pending.length === 0 && !this.#isSending
+    return this.#pending.length === 0 && this.#refused.length === 0 && this.#sending.length === 0
+  }
+
+  /** Something will be answered without time going by. */
+  get isMoving(): boolean {
+    return this.#pending.length > 0 || this.#sending.length > 0
   }
 
   /** Sends what is pending, unless a batch is under way: then its answer sends the rest. */
   send(worker: WorkerKey): void {
-    if (this.#isSending || this.#pending.length === 0) return
+    if (this.#sending.length > 0 || this.#pending.length === 0 || this.#isEnded) return
     const batch = this.#pending
     this.#pending = []
-    this.#isSending = true
-    this.#store.close({ worker, closes: batch.map((entry) => entry.close) }).then(
-      (answers) => {
-        this.#isSending = false
-        this.#failures = 0
-        for (let i = 0; i < batch.length; i++) {
-          const { flight, close } = batch[i] as Entry
+    this.#sending = batch
+    void this.#recordedOf(worker, batch).then((recorded) => {
+      this.#sending = []
+      if (this.#isEnded) return
+      for (const { entries, answers } of recorded) {
+        for (let i = 0; i < entries.length; i++) {
+          const { flight, close } = entries[i] as Entry
           this.#answered(flight, close, answers[i] as CloseAnswer)
         }
-        this.send(worker)
-      },
-      (error: unknown) => {
-        this.#pending = [...batch, ...this.#pending]
-        const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#failures++)
-        this.#log.error(
-          { err: error, outcomes: this.#pending.length, delay_ms: delayMs },
-          'outcomes could not be recorded; will try again',
-        )
-        this.#clock.setTimer(delayMs, () => {
-          this.#isSending = false
-          this.send(worker)
-        })
-      },
-    )
+      }
+      this.send(worker)
+    })
   }
 
-  /** At the last moment of a process. */
-  takeUnsent(): Entry[] {
-    const entries = this.#pending
+  async #recordedOf(worker: WorkerKey, batch: readonly Entry[]): Promise<Recorded[]> {
+    for (const { flight } of batch) flight.isBeingRecorded = true
+    try {
+      const answers = await this.#store.close({ worker, closes: batch.map((entry) => entry.close) })
+      this.#failures = 0
+      return [{ entries: batch, answers }]
+    } catch (error) {
+      // One outcome that the store will not take must not keep it from taking the others.
+      if (batch.length > 1) return (await Promise.all(batch.map((entry) => this.#recordedOf(worker, [entry])))).flat()
+      for (const entry of batch) this.#refuse(worker, entry, error)
+      return []
+    }
+  }
+
+  #refuse(worker: WorkerKey, entry: Entry, error: unknown): void {
+    entry.flight.isBeingRecorded = false
+    entry.flight.isRecordLate = true
+    this.#refused.push(entry)
+    if (this.#retryTimer !== null || this.#isEnded) return
+    const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#failures++)
+    this.#log.error({ err: error, job_id: entry.flight.lease.id, delay_ms: delayMs }, REFUSED)
+    this.#retryTimer = this.#clock.setTimer(delayMs, () => {
+      this.#retryTimer = null
+      this.#pending = [...this.#refused, ...this.#pending]
+      this.#refused = []
+      this.send(worker)
+    })
+  }
+
+  /** Sends nothing more; answers with what is not known to be recorded, for the last moment of a process. */
+  end(): Close[] {
+    this.#isEnded = true
+    this.#retryTimer?.cancel()
+    const unrecorded = [...this.#sending, ...this.#refused, ...this.#pending].map((entry) => entry.close)
+    this.#refused = []
     this.#pending = []
-    return entries
+    return unrecorded
   }
 }
+
+const REFUSED = 'outcomes could not be recorded; will try again'

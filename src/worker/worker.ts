@@ -1,62 +1,32 @@
 import { hostname } from 'node:os'
-import { type Chance, systemChance } from '../runtime/chance.ts'
-import { type Clock, systemClock } from '../runtime/clock.ts'
-import { type Log, silentLog } from '../runtime/log.ts'
-import type { Close, CloseAnswer, Lane, Store, WorkerKey } from '../store/store.ts'
+import { systemChance } from '../runtime/chance.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { Log } from '../runtime/log.ts'
+import type { Close, CloseAnswer, Store, WorkerKey } from '../store/store.ts'
 import { Alarm } from './alarm.ts'
 import { Chore } from './chore.ts'
-import { Flight } from './flight.ts'
-import type { Handler } from './handler.ts'
+import type { Flight } from './flight.ts'
+import { Intake } from './intake.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './maintenance.ts'
+import { WORKER_DEFAULTS, type WorkerOptions } from './options.ts'
 import { changeForShutdown, closeForExit, release } from './outcome.ts'
 import { Pipeline, type Step } from './pipeline.ts'
-import { Prefetch } from './prefetch.ts'
+import { beforeProcessExit } from './process-exit.ts'
+import { Quiet } from './quiet.ts'
 import { Recorder } from './recorder.ts'
 import { Cancelled, LeaseLost, ShuttingDown } from './signals.ts'
+import { StartTeller } from './start-teller.ts'
+import { WaitingLine } from './waiting-line.ts'
 
-export interface WorkerOptions {
-  store: Store
-  handlers: ReadonlyMap<string, Handler>
-  /** Handlers that run at once. */
-  concurrency?: number
-  /** Jobs claimed ahead of free slots: at most this many, and no more than the worker does in a tenth of a second. */
-  prefetchMax?: number
-  /** The longest wait for work submitted by another process. */
-  pollMs?: number
-  maintenanceMs?: number
-  pruneMs?: number
-  resultBytesMax?: number
-  clock?: Clock
-  chance?: Chance
-  log?: Log
-  id?: string
-  /** Called after an outcome is durable. */
-  tell?: (outcome: Told) => void
-  /** Called as an attempt enters a step; answering 'crash' makes the worker fall dead there, as if killed. */
-  probe?: (step: Step, attempt: { jobId: string; number: number }) => 'crash' | undefined
-}
-
-export interface Told {
-  jobId: string
-  type: string
-  attempt: number
-  answer: CloseAnswer
-  change: Close['change']
-}
-
-const DEFAULTS = {
-  concurrency: 10,
-  prefetchMax: 500,
-  pollMs: 100,
-  maintenanceMs: 5_000,
-  pruneMs: 600_000,
-  resultBytesMax: 1024 * 1024,
-}
 /** A job claimed ahead that still has no slot after this long is better off with another worker. */
 const BUFFERED_MS_MAX = 1_000
+/** How long a job that may be what kills its workers waits while another such job runs. */
+const SUSPECT_WAIT_MS = 10_000
 const BLOCKED_MS_WORTH_TELLING = 1_000
 const STOP_SETTLE_MS = 250
+/** How long a stopping worker goes on trying to record outcomes when its store does not take them. */
+const STOP_RECORD_MS = 10_000
 
 /**
  * Claims jobs, runs their handlers, and records what became of them. One `cycle` sends outcomes, claims more and
@@ -72,26 +42,26 @@ export class Worker {
   readonly #recorder: Recorder
   readonly #maintenance: Maintenance
   readonly #pipeline: Pipeline
-  readonly #prefetch: Prefetch
+  readonly #intake: Intake
+  readonly #starts: StartTeller
   readonly #poll: Alarm
+  readonly #quiet: Quiet
   readonly #chores: readonly Chore[]
-  readonly #lanesAhead: Lane[]
-  readonly #lanesOneByOne: Lane[]
   readonly #held = new Map<number, Flight>()
-  #buffer: Flight[] = []
+  readonly #line = new WaitingLine()
   #running = 0
-  #startsToTell: Flight[] = []
   #key: WorkerKey | null = null
   #state: 'new' | 'running' | 'stopping' | 'stopped' | 'dead' = 'new'
   #isCycleScheduled = false
   #isClaiming = false
   #isFilling = false
+  #isBeginScheduled = false
   #hasWorkHint = false
   #forgetHint: () => void = () => undefined
-  #whenQuiet: (() => void)[] = []
+  #forgetExit: () => void = () => undefined
 
   constructor(options: WorkerOptions) {
-    this.#options = { clock: systemClock, chance: systemChance, log: silentLog, ...DEFAULTS, ...options }
+    this.#options = { ...WORKER_DEFAULTS, ...options }
     const { store, clock, log, handlers } = this.#options
     this.#store = store
     this.#clock = clock
@@ -105,21 +75,19 @@ export class Worker {
       chance: this.#options.chance,
       resultBytesMax: this.#options.resultBytesMax,
       enter: (step, flight) => this.#enter(step, flight),
-      tellStartNow: (flight) => this.#tellStartNow(flight),
-      tellStartLater: (flight) => void this.#startsToTell.push(flight),
+      tellStartNow: (flight) => this.#starts.tellNow(this.#workerKey, flight),
+      tellStartLater: (flight) => this.#starts.tellLater(flight),
+      heldUp: (flight, ms) => this.#forgive(flight, ms),
       close: (flight, change, nowMonoMs) => this.#close(flight, change, nowMonoMs),
     })
-    this.#prefetch = new Prefetch(this.#options.prefetchMax)
+    this.#intake = new Intake(store, clock, handlers, this.#options.prefetchMax)
+    this.#starts = new StartTeller(store, clock, log, (flight) => this.#lose(flight))
+    this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
     this.#poll = new Alarm(clock, (lateMs) => void this.#onPoll(lateMs))
     this.#chores = [
       new Chore(clock, log, 'maintenance', this.#options.maintenanceMs, () => this.maintain()),
       new Chore(clock, log, 'pruning', this.#options.pruneMs, () => this.prune()),
     ]
-    const lanes = [...handlers.values()]
-    const toLane = ({ type, policy }: Handler): Lane => ({ type, ttlMs: policy.lease.ttlMs })
-    // What may not be given back at shutdown is never claimed before there is a slot for it.
-    this.#lanesAhead = lanes.filter(({ policy }) => policy.shutdown === 'requeue').map(toLane)
-    this.#lanesOneByOne = lanes.filter(({ policy }) => policy.shutdown === 'fail').map(toLane)
   }
 
   get held(): number {
@@ -131,7 +99,7 @@ export class Worker {
     await this.enlist()
     if (this.#state !== 'running') return
     this.#forgetHint = this.#store.onWork(() => this.#hint())
-    process.on('exit', this.#onProcessExit)
+    this.#forgetExit = beforeProcessExit(this.#onProcessExit)
     for (const chore of this.#chores) chore.start()
     this.#scheduleCycle()
   }
@@ -140,7 +108,13 @@ export class Worker {
   async enlist(): Promise<void> {
     if (this.#state !== 'new') return
     this.#state = 'running'
-    this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid })
+    try {
+      this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid })
+    } catch (error) {
+      // Whoever tries again must find a worker that is not known yet, not one that seems to run and never does.
+      if (this.#state === 'running') this.#state = 'new'
+      throw error
+    }
     this.#log.info({ worker_id: this.id, types: [...this.#options.handlers.keys()] }, 'worker started')
   }
 
@@ -173,16 +147,30 @@ export class Worker {
     this.#forgetHint()
     for (const chore of this.#chores) chore.stop()
     if (wasEnlisted) {
-      this.#releaseBuffer(() => true, 'the worker stopped before it began')
+      this.#releaseBuffer('the worker stopped before it began')
       this.#scheduleCycle()
-      await this.#quietWithin(graceMs)
+      await this.#quiet.within(graceMs)
       if (!this.#isQuiet) await this.#endRunning()
-      if (this.#key !== null) await this.#store.dismiss({ worker: this.#key })
+      if (!this.#isAlive) return
+      await this.#leave()
     }
     this.#poll.cancel()
-    process.off('exit', this.#onProcessExit)
+    this.#forgetExit()
     this.#state = 'stopped'
     this.#log.info({ worker_id: this.id }, 'worker stopped')
+  }
+
+  async #leave(): Promise<void> {
+    const unrecorded = this.#recorder.end().length
+    if (unrecorded > 0) {
+      this.#log.error({ outcomes: unrecorded }, 'outcomes were not recorded before the worker stopped')
+    }
+    try {
+      if (this.#key !== null) await this.#store.dismiss({ worker: this.#key })
+    } catch (error) {
+      // Its leases run out all the same, and its silence says the rest.
+      this.#log.error({ err: error }, 'the worker could not say that it stopped')
+    }
   }
 
   /** Falls dead, as a killed process does: nothing more is written and nothing is told to anybody. */
@@ -191,12 +179,12 @@ export class Worker {
     this.#forgetHint()
     this.#poll.cancel()
     for (const chore of this.#chores) chore.stop()
-    process.off('exit', this.#onProcessExit)
-    this.#recorder.takeUnsent()
+    this.#forgetExit()
+    this.#recorder.end()
     for (const flight of this.#held.values()) flight.state = 'gone'
     this.#held.clear()
-    this.#buffer = []
-    this.#wakeWaiters()
+    this.#line.clear()
+    this.#quiet.look()
   }
 
   // ---- the loop -----------------------------------------------------------------------------------------------
@@ -228,39 +216,31 @@ export class Worker {
   readonly #cycle = (): void => {
     this.#isCycleScheduled = false
     if (!this.#isAlive || this.#key === null) return
-    this.#tellStarts()
+    this.#starts.send(this.#key)
     this.#recorder.send(this.#key)
     if (this.#state === 'running') void this.#claim(this.#key)
     else this.#poll.setWithin(this.#options.pollMs)
-    if (this.#isQuiet) this.#wakeWaiters()
+    this.#quiet.look()
   }
 
-  /** Fills the buffer when it is half empty; the outcomes of the last jobs go to the store in the same commit. */
+  /** The outcomes of the last jobs go to the store in the same commit. */
   async #claim(worker: WorkerKey): Promise<void> {
     if (this.#isClaiming) return
-    const free = this.#options.concurrency - this.#running - this.#buffer.length
-    const ahead = this.#prefetch.size
-    if (free + ahead <= 0 || (free <= 0 && this.#buffer.length > ahead / 2)) {
-      this.#poll.setWithin(this.#options.pollMs)
+    const { concurrency, pollMs } = this.#options
+    const free = concurrency - this.#running - this.#line.length
+    if (!this.#intake.isWorthAsking(free, this.#line.length)) {
+      this.#poll.setWithin(pollMs)
       return
     }
     this.#isClaiming = true
     this.#hasWorkHint = false
-    const askedMonoMs = this.#clock.monoMs()
-    let nextDueInMs = this.#options.pollMs
+    let nextMs = pollMs
     let hasMore = false
     try {
-      const claims = [{ lanes: this.#lanesAhead, max: free + ahead }]
-      if (this.#lanesOneByOne.length > 0) claims.push({ lanes: this.#lanesOneByOne, max: Math.max(0, free) })
-      const answers = await Promise.all(
-        claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max: lanes.length === 0 ? 0 : max })),
-      )
-      for (const [i, { nowMs, leases, nextDueAtMs }] of answers.entries()) {
-        if (nextDueAtMs !== null) nextDueInMs = Math.min(nextDueInMs, nextDueAtMs - nowMs)
-        if (leases.length > 0 && leases.length >= (claims[i]?.max ?? 0)) hasMore = true
-        this.#prefetch.claimed(leases.length, askedMonoMs)
-        for (const lease of leases) this.#take(new Flight(lease, this.#handlerOf(lease.type), nowMs, askedMonoMs))
-      }
+      const taken = await this.#intake.claim(worker, free)
+      for (const flight of taken.flights) this.#take(flight)
+      nextMs = Math.max(0, Math.min(pollMs, taken.nextDueInMs))
+      hasMore = taken.hasMore
     } catch (error) {
       this.#log.error({ err: error }, 'claiming failed; will try again')
     }
@@ -268,33 +248,27 @@ export class Worker {
     this.#begin()
     // A hint that came while we were asking may be about work that our answer could not contain.
     if (hasMore || this.#hasWorkHint) this.#scheduleCycle()
-    else this.#poll.setWithin(Math.max(0, nextDueInMs))
-    if (this.#isQuiet) this.#wakeWaiters()
-  }
-
-  #handlerOf(type: string): Handler {
-    const handler = this.#options.handlers.get(type)
-    if (handler === undefined) throw new Error(`claimed a job of type ${type}, for which this worker has no handler`)
-    return handler
+    else this.#poll.setWithin(nextMs)
+    this.#quiet.look()
   }
 
   #take(flight: Flight): void {
     if (!this.#isAlive) return
     this.#held.set(flight.lease.key, flight)
-    if (this.#enter('claim', flight)) this.#buffer.push(flight)
+    if (this.#enter('claim', flight)) this.#line.add(flight)
   }
 
   /** Begins buffered attempts while there are slots. A handler that ends at once frees its slot inside this loop. */
   #begin(): void {
     if (this.#isFilling) return
     this.#isFilling = true
-    let next = 0
-    while (this.#running < this.#options.concurrency && next < this.#buffer.length && this.#state === 'running') {
-      this.#start(this.#buffer[next++] as Flight)
+    while (this.#running < this.#options.concurrency && this.#state === 'running') {
+      const flight = this.#line.takeNext()
+      if (flight === undefined) break
+      this.#start(flight)
     }
-    this.#buffer = next === this.#buffer.length ? [] : this.#buffer.slice(next)
     this.#isFilling = false
-    if (this.#state === 'stopping') this.#releaseBuffer(() => true, 'the worker stopped before it began')
+    if (this.#state === 'stopping') this.#releaseBuffer('the worker stopped before it began')
   }
 
   // ---- one attempt, step by step ------------------------------------------------------------------------------
@@ -314,20 +288,6 @@ export class Worker {
     if (flight.deadlineMonoMs < this.#poll.dueMonoMs) this.#poll.setWithin(flight.deadlineMonoMs - nowMonoMs)
   }
 
-  async #tellStartNow(flight: Flight): Promise<boolean> {
-    flight.isStartTold = true
-    const { key, attempt } = flight.lease
-    try {
-      const { lost } = await this.#store.start({ worker: this.#workerKey, attempts: [{ key, attempt, agoMs: 0 }] })
-      if (lost.length === 0) return true
-    } catch (error) {
-      // Nothing ran yet. The lease runs out by itself, and then the policy decides about a job that never started.
-      this.#log.error({ err: error, job_id: flight.lease.id }, 'the start of an attempt could not be recorded')
-    }
-    this.#lose(flight)
-    return false
-  }
-
   #close(flight: Flight, change: Close['change'], nowMonoMs: number): void {
     const wasRunning = flight.state === 'running'
     flight.state = 'closing'
@@ -335,20 +295,39 @@ export class Worker {
     const ranMs = flight.startedMonoMs === null ? null : nowMonoMs - flight.startedMonoMs
     if (!this.#enter('record', flight)) return
     this.#recorder.add(flight, { key, attempt, change, ranMs })
-    if (wasRunning) this.#freeSlot()
+    // Where the record comes first, it also comes before this slot's next job (P66).
+    if (wasRunning && flight.handler.policy.audit === 'write-ahead') flight.keepsSlot = true
+    else if (wasRunning) this.#freeSlot()
     this.#scheduleCycle()
+  }
+
+  #freeKeptSlot(flight: Flight): void {
+    if (!flight.keepsSlot) return
+    flight.keepsSlot = false
+    this.#freeSlot()
   }
 
   #freeSlot(): void {
     this.#running--
-    this.#prefetch.done()
-    this.#begin()
+    this.#intake.done()
+    this.#beginSoon()
+  }
+
+  /** Not from inside the handler that just ended: its stack would stand below the next one's, in every error. */
+  #beginSoon(): void {
+    if (this.#isBeginScheduled || this.#isFilling || this.#line.length === 0) return
+    this.#isBeginScheduled = true
+    queueMicrotask(() => {
+      this.#isBeginScheduled = false
+      this.#begin()
+    })
   }
 
   #recorded(flight: Flight, close: Close, answer: CloseAnswer): void {
     if (!this.#isAlive || !this.#enter('tell', flight)) return
     flight.state = 'gone'
     this.#forget(flight)
+    this.#freeKeptSlot(flight)
     if (answer === 'lost') {
       this.#log.warn(
         { job_id: flight.lease.id, attempt: close.attempt },
@@ -357,13 +336,19 @@ export class Worker {
     }
     if (this.#options.tell !== undefined) {
       const { id: jobId, type, attempt } = flight.lease
-      this.#options.tell({ jobId, type, attempt, answer, change: close.change })
+      try {
+        this.#options.tell({ jobId, type, attempt, answer, change: close.change })
+      } catch (error) {
+        this.#log.error({ err: error, job_id: jobId }, 'an outcome is recorded, but whoever was told of it threw')
+      }
     }
-    if (this.#isQuiet) this.#wakeWaiters()
+    this.#quiet.look()
   }
 
   #forget(flight: Flight): void {
     if (this.#held.get(flight.lease.key) === flight) this.#held.delete(flight.lease.key)
+    // Only now, when its outcome is safe: the next one may kill us before it could be recorded.
+    if (this.#line.ended(flight)) this.#beginSoon()
   }
 
   // ---- what can happen to an attempt from outside -------------------------------------------------------------
@@ -376,7 +361,7 @@ export class Worker {
     for (const flight of [...this.#held.values()]) {
       if (flight.state === 'running' && flight.deadlineMonoMs <= nowMonoMs) this.#endByTimeout(flight)
     }
-    this.#releaseBuffer((flight) => nowMonoMs - flight.claimedMonoMs > BUFFERED_MS_MAX, 'no slot became free')
+    this.#giveBackWaiting(nowMonoMs)
     if (this.#held.size === 0) return
     try {
       for (const { key, attempt, actor, reason } of await this.#store.cancellations({ worker: this.#key })) {
@@ -386,6 +371,11 @@ export class Worker {
     } catch (error) {
       this.#log.error({ err: error }, 'cancellations could not be read; will try again')
     }
+  }
+
+  /** Neighbours must not pay for a handler that held them up: the time they lost is not counted. */
+  #forgive(blocking: Flight, ms: number): void {
+    for (const flight of this.#held.values()) if (flight !== blocking) flight.deadlineMonoMs += ms
   }
 
   #endByTimeout(flight: Flight): void {
@@ -402,7 +392,7 @@ export class Worker {
   /** The handler decides how to stop; what it answers then is recorded as cancelled unless it succeeded first. */
   #cancel(flight: Flight, reason: Cancelled): void {
     if (flight.state === 'buffered') {
-      this.#buffer = this.#buffer.filter((other) => other !== flight)
+      this.#line.take((other) => other === flight)
       this.#close(flight, { to: 'cancelled', note: reason.message }, this.#clock.monoMs())
     } else flight.stop(reason)
   }
@@ -413,23 +403,34 @@ export class Worker {
     const { id: job_id, type, attempt } = flight.lease
     this.#log.warn({ job_id, type, attempt, worker_id: this.id }, 'lease lost; the attempt is stopped')
     const wasRunning = flight.state === 'running'
-    if (flight.state === 'buffered') this.#buffer = this.#buffer.filter((other) => other !== flight)
+    if (flight.state === 'buffered') this.#line.take((other) => other === flight)
     flight.state = 'gone'
     this.#forget(flight)
     flight.stop(new LeaseLost())
     if (wasRunning) this.#freeSlot()
+    this.#freeKeptSlot(flight)
     this.#scheduleCycle()
   }
 
-  #releaseBuffer(isChosen: (flight: Flight) => boolean, note: string): void {
-    const chosen = this.#buffer.filter((flight) => isChosen(flight))
-    if (chosen.length === 0) return
-    this.#buffer = this.#buffer.filter((flight) => !chosen.includes(flight))
+  #giveBackWaiting(nowMonoMs: number): void {
+    const hasWaited = ({ claimedMonoMs, handler }: Flight) =>
+      nowMonoMs - claimedMonoMs > BUFFERED_MS_MAX && !handler.policy.forwardOnly
+    for (const flight of this.#line.take(hasWaited)) {
+      const change = flight.isSuspect
+        ? release(flight, 'another job that may be what kills its workers runs first', SUSPECT_WAIT_MS)
+        : release(flight, 'no slot became free')
+      this.#close(flight, change, nowMonoMs)
+    }
+  }
+
+  #releaseBuffer(note: string): void {
     const nowMonoMs = this.#clock.monoMs()
-    for (const flight of chosen) {
+    for (const flight of this.#line.take(() => true)) {
       const { policy } = flight.handler
       const change =
-        policy.shutdown === 'fail' ? changeForShutdown(flight, nowMonoMs, this.#options.chance()) : release(flight, note)
+        policy.shutdown === 'fail'
+          ? changeForShutdown(flight, nowMonoMs, this.#options.chance())
+          : release(flight, note)
       this.#close(flight, change, nowMonoMs)
     }
   }
@@ -438,39 +439,26 @@ export class Worker {
   async #endRunning(): Promise<void> {
     const running = [...this.#held.values()].filter((flight) => flight.state === 'running')
     for (const flight of running) flight.stop(new ShuttingDown())
-    await this.#quietWithin(STOP_SETTLE_MS)
+    await this.#quiet.within(STOP_SETTLE_MS)
     for (const flight of running) {
       if (flight.state === 'running')
         this.#pipeline.settle(flight, { kind: 'failed', stage: 'execution', thrown: flight.stopReason })
     }
-    await this.#quietWithin(Number.POSITIVE_INFINITY)
-  }
-
-  #tellStarts(): void {
-    const starts = this.#startsToTell.filter((flight) => flight.state === 'running' && !flight.isStartTold)
-    this.#startsToTell = []
-    if (starts.length === 0) return
-    const nowMonoMs = this.#clock.monoMs()
-    const attempts = starts.map((flight) => {
-      flight.isStartTold = true
-      const { key, attempt } = flight.lease
-      return { key, attempt, agoMs: nowMonoMs - (flight.startedMonoMs as number) }
-    })
-    this.#store.start({ worker: this.#workerKey, attempts }).then(
-      ({ lost }) => {
-        for (const flight of starts) if (lost.includes(flight.lease.key)) this.#lose(flight)
-      },
-      (error: unknown) => this.#log.error({ err: error }, 'starts could not be recorded'),
-    )
+    await this.#quiet.within(STOP_RECORD_MS)
   }
 
   /** `process.exit` in a handler, or an uncaught error: what a store can still write at once, it writes. */
   readonly #onProcessExit = (exitCode: number): void => {
     if (!this.#isAlive || this.#key === null || this.#store.closeNow === undefined) return
     const nowMonoMs = this.#clock.monoMs()
-    const unsent = this.#recorder.takeUnsent().map((entry) => entry.close)
+    const unsent = this.#recorder.end()
     const lost = [...this.#held.values()].flatMap((flight) => closeForExit(flight, exitCode, nowMonoMs))
-    this.#store.closeNow({ worker: this.#key, closes: [...unsent, ...lost] })
+    try {
+      this.#store.closeNow({ worker: this.#key, closes: [...unsent, ...lost] })
+    } catch (error) {
+      // The leases run out by themselves: what is missing then is only the reason.
+      this.#log.error({ err: error }, 'the process ends, and what it was doing could not be recorded')
+    }
   }
 
   // ---- timers and waiting -------------------------------------------------------------------------------------
@@ -485,34 +473,12 @@ export class Worker {
     this.#scheduleCycle()
   }
 
-  #wakeWaiters(): void {
-    const waiters = this.#whenQuiet
-    this.#whenQuiet = []
-    for (const wake of waiters) wake()
-  }
-
-  /** Resolves when nothing is held any more, or after `ms` of the clock. */
-  async #quietWithin(ms: number): Promise<void> {
-    if (this.#isQuiet || this.#state === 'dead') return
-    await new Promise<void>((resolve) => {
-      const timer = Number.isFinite(ms) ? this.#clock.setTimer(ms, resolve) : null
-      const wake = () => {
-        if (!this.#isQuiet && this.#state !== 'dead') {
-          this.#whenQuiet.push(wake)
-          return
-        }
-        timer?.cancel()
-        resolve()
-      }
-      this.#whenQuiet.push(wake)
-    })
-  }
-
   /** Turns the event loop until claims and closes are answered and only handlers that wait for something are left. */
   async #settled(): Promise<void> {
     for (let still = 0; still < 3; ) {
       await new Promise<void>((resolve) => setImmediate(resolve))
-      still = this.#isCycleScheduled || this.#isClaiming || !this.#recorder.isIdle ? 0 : still + 1
+      const isMoving = this.#isCycleScheduled || this.#isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
+      still = isMoving ? 0 : still + 1
     }
   }
 }

@@ -15,7 +15,9 @@ interface HeldRow {
   started_at: number | null
 }
 
-const EVENT_OF_REQUEUE = { retry: 'retry', reclaimed: 'reclaimed', released: 'released', snoozed: 'snoozed' } as const
+type Requeue = Extract<Change, { to: 'queued' }>
+
+const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs > 0 ? nowMs + delayMs : null)
 
 export type Closing = ReturnType<typeof openClosing>
 
@@ -26,10 +28,14 @@ export function openClosing(connection: Connection, history: History) {
   const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
   const complete = connection.prepare(`
     UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
-      started_at = coalesce(started_at, ?4), result = ?5 WHERE ${HELD}`)
+      started_at = coalesce(started_at, max(claimed_at, ?4)), result = ?5 WHERE ${HELD}`)
   const requeue = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
       progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5 WHERE ${HELD}`)
+  const requeueAsIs = connection.prepare(`
+    UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
+      progress = NULL, ready = ?3, due_at = ?4, spent = ?5
+    WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
   const fail = connection.prepare(`
     UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
       started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7 WHERE ${HELD}`)
@@ -54,13 +60,21 @@ export function openClosing(connection: Connection, history: History) {
     history.event(key, nowMs, 'lost', attempt, worker, null, { write, status: row.status, currentAttempt: row.attempt })
   }
 
-  const failureOf = (
-    { key, attempt }: Held,
-    row: HeldRow,
-    failure: DecidedFailure,
-    to: Status,
-    nowMs: number,
-  ): number => history.failure({ key, atMs: nowMs, attempt, worker: row.worker, failure, from: 'processing', to })
+  const failureOf = ({ key, attempt }: Held, worker: WorkerKey, failure: DecidedFailure, to: Status, nowMs: number) =>
+    history.failure({ key, atMs: nowMs, attempt, worker, failure, from: 'processing', to })
+
+  /** The failure and the event of a job that goes back to the queue. */
+  const tellRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
+    const data: EventData = { spent: change.spent ?? '' }
+    if (change.failure !== null) {
+      data.failure = failureOf(at, worker, change.failure, 'queued', nowMs)
+      data.code = change.failure.code
+    }
+    const dueAtMs = dueAt(change, nowMs)
+    if (dueAtMs !== null) data.dueAtMs = dueAtMs
+    if (change.note !== null) data.reason = change.note
+    history.event(at.key, nowMs, change.cause, at.attempt, worker, ranMs, data)
+  }
 
   /** Applies a change to a row that is known to be held in this transaction. */
   const apply = (at: Held, row: HeldRow, change: Change, ranMs: number | null, nowMs: number): void => {
@@ -79,29 +93,18 @@ export function openClosing(connection: Connection, history: History) {
         cancel.run(key, attempt, nowMs, startedAtMs)
         freeDedupeKey.run(key)
         return
-      case 'queued': {
+      case 'queued':
         // The request to cancel was acknowledged; going back to the queue must not forget it.
-        const isCancelled = row.cancel_requested_at !== null
-        const failed = change.failure && {
-          failure: failureOf(at, row, change.failure, isCancelled ? 'cancelled' : 'queued', nowMs),
-          code: change.failure.code,
-        }
-        if (isCancelled) {
+        if (row.cancel_requested_at !== null) {
+          if (change.failure !== null) failureOf(at, row.worker, change.failure, 'cancelled', nowMs)
           apply(at, row, { to: 'cancelled', note: 'it was asked to cancel' }, ranMs, nowMs)
           return
         }
-        const dueAtMs = change.delayMs > 0 ? nowMs + change.delayMs : null
-        event(EVENT_OF_REQUEUE[change.cause], {
-          ...failed,
-          ...(dueAtMs === null ? {} : { dueAtMs }),
-          ...(change.note === null ? {} : { reason: change.note }),
-          spent: change.spent ?? '',
-        })
-        requeue.run(key, attempt, dueAtMs === null ? 1 : null, dueAtMs, change.spent)
+        tellRequeue(at, row.worker, change, ranMs, nowMs)
+        requeue.run(key, attempt, change.delayMs > 0 ? null : 1, dueAt(change, nowMs), change.spent)
         return
-      }
       case 'failed': {
-        const failure = failureOf(at, row, change.failure, 'failed', nowMs)
+        const failure = failureOf(at, row.worker, change.failure, 'failed', nowMs)
         const letter = setAside(key, failure, attempt, change.deadLetter, nowMs)
         event('failed', {
           failure,
@@ -145,6 +148,14 @@ export function openClosing(connection: Connection, history: History) {
         }
         history.event(key, nowMs, 'complete', attempt, worker, ranMs, null)
         return 'closed'
+      }
+      if (change.to === 'queued') {
+        // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
+        const ready = change.delayMs > 0 ? null : 1
+        if (requeueAsIs.run(key, attempt, ready, dueAt(change, nowMs), change.spent).changes === 1) {
+          tellRequeue(close, worker, change, ranMs, nowMs)
+          return 'closed'
+        }
       }
       const row = held(close)
       if (row === undefined) {

@@ -29,6 +29,8 @@ export function openConnection(path: string): Connection {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
+    // Before anything is set: the journal mode is written into the file.
+    refuseForeign(database, path)
     configure(database)
     migrate(database, path)
     database.exec(`PRAGMA busy_timeout = ${BUSY_WAIT_MS}`)
@@ -54,6 +56,13 @@ export function refuseOldSqlite(version: string): void {
   }
 }
 
+function refuseForeign(database: DatabaseSync, path: string): void {
+  if (pragma(database, 'application_id') === APPLICATION_ID) return
+  const isEmpty = database.prepare(`SELECT 1 FROM sqlite_schema LIMIT 1`).get() === undefined
+  if (isEmpty) return
+  throw new RedressError('STORE_NOT_REDRESS', `${path} is a database of another program; it was left as it is.`)
+}
+
 function configure(database: DatabaseSync): void {
   database.exec(`
     PRAGMA journal_mode = WAL;
@@ -65,17 +74,14 @@ function configure(database: DatabaseSync): void {
 }
 
 function migrate(database: DatabaseSync, path: string): void {
+  // Nothing to do is the rule: somebody who only looks must not have to wait for somebody who writes.
+  const isCurrent = pragma(database, 'user_version') === MIGRATIONS.length
+  if (isCurrent && pragma(database, 'application_id') === APPLICATION_ID) return
   // Inside the write lock: of two processes that start at once, the second finds the work done.
   database.exec('BEGIN IMMEDIATE')
   try {
+    refuseForeign(database, path)
     const version = pragma(database, 'user_version')
-    const isOurs = pragma(database, 'application_id') === APPLICATION_ID
-    const tables = database.prepare(`SELECT count(*) AS n FROM sqlite_schema WHERE type = 'table'`).get() as {
-      n: number
-    }
-    if (!isOurs && tables.n > 0) {
-      throw new RedressError('STORE_NOT_REDRESS', `${path} is a database of another program; it was left as it is.`)
-    }
     if (version > MIGRATIONS.length) {
       throw new RedressError(
         'STORE_TOO_NEW',

@@ -37,11 +37,15 @@ export class GroupCommit {
       return Promise.reject(new RedressError('STORE_STOPPED', `The store was stopped before ${doing}.`))
     }
     return new Promise<T>((resolve, reject) => {
-      this.#pending.push({ doing, run, resolve: resolve as (value: unknown) => void, reject })
-      if (this.#isScheduled) return
-      this.#isScheduled = true
-      setImmediate(this.#flush)
+      this.#enqueue({ doing, run, resolve: resolve as (value: unknown) => void, reject })
     })
+  }
+
+  #enqueue(write: PendingWrite): void {
+    this.#pending.push(write)
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(this.#flush)
   }
 
   /** Writes at once and in this call, whatever else is pending; waits for other processes without yielding. */
@@ -108,6 +112,13 @@ export class GroupCommit {
   #commitAlone(write: PendingWrite): void {
     try {
       this.#database.exec('BEGIN IMMEDIATE')
+    } catch (error) {
+      // Another process came in between: this call waits for it like any other, whatever its neighbour did.
+      if (isBusy(error)) this.#enqueue(write)
+      else write.reject(storeError(error, write.doing))
+      return
+    }
+    try {
       write.resolve(this.#finish(write.run))
     } catch (error) {
       write.reject(storeError(error, write.doing))

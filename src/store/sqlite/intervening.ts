@@ -1,3 +1,5 @@
+import { unpackSpent } from '../../core/budget.ts'
+import { RedressError } from '../../core/errors.ts'
 import type { Status } from '../../core/states.ts'
 import type { Intervention, JobKey, WorkerKey } from '../store.ts'
 import type { Closing } from './closing.ts'
@@ -13,12 +15,30 @@ interface StandingRow {
   dedupe_key: string | null
   dedupe_held: number | null
   type: number
+  spent: string | null
+}
+
+/** Where each act leads from; the state machine has no other edge for it. */
+const FROM: Record<Intervention['act']['kind'], readonly Status[]> = {
+  'retry-in-place': ['failed'],
+  'mark-failed': ['queued', 'processing'],
+  cancel: ['queued'],
+  'request-cancel': ['processing'],
+}
+
+/**
+ * A job that a person sent back and another one failed again stands where it stood, with the same attempt: only the
+ * count of manual retries tells what is decided on the job as it is now from what is decided on an old page.
+ */
+function isDecidedOn(row: StandingRow, act: Extract<Intervention['act'], { spent: string | null }>): boolean {
+  const adds = act.kind === 'retry-in-place' ? 1 : 0
+  return unpackSpent(act.spent).manualRetries === unpackSpent(row.spent).manualRetries + adds
 }
 
 /** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
 export function openIntervening(connection: Connection, history: History, closing: Closing) {
   const select = connection.prepare(`
-    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type
+    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent
     FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
   const isKeyTaken = connection.prepare(
     'SELECT 1 FROM job_specs WHERE type = ? AND dedupe_key = ? AND dedupe_held IS NOT NULL',
@@ -39,6 +59,10 @@ export function openIntervening(connection: Connection, history: History, closin
     intervene({ id, expect, act, actor, reason }: Intervention, nowMs: number): 'done' | 'moved-on' | 'dedupe-taken' {
       const row = select.get(id) as StandingRow | undefined
       if (row === undefined || row.status !== expect.status || row.attempt !== expect.attempt) return 'moved-on'
+      if ('spent' in act && !isDecidedOn(row, act)) return 'moved-on'
+      if (!FROM[act.kind].includes(row.status)) {
+        throw new RedressError('JOB_WRONG_STATE', `A ${row.status} job knows no ${act.kind}.`, { jobId: id })
+      }
       const { key, attempt, worker } = row
       const by = { actor, reason }
 

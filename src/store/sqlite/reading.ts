@@ -100,11 +100,13 @@ export function openReading(connection: Connection, types: Types) {
 
   return {
     job: (id: string): JobRow | null => {
+      types.refresh()
       const row = job.get(id) as Row | undefined
       return row === undefined ? null : toJob(row)
     },
 
     jobs(filter: JobFilter): JobRow[] {
+      types.refresh()
       const where: string[] = []
       const values: (string | number)[] = []
       const and = (sql: string, ...bound: (string | number)[]) => {

@@ -1,3 +1,4 @@
+import { RedressError } from '../../core/errors.ts'
 import type * as api from '../store.ts'
 import { openClaiming } from './claiming.ts'
 import { openClosing } from './closing.ts'
@@ -35,9 +36,10 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const pruning = openPruning(connection, types)
   const reading = openReading(connection, types)
 
-  const addWorker = connection.prepare(
-    'INSERT INTO workers (id, host, pid, started_at, seen_at) VALUES (?, ?, ?, ?, ?)',
-  )
+  // A worker with a name of its own comes back under it after a restart.
+  const addWorker = connection.prepare(`
+    INSERT INTO workers (id, host, pid, started_at, seen_at) VALUES (?1, ?2, ?3, ?4, ?4)
+    ON CONFLICT (id) DO UPDATE SET host = ?2, pid = ?3, started_at = ?4, seen_at = ?4, stopped_at = NULL RETURNING key`)
   const seeWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = NULL WHERE key = ?1')
   const stopWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = ?2 WHERE key = ?1')
 
@@ -53,10 +55,11 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   /** Readers are never blocked in WAL mode, except while another process repairs the log after a crash. */
   const read = async <T>(doing: string, run: () => T): Promise<T> => {
     for (let waitedMs = 0; ; waitedMs += READ_RETRY_MS) {
+      if (isStopped) throw new RedressError('STORE_STOPPED', `The store was stopped before ${doing}.`)
       try {
         return run()
       } catch (error) {
-        if (isStopped || !isBusy(error) || waitedMs > busyMsMax) throw storeError(error, doing)
+        if (!isBusy(error) || waitedMs > busyMsMax) throw storeError(error, doing)
         await new Promise((resolve) => setTimeout(resolve, READ_RETRY_MS))
       }
     }
@@ -75,10 +78,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     types: () => read('reading job types', types.all),
 
     enlist: ({ id, host, pid }) =>
-      commits.write('enlisting a worker', () => {
-        const atMs = nowMs()
-        return Number(addWorker.run(id, host, pid, atMs, atMs).lastInsertRowid)
-      }),
+      commits.write('enlisting a worker', () => (addWorker.get(id, host, pid, nowMs()) as { key: number }).key),
     dismiss: ({ worker }) => commits.write('dismissing a worker', () => void stopWorker.run(worker, nowMs())),
     workers: () => read('reading workers', reading.workers),
 

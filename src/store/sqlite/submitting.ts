@@ -10,15 +10,18 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
   const addSpec = connection.prepare(`
     INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, retried_from)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+  // The direction is read here and not from what this process knows of the type: another one may have renewed it.
+  const isForwardOnly = '(SELECT forward_only FROM job_types WHERE key = ?2)'
   const addJob = connection.prepare(`
     INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, forward_only)
-    VALUES (?, ?, 'queued', ?, ?, ?, ?, ?)`)
+    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ${isForwardOnly})`)
   const addRejectedJob = connection.prepare(`
-    INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, forward_only, failure, spent)
-    VALUES (?, ?, 'failed', ?, ?, ?, ?, ?, ?)`)
+    INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, forward_only)
+    VALUES (?1, ?2, 'failed', ?3, ?4, ?4, ?5, ?6, ${isForwardOnly})`)
   const findTwin = connection.prepare(`
     SELECT id, status FROM job_specs JOIN jobs USING (key)
-    WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL`)
+    WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
+    ORDER BY id = ?1 DESC LIMIT 1`)
 
   return {
     submit(job: NewJob, nowMs: number): Submitted {
@@ -42,7 +45,6 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
         return { id: twin.id, isNew: false, status: twin.status }
       }
       const key = Number(added.lastInsertRowid)
-      const forwardOnly = type.policy.forwardOnly ? 1 : 0
       const by: EventData | null = job.retriedFrom && { actor: job.retriedFrom.actor, reason: job.retriedFrom.reason }
 
       if (job.rejected !== null) {
@@ -57,7 +59,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
           to: 'failed',
         })
         const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
-        addRejectedJob.run(key, type.key, job.priority, nowMs, nowMs, forwardOnly, failure, spent)
+        addRejectedJob.run(key, type.key, job.priority, nowMs, failure, spent)
         history.event(key, nowMs, 'failed', 0, null, null, {
           ...by,
           failure: failure,
@@ -69,7 +71,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
 
       const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
       // A delayed job takes its place in the line when it becomes due, not when it was handed in.
-      addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs, forwardOnly)
+      addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs)
       history.event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
       return { id: job.id, isNew: true, status: 'queued' }
     },

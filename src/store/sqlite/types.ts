@@ -30,9 +30,21 @@ export function openTypes(connection: Connection) {
   const select = connection.prepare('SELECT key, name, queue, policy, registered_at FROM job_types ORDER BY name')
   let byName = new Map<string, KnownType>()
   let byKey = new Map<number, KnownType>()
+  let byText = new Map<string, Policy>()
 
   const reload = (): void => {
-    const known = (select.all() as unknown as TypeRow[]).map(fromRow)
+    const rows = select.all() as unknown as TypeRow[]
+    // Reading a policy is dear, and it is nearly always the one we know.
+    byText = new Map(rows.map(({ policy }) => [policy, byText.get(policy) ?? storedPolicy(JSON.parse(policy))]))
+    const known = rows.map(
+      ({ key, name, queue, policy, registered_at }): KnownType => ({
+        key,
+        name,
+        queue,
+        policy: byText.get(policy) as Policy,
+        registeredAtMs: registered_at,
+      }),
+    )
     byName = new Map(known.map((type) => [type.name, type]))
     byKey = new Map(known.map((type) => [type.key, type]))
   }
@@ -46,6 +58,9 @@ export function openTypes(connection: Connection) {
   }
 
   return {
+    /** For readers that must not miss what another process declared since. */
+    refresh: reload,
+
     register(types: readonly TypeDeclaration[], nowMs: number): void {
       reload()
       for (const type of types) {
@@ -87,15 +102,5 @@ export function openTypes(connection: Connection) {
       if (type === undefined) throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${name}.`)
       return type
     },
-  }
-}
-
-function fromRow(row: TypeRow): KnownType {
-  return {
-    key: row.key,
-    name: row.name,
-    queue: row.queue,
-    policy: storedPolicy(JSON.parse(row.policy)),
-    registeredAtMs: row.registered_at,
   }
 }

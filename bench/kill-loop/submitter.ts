@@ -1,0 +1,25 @@
+import { fsyncSync, openSync, writeSync } from 'node:fs'
+import { openWork } from './work.ts'
+
+const [file, acknowledged, mostText] = process.argv.slice(2)
+const { app, work } = openWork(String(file))
+const log = openSync(String(acknowledged), 'a')
+let left = Number(mostText)
+await app.store()
+console.log('ready')
+
+while (left > 0) {
+  const size = Math.min(left, 1 + Math.floor(Math.random() * 20))
+  const inputs = Array.from({ length: size }, () => ({
+    ms: Math.random() < 0.5 ? 0 : Math.floor(Math.random() * 20),
+    isFlaky: Math.random() < 0.1,
+  }))
+  const submitted = await work.submitMany(inputs)
+  // Only what is on disk here was acknowledged for sure; a line that was cut off by a kill does not count.
+  writeSync(log, submitted.map(({ id }) => `${id}\n`).join(''))
+  fsyncSync(log)
+  left -= size
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 30))
+}
+// Goes on living, as a web server would that has nothing to submit: somebody will kill it.
+setInterval(() => undefined, 1_000)

@@ -1,0 +1,89 @@
+import { type App, failures, type JobType, redress } from 'redress'
+
+export const codes = failures({ BOOM: { fault: 'dependency', retry: 'transient', message: 'It went wrong.' } })
+
+/** What the handlers of one drain do. */
+export const HANDLERS = {
+  'no-op': async () => undefined,
+  'fails once, declared': async (_input: unknown, attempt: { number: number; fail(code: 'BOOM'): never }) => {
+    if (attempt.number === 1) attempt.fail('BOOM')
+  },
+  'fails once, thrown': async (input: { n: number }, attempt: { number: number }) => {
+    if (attempt.number === 1) throw new Error(`it went wrong with ${input.n}`)
+  },
+} as const
+export type HandlerName = keyof typeof HANDLERS
+
+const BULK = 1_000
+
+/** An app on a file, with one job type, and a way to wait for its jobs. */
+export function openBench(path: string, handler: HandlerName = 'no-op') {
+  const app = redress({ store: `sqlite:${path}` })
+  const type = app.job('bench.job', {
+    codes,
+    policy: { retry: { max: 3, unknown: 'transient' } },
+    run: HANDLERS[handler] as (input: { n: number }) => Promise<undefined>,
+  })
+  return { app, type: type as JobType<{ n: number }> }
+}
+
+export async function submitBulk(type: JobType<{ n: number }>, jobs: number): Promise<number> {
+  const beganMs = performance.now()
+  for (let n = 0; n < jobs; n += BULK) {
+    await type.submitMany(Array.from({ length: Math.min(BULK, jobs - n) }, (_, i) => ({ n: n + i })))
+  }
+  return perSecond(jobs, beganMs)
+}
+
+/** One submission at a time from each of `inFlight` callers. */
+export async function submitSingly(type: JobType<{ n: number }>, jobs: number, inFlight: number): Promise<number> {
+  let next = 0
+  const beganMs = performance.now()
+  const caller = async () => {
+    while (next < jobs) await type.submit({ n: next++ })
+  }
+  await Promise.all(Array.from({ length: inFlight }, caller))
+  return perSecond(jobs, beganMs)
+}
+
+/** From starting a worker to the last job's durable completion. */
+export async function drain(app: App, jobs: number, onEvery?: (done: number) => void): Promise<number> {
+  let done = 0
+  const beganMs = performance.now()
+  await new Promise<void>((resolve, reject) => {
+    app
+      .work({
+        tell: ({ change }) => {
+          if (change.to !== 'complete') return
+          done++
+          onEvery?.(done)
+          if (done === jobs) resolve()
+        },
+      })
+      .catch(reject)
+  })
+  return perSecond(jobs, beganMs)
+}
+
+/** From `submit` to the handler's first line, and to the acknowledgement, one job at a time on an idle worker. */
+export async function idleLatency(path: string, jobs: number): Promise<{ pickUpMs: number[]; ackMs: number[] }> {
+  const app = redress({ store: `sqlite:${path}` })
+  let began: () => void = () => undefined
+  const type = app.job('bench.latency', { run: () => began() })
+  await app.work()
+  const pickUpMs: number[] = []
+  const ackMs: number[] = []
+  for (let n = 0; n < jobs; n++) {
+    const picked = new Promise<number>((resolve) => {
+      began = () => resolve(performance.now())
+    })
+    const askedMs = performance.now()
+    await type.submit({ n })
+    ackMs.push(performance.now() - askedMs)
+    pickUpMs.push((await picked) - askedMs)
+  }
+  await app.stop()
+  return { pickUpMs, ackMs }
+}
+
+const perSecond = (jobs: number, beganMs: number): number => (jobs * 1000) / (performance.now() - beganMs)

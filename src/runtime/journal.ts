@@ -1,0 +1,64 @@
+import { mkdirSync } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { RedressError } from '../core/errors.ts'
+
+/** An append-only file of JSON lines. An answered `append` is on disk: calls that come together share one fsync. */
+export class Journal {
+  readonly path: string
+  #file: FileHandle | null = null
+  #waiting: { lines: string[]; done: () => void; failed: (error: unknown) => void }[] = []
+  #isWriting = false
+
+  constructor(path: string) {
+    this.path = path
+  }
+
+  append(entries: readonly object[]): Promise<void> {
+    return new Promise((done, failed) => {
+      this.#waiting.push({ lines: entries.map((entry) => `${JSON.stringify(entry)}\n`), done, failed })
+      if (!this.#isWriting) void this.#write()
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close()
+    this.#file = null
+  }
+
+  async #write(): Promise<void> {
+    this.#isWriting = true
+    while (this.#waiting.length > 0) {
+      const group = this.#waiting
+      this.#waiting = []
+      try {
+        await this.#writeLines(group.flatMap(({ lines }) => lines).join(''))
+        for (const { done } of group) done()
+      } catch (cause) {
+        const why = cause instanceof Error ? cause.message : String(cause)
+        const error = new RedressError('FAILURE_LOG_FAILED', `The failure log could not be written: ${why}.`, { cause })
+        for (const { failed } of group) failed(error)
+      }
+    }
+    this.#isWriting = false
+  }
+
+  /** One write of whole lines with O_APPEND, so that several processes may share the file. */
+  async #writeLines(text: string): Promise<void> {
+    const bytes = Buffer.from(text)
+    try {
+      if (this.#file === null) {
+        mkdirSync(dirname(this.path), { recursive: true })
+        this.#file = await open(this.path, 'a', 0o600)
+      }
+      const { bytesWritten } = await this.#file.write(bytes)
+      if (bytesWritten !== bytes.length) throw new Error(`only ${bytesWritten} of ${bytes.length} bytes fitted`)
+      await this.#file.datasync()
+    } catch (error) {
+      // After a failed fsync the file may have lost what it said it had: begin with a fresh handle.
+      await this.#file?.close().catch(() => undefined)
+      this.#file = null
+      throw error
+    }
+  }
+}

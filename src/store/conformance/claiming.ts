@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict'
+import type { BenchWorker } from './bench-worker.ts'
+import { TTL_MS } from './bench-worker.ts'
+import { complete, REQUEUE_CAUSES, requeued, retryInPlace } from './changes.ts'
+import { topic } from './promise.ts'
+
+const PLAIN = [{ type: 'plain', ttlMs: TTL_MS }]
+
+export const claiming = topic('claiming', {
+  async 'claims made at once by many processes never hand out one job twice'(bench) {
+    const handles = await bench.openMany(6)
+    const workers = await Promise.all(handles.map((handle) => bench.worker(handle)))
+    const jobs = Array.from({ length: 200 }, (_, i) => bench.newJob({ type: i % 3 === 0 ? 'other' : 'plain' }))
+    await bench.store.submit({ jobs })
+    const handedOut: string[] = []
+    for (let found = true; found; ) {
+      const claims = await Promise.all(workers.map((worker) => worker.claim({ max: 7 })))
+      const ids = claims.flatMap(({ leases }) => leases.map(({ id }) => id))
+      handedOut.push(...ids)
+      found = ids.length > 0
+    }
+    assert.equal(handedOut.length, jobs.length)
+    assert.deepEqual(new Set(handedOut), new Set(jobs.map(({ id }) => id)))
+  },
+
+  async 'a lease says what the worker needs to know'(bench) {
+    const origin = await bench.finished('failed')
+    const retriedFrom = { id: origin, actor: 'olga', reason: 'again' }
+    const createdAtMs = bench.clock.nowMs()
+    const id = await bench.submit({ payload: '{"n":1}', owner: 'otto', priority: 4, retriedFrom })
+    await bench.clock.advance(10)
+    const worker = await bench.worker()
+    const { nowMs, leases } = await worker.claim()
+    const { key } = await bench.row(id)
+    assert.equal(nowMs, bench.clock.nowMs())
+    assert.deepEqual(leases, [
+      {
+        ...{ key, id, type: 'plain', attempt: 1, payload: '{"n":1}', spent: null, owner: 'otto', priority: 4 },
+        ...{ createdAtMs, queuedAtMs: createdAtMs, retriedFrom: origin },
+      },
+    ])
+    const row = await bench.row(id)
+    assert.deepEqual(row.lease, { worker: worker.id, untilMs: bench.clock.nowMs() + TTL_MS })
+    assert.deepEqual([row.status, row.attempt, row.claimedAtMs], ['processing', 1, bench.clock.nowMs()])
+  },
+
+  async 'higher priority goes first, then who waits longer, then who was submitted first, across all lanes'(bench) {
+    const submit = (type: string, priority: number) => bench.submit({ type, priority })
+    const early = [await submit('plain', 0), await submit('third', 0), await submit('other', 0)]
+    await bench.clock.advance(5)
+    const urgent = [await submit('third', 9), await submit('plain', 9)]
+    const late = [await submit('other', 0), await submit('plain', 0)]
+    const leastUrgent = [await submit('plain', -1)]
+    assert.deepEqual(await claimAll(await bench.worker(), 3), [...urgent, ...early, ...late, ...leastUrgent])
+  },
+
+  async 'a delayed job is claimed when it is due, not before, in the place of its due time'(bench) {
+    const delayed = await bench.submit({ delayMs: 1_000 })
+    const worker = await bench.worker()
+    assert.deepEqual((await worker.claim()).leases, [])
+    await bench.clock.advance(999)
+    const before = await bench.submit()
+    await bench.clock.advance(1)
+    const sameTime = await bench.submit()
+    await bench.clock.advance(1)
+    const after = await bench.submit()
+    // Due at the same moment: the one handed in first.
+    assert.deepEqual(await claimAll(worker), [before, delayed, sameTime, after])
+  },
+
+  async 'a delayed job of high priority passes those in front of it when it is due'(bench) {
+    const waiting = await bench.submit({ priority: 5, delayMs: 100 })
+    const ordinary = await bench.submit()
+    await bench.clock.advance(100)
+    assert.deepEqual(await claimAll(await bench.worker()), [waiting, ordinary])
+  },
+
+  async 'a claim says when the next waiting job of its lanes is due'(bench) {
+    const worker = await bench.worker()
+    assert.equal((await worker.claim({ lanes: PLAIN })).nextDueAtMs, null)
+    await bench.submit({ delayMs: 5_000 })
+    await bench.submit({ delayMs: 2_000 })
+    assert.equal((await worker.claim({ lanes: PLAIN })).nextDueAtMs, bench.clock.nowMs() + 2_000)
+    await bench.submit()
+    const { leases, nextDueAtMs } = await worker.claim({ lanes: PLAIN })
+    assert.deepEqual([leases.length, nextDueAtMs], [1, bench.clock.nowMs() + 2_000])
+  },
+
+  async 'a job that goes back to the queue keeps its place'(bench) {
+    for (const cause of REQUEUE_CAUSES) {
+      const first = await bench.submit()
+      await bench.clock.advance(10)
+      const second = await bench.submit()
+      const worker = await bench.worker()
+      const lease = await worker.claimOne()
+      await bench.clock.advance(10)
+      await worker.close(lease, requeued(cause, lease))
+      assert.deepEqual(await claimAll(worker), [first, second], `after it was ${cause}`)
+    }
+  },
+
+  async 'a delayed retry waits, and then has its old place'(bench) {
+    const first = await bench.submit()
+    await bench.clock.advance(10)
+    const second = await bench.submit()
+    const worker = await bench.worker()
+    const lease = await worker.claimOne()
+    await worker.close(lease, requeued('retry', lease, { delayMs: 50 }))
+    assert.equal((await bench.row(first)).dueAtMs, bench.clock.nowMs() + 50)
+    await bench.clock.advance(49)
+    const early = await worker.claimOne()
+    assert.equal(early.id, second)
+    await worker.close(early, requeued('released', early))
+    await bench.clock.advance(1)
+    assert.deepEqual(await claimAll(worker), [first, second])
+  },
+
+  async 'a job that a person retried goes to the end of the line'(bench) {
+    const first = await bench.finished('failed')
+    await bench.clock.advance(10)
+    const second = await bench.submit()
+    await bench.clock.advance(10)
+    await bench.intervene(first, retryInPlace(await bench.row(first)))
+    assert.deepEqual(await claimAll(await bench.worker()), [second, first])
+  },
+
+  async 'no more is claimed than was asked for'(bench) {
+    await bench.store.submit({ jobs: Array.from({ length: 10 }, () => bench.newJob()) })
+    const worker = await bench.worker()
+    for (const max of [0, 1, 4]) assert.equal((await worker.claim({ max })).leases.length, max)
+    assert.equal((await worker.claim({ max: 100 })).leases.length, 5)
+  },
+
+  async 'only the lanes asked for are served, and one the store never heard of is empty'(bench) {
+    const plain = await bench.submit()
+    const other = await bench.submit({ type: 'other' })
+    const worker = await bench.worker()
+    const unheard = { type: 'nobody.declared.this', ttlMs: TTL_MS }
+    assert.deepEqual((await worker.claim({ lanes: [] })).leases, [])
+    assert.deepEqual((await worker.claim({ lanes: [unheard] })).leases, [])
+    assert.equal((await worker.claimOne([unheard, { type: 'other', ttlMs: TTL_MS }])).id, other)
+    assert.equal((await worker.claimOne([unheard, ...PLAIN])).id, plain)
+  },
+
+  async 'every lane has its own length of lease'(bench) {
+    const [plain, other] = [await bench.submit(), await bench.submit({ type: 'other' })]
+    const worker = await bench.worker()
+    const lanes = [
+      { type: 'plain', ttlMs: 1_000 },
+      { type: 'other', ttlMs: 90_000 },
+    ]
+    assert.equal((await worker.claim({ max: 2, lanes })).leases.length, 2)
+    const untilMs = async (id: string) => ((await bench.row(id)).lease?.untilMs ?? 0) - bench.clock.nowMs()
+    assert.deepEqual([await untilMs(plain), await untilMs(other)], [1_000, 90_000])
+  },
+
+  async 'finished, cancelled and held jobs are never handed out'(bench) {
+    await bench.finished('complete')
+    await bench.finished('failed')
+    await bench.finished('cancelled')
+    await bench.processing()
+    assert.deepEqual(await claimAll(await bench.worker()), [])
+  },
+
+  async 'the attempt number grows with every claim, whatever became of the one before'(bench) {
+    await bench.submit()
+    const worker = await bench.worker()
+    for (const [i, cause] of REQUEUE_CAUSES.entries()) {
+      const lease = await worker.claimOne()
+      assert.equal(lease.attempt, i + 1)
+      await worker.close(lease, requeued(cause, lease))
+    }
+    const last = await worker.claimOne()
+    assert.equal(last.attempt, REQUEUE_CAUSES.length + 1)
+    assert.equal(await worker.close(last, complete()), 'closed')
+  },
+
+  async 'what a job has spent comes back with its next lease'(bench) {
+    await bench.submit()
+    const worker = await bench.worker()
+    const first = await worker.claimOne()
+    const change = requeued('retry', first)
+    await worker.close(first, change)
+    assert.notEqual(change.spent, null)
+    assert.equal((await worker.claimOne()).spent, change.spent)
+  },
+})
+
+/** Ids in the order in which they are handed out. */
+async function claimAll(worker: BenchWorker, max = 2): Promise<string[]> {
+  const ids: string[] = []
+  for (;;) {
+    const { leases } = await worker.claim({ max })
+    if (leases.length === 0) return ids
+    ids.push(...leases.map(({ id }) => id))
+  }
+}

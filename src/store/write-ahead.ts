@@ -1,0 +1,223 @@
+import { engineFailure } from '../core/capture.ts'
+import type { Change, DecidedFailure } from '../core/change.ts'
+import { isoTime } from '../core/iso-time.ts'
+import type { Status } from '../core/states.ts'
+import type { Close, Intervention, JobKey, NewJob, Reclaim, Store } from './store.ts'
+
+/** Where lines go before the state changes; see runtime/journal.ts. An answered `append` is on disk. */
+export interface LineLog {
+  append(entries: readonly object[]): Promise<void>
+  close(): Promise<void>
+}
+
+interface Known {
+  id: string
+  type: string
+  worker: string | null
+  spent: string | null
+}
+
+/**
+ * Puts a line on disk before each change of a job whose policy says `audit: 'write-ahead'`, whoever makes the change.
+ * A change that cannot be logged does not happen; an attempt whose outcome cannot be logged fails (P66, P67).
+ */
+export function withWriteAhead(store: Store, log: LineLog): Store {
+  const watched = new Set<string>()
+  /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
+  const seen = new Map<JobKey, Known>()
+  const workers = new Map<number, string>()
+
+  const refresh = async () => {
+    for (const { name, policy } of await store.types()) {
+      if (policy.audit === 'write-ahead') watched.add(name)
+    }
+  }
+
+  const line = async (
+    known: Known,
+    from: Status | null,
+    to: Status,
+    failure: DecidedFailure | null,
+    more: object = {},
+  ) => ({
+    ts: isoTime(await store.nowMs()),
+    job_id: known.id,
+    type: known.type,
+    worker_id: known.worker,
+    from,
+    to,
+    ...(failure === null ? {} : failureFields(failure)),
+    ...more,
+  })
+
+  const logAll = async (lines: readonly Promise<object>[]): Promise<void> => {
+    if (lines.length > 0) await log.append(await Promise.all(lines))
+  }
+
+  const lineOfClose = (known: Known, change: Change, attempt: number) =>
+    line(known, 'processing', change.to, 'failure' in change ? change.failure : null, { attempt })
+
+  const { closeNow } = store
+  return {
+    ...store,
+    // At the last moment nothing can be logged first: those jobs are left to their leases, and so to `reclaim`.
+    ...(closeNow === undefined
+      ? {}
+      : { closeNow: (params) => closeNow({ ...params, closes: params.closes.filter(({ key }) => !seen.has(key)) }) }),
+
+    async register(params) {
+      await store.register(params)
+      await refresh()
+    },
+
+    async enlist(params) {
+      await refresh()
+      const key = await store.enlist(params)
+      workers.set(key, params.id)
+      return key
+    },
+
+    async submit(params) {
+      const lines = params.jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
+      await logAll(lines)
+      return store.submit(params)
+    },
+
+    async claim(params) {
+      const claimed = await store.claim(params)
+      if (watched.size === 0) return claimed
+      const worker = workers.get(params.worker) ?? null
+      const lines = claimed.leases.flatMap(({ key, id, type, attempt, spent }) => {
+        if (!watched.has(type)) return []
+        const known = { id, type, worker, spent }
+        seen.set(key, known)
+        return [line(known, 'queued', 'processing', null, { attempt })]
+      })
+      // The worker's name is on disk before it gets the job (P18). If it cannot be, nobody gets it: the lease runs out,
+      // and the job is a dispatch failure. Jobs of other types that came with it are not touched by that.
+      try {
+        await logAll(lines)
+        return claimed
+      } catch (error) {
+        const leases = claimed.leases.filter(({ type }) => !watched.has(type))
+        if (leases.length === 0) throw error
+        return { ...claimed, leases }
+      }
+    },
+
+    async start(params) {
+      const lines = params.attempts.flatMap(({ key, attempt }) => {
+        const known = seen.get(key)
+        return known === undefined ? [] : [line(known, 'processing', 'processing', null, { attempt, event: 'started' })]
+      })
+      await logAll(lines)
+      return store.start(params)
+    },
+
+    async close(params) {
+      if (seen.size === 0) return store.close(params)
+      const closes = await logOrFail(params.closes)
+      const answers = await store.close({ ...params, closes })
+      for (const { key } of closes) seen.delete(key)
+      return answers
+    },
+
+    async stalled(params) {
+      const found = await store.stalled(params)
+      for (const { key, id, type, worker, spent } of found) {
+        if (watched.has(type)) seen.set(key, { id, type, worker, spent })
+      }
+      return found
+    },
+
+    async reclaim(params) {
+      await logAll(params.reclaims.flatMap((reclaim) => lineOfReclaim(reclaim)))
+      return store.reclaim(params)
+    },
+
+    async intervene(params) {
+      const job = await store.job({ id: params.id })
+      if (job !== null && watched.has(job.type)) {
+        const known = { id: job.id, type: job.type, worker: job.lease?.worker ?? null, spent: job.spent }
+        await logAll([lineOfIntervention(known, params)])
+      }
+      return store.intervene(params)
+    },
+
+    async stop() {
+      await store.stop()
+      await log.close()
+    },
+  }
+
+  function lineOfReclaim({ key, attempt, change }: Reclaim): Promise<object>[] {
+    const known = seen.get(key)
+    if (known === undefined) return []
+    return change.to === 'orphaned'
+      ? [line(known, 'processing', 'processing', null, { attempt, event: 'orphaned' })]
+      : [lineOfClose(known, change, attempt)]
+  }
+
+  function lineOfIntervention(known: Known, { act, actor, reason, expect }: Intervention): Promise<object> {
+    const to = TO_OF_ACT[act.kind] ?? expect.status
+    const failure = act.kind === 'mark-failed' ? act.failure : null
+    return line(known, expect.status, to, failure, { event: act.kind, actor, reason, attempt: expect.attempt })
+  }
+
+  async function logOrFail(closes: readonly Close[]): Promise<readonly Close[]> {
+    const lines = closes.flatMap(({ key, change, attempt }) => {
+      const known = seen.get(key)
+      return known === undefined ? [] : [lineOfClose(known, change, attempt)]
+    })
+    try {
+      await logAll(lines)
+      return closes
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error)
+      return closes.map((close) => {
+        const known = seen.get(close.key)
+        return known === undefined ? close : { ...close, change: unlogged(close.change, known, why) }
+      })
+    }
+  }
+}
+
+const TO_OF_ACT: Partial<Record<Intervention['act']['kind'], Status>> = {
+  'retry-in-place': 'queued',
+  'mark-failed': 'failed',
+  cancel: 'cancelled',
+}
+
+function lineOfSubmission(job: NewJob): [Known, null, Status, DecidedFailure | null] {
+  const known = { id: job.id, type: job.type, worker: null, spent: null }
+  return [known, null, job.rejected === null ? 'queued' : 'failed', job.rejected]
+}
+
+/** The six fields of a failure line (P65), with what an operator needs besides. */
+function failureFields({ stage, owner, code, fault, message, detail, context, decision }: DecidedFailure): object {
+  return {
+    class: stage,
+    owner,
+    code,
+    fault,
+    reason: `${code}: ${message}`,
+    detail,
+    context,
+    decision: decision.because,
+  }
+}
+
+/** Whatever the attempt came to, it could not be logged: it is failed, and says why (P67). */
+function unlogged(change: Change, { type, spent }: Known, why: string): Change {
+  if (change.to === 'failed') {
+    const { failure } = change
+    return { ...change, failure: { ...failure, context: { ...failure.context, failureLog: why } } }
+  }
+  const failure = engineFailure({ code: 'LOG_FAILED', stage: 'execution', type, detail: why })
+  const decision = {
+    because: 'its outcome could not be written to the failure log, so it does not count as done',
+    rule: 'audit = write-ahead',
+    budget: { name: 'retry.max', before: 0, after: 0, max: 0 },
+  }
+  return { to: 'failed', spent, failure: { ...failure, decision }, deadLetter: 'none' }
+}

@@ -1,0 +1,88 @@
+import type { Clock } from '../runtime/clock.ts'
+import type { Lane, Store, WorkerKey } from '../store/store.ts'
+import { Flight } from './flight.ts'
+import type { Handler } from './handler.ts'
+import { Prefetch } from './prefetch.ts'
+
+export interface TakenIn {
+  flights: Flight[]
+  /** The store had at least as many as we asked for. */
+  hasMore: boolean
+  /** When the next waiting job becomes due. */
+  nextDueInMs: number
+}
+
+/** Claims for one worker: decides how many, and for which lanes. */
+export class Intake {
+  readonly #store: Store
+  readonly #clock: Clock
+  readonly #handlers: ReadonlyMap<string, Handler>
+  readonly #prefetch: Prefetch
+  readonly #lanes: Lane[]
+  /** Jobs that can be given back unharmed may be claimed before there is a slot for them. */
+  readonly #lanesAhead: Lane[]
+
+  constructor(store: Store, clock: Clock, handlers: ReadonlyMap<string, Handler>, prefetchMax: number) {
+    this.#store = store
+    this.#clock = clock
+    this.#handlers = handlers
+    this.#prefetch = new Prefetch(prefetchMax)
+    const lanesOf = (served: readonly Handler[]): Lane[] =>
+      served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
+    const served = [...handlers.values()]
+    this.#lanes = lanesOf(served)
+    this.#lanesAhead = lanesOf(served.filter(({ policy }) => policy.shutdown === 'requeue'))
+  }
+
+  /** A job is done: the pace by which the next claim is measured. */
+  done(): void {
+    this.#prefetch.done()
+  }
+
+  /** The buffer is filled again when it is half empty. */
+  isWorthAsking(freeSlots: number, buffered: number): boolean {
+    const ahead = this.#prefetch.size
+    return freeSlots > 0 || (freeSlots + ahead > 0 && buffered <= ahead / 2)
+  }
+
+  /** `freeSlots` is negative by as many jobs as are buffered beyond the slots. */
+  async claim(worker: WorkerKey, freeSlots: number): Promise<TakenIn> {
+    const taken: TakenIn = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
+    const askedMonoMs = this.#clock.monoMs()
+    const claims = this.#claims(freeSlots)
+    const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
+    for (const [i, answer] of answers.entries()) {
+      if (answer.status === 'rejected') continue
+      const { nowMs, leases, nextDueAtMs } = answer.value
+      if (nextDueAtMs !== null) taken.nextDueInMs = Math.min(taken.nextDueInMs, nextDueAtMs - nowMs)
+      if (leases.length >= (claims[i]?.max ?? 0)) taken.hasMore = true
+      for (const lease of leases) {
+        taken.flights.push(new Flight(lease, this.#handlerOf(lease.type), nowMs, askedMonoMs))
+      }
+    }
+    // What one claim brought is ours to run, whatever became of the other.
+    const failed = answers.find((answer) => answer.status === 'rejected')
+    if (failed !== undefined && taken.flights.length === 0) throw failed.reason
+    this.#prefetch.claimed(taken.flights.length, askedMonoMs)
+    return taken
+  }
+
+  /** Slots go by priority, whatever the lane; only what can be given back is claimed beyond them. */
+  #claims(freeSlots: number): { lanes: readonly Lane[]; max: number }[] {
+    const ahead = this.#prefetch.size
+    const claims =
+      this.#lanesAhead.length === this.#lanes.length
+        ? [{ lanes: this.#lanes, max: freeSlots + ahead }]
+        : [
+            { lanes: this.#lanes, max: freeSlots },
+            { lanes: this.#lanesAhead, max: Math.min(ahead, freeSlots + ahead) },
+          ]
+    return claims.filter(({ lanes, max }) => lanes.length > 0 && max > 0)
+  }
+
+  #handlerOf(type: string): Handler {
+    const handler = this.#handlers.get(type)
+    if (handler === undefined) throw new Error(`claimed a job of type ${type}, for which this worker has no handler`)
+    return handler
+  }
+}

@@ -1,0 +1,49 @@
+import { type Chance, systemChance } from '../runtime/chance.ts'
+import { type Clock, systemClock } from '../runtime/clock.ts'
+import { type Log, silentLog } from '../runtime/log.ts'
+import type { Close, CloseAnswer, Store } from '../store/store.ts'
+import type { Handler } from './handler.ts'
+import type { Step } from './pipeline.ts'
+
+export interface WorkerOptions {
+  store: Store
+  handlers: ReadonlyMap<string, Handler>
+  /** Handlers that run at once. */
+  concurrency?: number
+  /** Jobs claimed ahead of free slots: at most this many, and no more than the worker does in a tenth of a second. */
+  prefetchMax?: number
+  /** The longest wait for work submitted by another process. */
+  pollMs?: number
+  maintenanceMs?: number
+  pruneMs?: number
+  resultBytesMax?: number
+  clock?: Clock
+  chance?: Chance
+  log?: Log
+  id?: string
+  /** Called after an outcome is durable. */
+  tell?: (outcome: Told) => void
+  /** Called as an attempt enters a step; answering 'crash' makes the worker fall dead there, as if killed. */
+  probe?: (step: Step, attempt: { jobId: string; number: number }) => 'crash' | undefined
+}
+
+export interface Told {
+  jobId: string
+  type: string
+  attempt: number
+  answer: CloseAnswer
+  change: Close['change']
+}
+
+/** What `WorkerOptions` takes when nothing is said. */
+export const WORKER_DEFAULTS = {
+  clock: systemClock,
+  chance: systemChance,
+  log: silentLog,
+  concurrency: 10,
+  prefetchMax: 500,
+  pollMs: 100,
+  maintenanceMs: 5_000,
+  pruneMs: 600_000,
+  resultBytesMax: 1024 * 1024,
+}

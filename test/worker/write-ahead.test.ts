@@ -1,0 +1,203 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { App } from '../../src/app/app.ts'
+import type { PolicyInput } from '../../src/core/policy.ts'
+import { VirtualClock } from '../../src/runtime/clock.ts'
+import { openSqlite } from '../../src/store/sqlite/store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { withWriteAhead } from '../../src/store/write-ahead.ts'
+
+/** The audit side of Proxx: each change is a line on disk before it is a change in the store. */
+const strict: PolicyInput = {
+  audit: 'write-ahead',
+  forwardOnly: true,
+  reject: 'record',
+  cancel: false,
+  locked: true,
+}
+
+let folder: string
+let clock: VirtualClock
+let app: App
+let logPath: string
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'redress-'))
+  clock = new VirtualClock()
+  logPath = join(folder, 'failures.jsonl')
+  app = new App({ store: `sqlite:${join(folder, 'redress.db')}`, clock, chance: () => 0 })
+})
+
+afterEach(async () => {
+  await app.stop({ graceMs: 0 })
+  rmSync(folder, { recursive: true })
+})
+
+const linesOf = (path: string): Record<string, unknown>[] =>
+  readFileSync(path, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+
+test('P65 a failure line has the time, the job, the class, the reason, the worker, and the states', async () => {
+  const encode = app.job('encode', {
+    policy: strict,
+    run() {
+      throw new Error('ffmpeg ended with 1')
+    },
+  })
+  const { id } = await encode.submit({})
+  const worker = await app.makeWorker()
+  await worker.tick()
+
+  const line = linesOf(logPath).at(-1)
+  expect(line).toMatchObject({
+    ts: '2026-01-01T00:00:00.000Z',
+    job_id: id,
+    class: 'execution',
+    worker_id: worker.id,
+    from: 'processing',
+    to: 'failed',
+  })
+  expect(line?.reason).toContain('UNKNOWN')
+  expect(line?.detail).toContain('ffmpeg ended with 1')
+})
+
+test('P18 the worker is on disk before it gets the job', async () => {
+  let linesWhenRun: Record<string, unknown>[] = []
+  const encode = app.job('encode', {
+    policy: strict,
+    run: () => {
+      linesWhenRun = linesOf(logPath)
+    },
+  })
+  const { id } = await encode.submit({})
+  const worker = await app.makeWorker()
+  await worker.tick()
+  expect(linesWhenRun).toContainEqual(
+    expect.objectContaining({ job_id: id, from: 'queued', to: 'processing', worker_id: worker.id }),
+  )
+  expect(linesWhenRun).toContainEqual(expect.objectContaining({ job_id: id, event: 'started' }))
+})
+
+test('P8 a submission that is refused leaves its line, with the job', async () => {
+  const encode = app.job('encode', {
+    policy: strict,
+    admit: (_input, submission) => submission.fail('INPUT_INVALID', { detail: 'the clip is not there' }),
+    run: () => undefined,
+  })
+  const { id, status } = await encode.submit({})
+  expect(status).toBe('failed')
+  expect(linesOf(logPath)).toContainEqual(
+    expect.objectContaining({ job_id: id, class: 'pre_dispatch', from: null, to: 'failed', worker_id: null }),
+  )
+})
+
+test('P55 an orphan is logged when it is found, and its job is not touched', async () => {
+  const encode = app.job('encode', { policy: strict, run: () => new Promise(() => undefined) })
+  const { id } = await encode.submit({})
+  const dying = await app.makeWorker()
+  await dying.tick()
+  dying.crash()
+  await clock.advance(31_000)
+  const other = await app.makeWorker()
+  await other.tick()
+  expect(await other.maintain()).toMatchObject({ reported: 1, requeued: 0, failed: 0 })
+  expect(linesOf(logPath).at(-1)).toMatchObject({
+    job_id: id,
+    event: 'orphaned',
+    worker_id: dying.id,
+    to: 'processing',
+  })
+  const store = await app.store()
+  expect((await store.job({ id }))?.status).toBe('processing')
+})
+
+test('P66 the line of an outcome is written before the state, and before the next job of that slot', async () => {
+  const seen: string[] = []
+  const store = openSqlite({ path: ':memory:', nowMs: () => clock.nowMs() })
+  const log = {
+    async append(entries: readonly object[]) {
+      for (const entry of entries as { job_id: string; to: string }[]) {
+        const job = await store.job({ id: entry.job_id })
+        seen.push(`line ${entry.to}, state ${job?.status}`)
+      }
+    },
+    close: async () => undefined,
+  }
+  const strictApp = new App({
+    store: withWriteAhead(store, log),
+    failureLog: join(folder, 'unused.jsonl'),
+    clock,
+    chance: () => 0,
+  })
+  const encode = strictApp.job('encode', {
+    policy: strict,
+    run: (input: { n: number }) => {
+      seen.push(`run ${input.n}`)
+      throw new Error('no')
+    },
+  })
+  await encode.submit({ n: 1 })
+  await encode.submit({ n: 2 })
+  seen.length = 0
+  const worker = await strictApp.makeWorker({ concurrency: 1 })
+  await worker.tick()
+  await worker.tick()
+  expect(seen).toEqual([
+    'line processing, state processing',
+    'line processing, state processing',
+    'run 1',
+    'line failed, state processing',
+    'line processing, state processing',
+    'line processing, state processing',
+    'run 2',
+    'line failed, state processing',
+  ])
+  await strictApp.stop({ graceMs: 0 })
+})
+
+test('P67 a job whose outcome cannot be logged is not complete: it fails and says so', async () => {
+  const lines: object[] = []
+  const store = openSqlite({ path: ':memory:', nowMs: () => clock.nowMs() })
+  const log = {
+    async append(entries: readonly object[]) {
+      // The disk fills up while the job runs.
+      if (entries.some((entry) => (entry as { to: string }).to === 'complete')) throw new Error('ENOSPC: no space left')
+      lines.push(...entries)
+    },
+    close: async () => undefined,
+  }
+  const strictApp = new App({
+    store: withWriteAhead(store, log),
+    failureLog: join(folder, 'unused.jsonl'),
+    clock,
+    chance: () => 0,
+  })
+  const encode = strictApp.job('encode', { policy: strict, run: () => 'done' })
+  const { id } = await encode.submit({})
+  const worker = await strictApp.makeWorker()
+  await worker.tick()
+  const job = await store.job({ id })
+  expect(job).toMatchObject({ status: 'failed', result: null })
+  expect(job?.latestFailure).toMatchObject({ code: 'LOG_FAILED', detail: expect.stringContaining('ENOSPC') })
+  await strictApp.stop({ graceMs: 0 })
+})
+
+test('P67 with a log that takes no bytes, a submission is refused and nothing is acknowledged', async () => {
+  // The kernel's own full disk: every write answers ENOSPC.
+  const fullApp = new App({ store: `sqlite:${join(folder, 'full.db')}`, failureLog: '/dev/full', clock })
+  const encode = fullApp.job('encode', { policy: strict, run: () => undefined })
+  await expect(encode.submit({})).rejects.toMatchObject({ code: 'FAILURE_LOG_FAILED' })
+  const store: Store = await fullApp.store()
+  expect(await store.jobs({ limit: 10 })).toEqual([])
+  await fullApp.stop({ graceMs: 0 })
+})
+
+test('a store without a folder refuses write-ahead types until it is told where the lines go', async () => {
+  const memoryApp = new App({ store: 'sqlite::memory:', clock })
+  const encode = memoryApp.job('encode', { policy: strict, run: () => undefined })
+  await expect(encode.submit({})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+})
