@@ -20,6 +20,14 @@ export type { Intervened } from './operations/interventions.ts'
 export type { JobDetail, JobList } from './operations/jobs.ts'
 export type { InputOf as OperationInput, OutputOf as OperationOutput } from './operations/table.ts'
 export type { Log } from './runtime/log.ts'
+export {
+  ProgramFailed,
+  type ProgramFailure,
+  type ProgramLimits,
+  type ProgramOptions,
+  type ProgramResult,
+  runProgram,
+} from './runtime/subprocess.ts'
 export type { Store, Submitted } from './store/store.ts'
 export { Attempt, type AttemptFailOptions } from './worker/attempt.ts'
 export type { Told, WorkerOptions } from './worker/options.ts'

@@ -69,8 +69,21 @@ function jobProblems(row: Row, events: readonly JobEvent[]): string[] {
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error))
   }
-  return [...problems, ...refusalProblems(events)]
+  return [...problems, ...fenceProblems(events), ...refusalProblems(events)]
 }
+
+/** Whatever is written about an attempt comes from the worker that has it, while it has it. */
+function fenceProblems(events: readonly JobEvent[]): string[] {
+  let holder: JobEvent | undefined
+  return events.flatMap((event) => {
+    if (event.kind === 'processing') holder = event
+    if (!OF_AN_ATTEMPT.has(event.kind)) return []
+    const isItsOwn = event.attempt === holder?.attempt && event.worker === holder.worker
+    return isItsOwn ? [] : [`${event.kind} of attempt ${event.attempt} was written while ${holder?.attempt} was open`]
+  })
+}
+
+const OF_AN_ATTEMPT = new Set<JobEvent['kind']>(['started', 'complete', 'retry', 'failed', 'released', 'snoozed'])
 
 /** A refused write is evidence of a zombie: of an attempt that was taken away, never of one that ended as it should. */
 function refusalProblems(events: readonly JobEvent[]): string[] {

@@ -173,8 +173,13 @@ export function decideOrphan(job: OrphanSoFar, policy: Policy, nowMs: number): O
   return job.started ? decideLost(job, policy, nowMs) : decideNeverStarted(job, policy, nowMs)
 }
 
-/** Nothing ran, so nothing is in doubt: unless requeued it is a dispatch failure, even under 'report' (P14). */
+/**
+ * Nothing is recorded of its start. Where starts are on disk before the handler is called, that is certain: nothing
+ * ran, and it is a dispatch failure even under 'report' (P14). Elsewhere a handler may have killed its worker in the
+ * moment before its start was written, so the job is treated as lost, not as untouched.
+ */
 function decideNeverStarted(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
+  if (policy.orphan.action !== 'requeue' && policy.audit !== 'write-ahead') return decideLost(job, policy, nowMs)
   const fail = (rule: string, because: string): OrphanDecision => ({
     kind: 'fail',
     code: 'NEVER_STARTED',

@@ -176,6 +176,23 @@ export function policy(input: PolicyInput | Policy = {}): Policy {
   return policyFromJson(input)
 }
 
+/**
+ * The policy of a job that was submitted when its type only went forward: the promise made to it then holds, whatever
+ * its type allows by now.
+ */
+export function asForwardOnly(policy: Policy): Policy {
+  if (policy.forwardOnly) return policy
+  const { retry, manualRetry, orphan } = policy
+  return deepFrozen({
+    ...policy,
+    forwardOnly: true,
+    shutdown: 'fail',
+    retry: { ...retry, max: 1, perCode: {} },
+    manualRetry: { ...manualRetry, mode: manualRetry.mode === 'in-place' ? 'new-job' : manualRetry.mode },
+    orphan: { ...orphan, action: orphan.action === 'requeue' ? 'report' : orphan.action },
+  })
+}
+
 /** For policy files, about which the compiler knows nothing. */
 export function policyFromJson(value: unknown): Policy {
   const read = storedPolicy(value)

@@ -139,6 +139,8 @@ export interface Lease {
   createdAtMs: number
   queuedAtMs: number
   retriedFrom: string | null
+  /** Its type only went forward when it was submitted: then so does it, whatever the type's policy says by now. */
+  isForwardOnly: boolean
 }
 
 export interface Held {
@@ -185,6 +187,7 @@ export interface Stalled extends Held {
   spent: string | null
   isExpired: boolean
   isCancelRequested: boolean
+  isForwardOnly: boolean
   nowMs: number
 }
 

@@ -54,6 +54,18 @@ export function withWriteAhead(store: Store, log: LineLog): Store {
     if (lines.length > 0) await log.append(await Promise.all(lines))
   }
 
+  /** Asked before more is claimed: a full disk must not make dispatch failures of a whole queue. */
+  let isLogBroken = false
+  const isLogWritable = async (): Promise<boolean> => {
+    try {
+      await log.append([{ ts: isoTime(await store.nowMs()), event: 'log-written-again' }])
+      isLogBroken = false
+      return true
+    } catch {
+      return false
+    }
+  }
+
   const lineOfClose = (known: Known, change: Change, attempt: number) =>
     line(known, 'processing', change.to, 'failure' in change ? change.failure : null, { attempt })
 
@@ -84,8 +96,10 @@ export function withWriteAhead(store: Store, log: LineLog): Store {
     },
 
     async claim(params) {
-      const claimed = await store.claim(params)
-      if (watched.size === 0) return claimed
+      if (watched.size === 0) return store.claim(params)
+      const isWritable = !isLogBroken || (await isLogWritable())
+      const lanes = isWritable ? params.lanes : params.lanes.filter(({ type }) => !watched.has(type))
+      const claimed = await store.claim({ ...params, lanes })
       const worker = workers.get(params.worker) ?? null
       const lines = claimed.leases.flatMap(({ key, id, type, attempt, spent }) => {
         if (!watched.has(type)) return []
@@ -99,6 +113,7 @@ export function withWriteAhead(store: Store, log: LineLog): Store {
         await logAll(lines)
         return claimed
       } catch (error) {
+        isLogBroken = true
         const leases = claimed.leases.filter(({ type }) => !watched.has(type))
         if (leases.length === 0) throw error
         return { ...claimed, leases }

@@ -1,5 +1,7 @@
+import { asForwardOnly } from '../core/policy.ts'
 import type { Clock } from '../runtime/clock.ts'
-import type { Lane, Store, WorkerKey } from '../store/store.ts'
+import type { Log } from '../runtime/log.ts'
+import type { Lane, Lease, Store, WorkerKey } from '../store/store.ts'
 import { Flight } from './flight.ts'
 import type { Handler } from './handler.ts'
 import { Prefetch } from './prefetch.ts'
@@ -16,15 +18,17 @@ export interface TakenIn {
 export class Intake {
   readonly #store: Store
   readonly #clock: Clock
+  readonly #log: Log
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
   readonly #lanes: Lane[]
   /** Jobs that can be given back unharmed may be claimed before there is a slot for them. */
   readonly #lanesAhead: Lane[]
 
-  constructor(store: Store, clock: Clock, handlers: ReadonlyMap<string, Handler>, prefetchMax: number) {
+  constructor(store: Store, clock: Clock, log: Log, handlers: ReadonlyMap<string, Handler>, prefetchMax: number) {
     this.#store = store
     this.#clock = clock
+    this.#log = log
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
     const lanesOf = (served: readonly Handler[]): Lane[] =>
@@ -52,18 +56,20 @@ export class Intake {
     const claims = this.#claims(freeSlots)
     const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
     for (const [i, answer] of answers.entries()) {
-      if (answer.status === 'rejected') continue
+      if (answer.status === 'rejected') {
+        // What the other claim brought is ours to run all the same.
+        this.#log.error({ err: answer.reason }, 'claiming failed; will try again')
+        continue
+      }
       const { nowMs, leases, nextDueAtMs } = answer.value
       if (nextDueAtMs !== null) taken.nextDueInMs = Math.min(taken.nextDueInMs, nextDueAtMs - nowMs)
       if (leases.length >= (claims[i]?.max ?? 0)) taken.hasMore = true
       for (const lease of leases) {
-        taken.flights.push(new Flight(lease, this.#handlerOf(lease.type), nowMs, askedMonoMs))
+        taken.flights.push(new Flight(lease, this.#handlerOf(lease), nowMs, askedMonoMs))
       }
     }
-    // What one claim brought is ours to run, whatever became of the other.
-    const failed = answers.find((answer) => answer.status === 'rejected')
-    if (failed !== undefined && taken.flights.length === 0) throw failed.reason
-    this.#prefetch.claimed(taken.flights.length, askedMonoMs)
+    const payloadChars = taken.flights.reduce((sum, { lease }) => sum + lease.payload.length, 0)
+    this.#prefetch.claimed(taken.flights.length, payloadChars, askedMonoMs)
     return taken
   }
 
@@ -80,9 +86,10 @@ export class Intake {
     return claims.filter(({ lanes, max }) => lanes.length > 0 && max > 0)
   }
 
-  #handlerOf(type: string): Handler {
+  #handlerOf({ type, isForwardOnly }: Lease): Handler {
     const handler = this.#handlers.get(type)
     if (handler === undefined) throw new Error(`claimed a job of type ${type}, for which this worker has no handler`)
-    return handler
+    if (!isForwardOnly || handler.policy.forwardOnly) return handler
+    return { ...handler, policy: asForwardOnly(handler.policy) }
   }
 }

@@ -1,5 +1,5 @@
 import { formatMs } from '../core/duration.ts'
-import type { Policy } from '../core/policy.ts'
+import { asForwardOnly, type Policy } from '../core/policy.ts'
 import { ENGINE_CODES, type Taxonomy } from '../core/taxonomy.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Reclaim, Stalled, Store } from '../store/store.ts'
@@ -46,7 +46,8 @@ export class Maintenance {
       const stalled = await store.stalled({ unstartedForMs, limit: STALLED_PER_STEP })
       const reclaims = stalled.flatMap((job) => {
         const policy = policies.get(job.type)
-        return policy === undefined ? [] : this.#reclaimFor(job, policy)
+        if (policy === undefined) return []
+        return this.#reclaimFor(job, job.isForwardOnly ? asForwardOnly(policy) : policy)
       })
       if (reclaims.length === 0) return report
       const answers = await store.reclaim({ reclaims })

@@ -1,3 +1,4 @@
+import { RedressError } from '../core/errors.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
@@ -36,7 +37,7 @@ export interface Told {
 }
 
 /** What `WorkerOptions` takes when nothing is said. */
-export const WORKER_DEFAULTS = {
+const DEFAULTS = {
   clock: systemClock,
   chance: systemChance,
   log: silentLog,
@@ -46,4 +47,21 @@ export const WORKER_DEFAULTS = {
   maintenanceMs: 5_000,
   pruneMs: 600_000,
   resultBytesMax: 1024 * 1024,
+}
+
+const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }
+
+export type FullWorkerOptions = Required<Omit<WorkerOptions, 'tell' | 'probe' | 'id'>> &
+  Pick<WorkerOptions, 'tell' | 'probe' | 'id'>
+
+/** With the defaults for what was not said, or said as `undefined`. A worker of NaN slots would just never begin. */
+export function fullOptions(options: WorkerOptions): FullWorkerOptions {
+  const said = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkerOptions
+  const full = { ...DEFAULTS, ...said }
+  for (const [name, min] of Object.entries(COUNTS_MIN)) {
+    const value = full[name as keyof typeof COUNTS_MIN]
+    if (Number.isSafeInteger(value) && value >= min) continue
+    throw new RedressError('OPTION_INVALID', `${name} must be a whole number from ${min}, not ${String(value)}.`)
+  }
+  return full
 }

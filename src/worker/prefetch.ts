@@ -1,5 +1,7 @@
 const WORTH_MS = 100
 const GROWTH_MAX = 4
+/** Payloads that wait for a slot are in memory: with large ones, fewer wait. */
+const PAYLOAD_CHARS_MAX = 16 * 1024 * 1024
 const GROWTH_MIN_JOBS = 8
 /** Guards the first division; a timer cannot tell less than this apart anyway. */
 const ELAPSED_MS_MIN = 0.5
@@ -26,13 +28,14 @@ export class Prefetch {
     this.#done++
   }
 
-  claimed(jobs: number, nowMonoMs: number): void {
+  claimed(jobs: number, payloadChars: number, nowMonoMs: number): void {
     if (this.#sinceMonoMs !== null && jobs > 0) {
       const elapsedMs = Math.max(ELAPSED_MS_MIN, nowMonoMs - this.#sinceMonoMs)
       const worth = Math.floor((this.#done / elapsedMs) * WORTH_MS)
       // Grown step by step, so that one quick job does not make a worker hoard five hundred slow ones.
       const allowed = Math.max(GROWTH_MIN_JOBS, this.#size * GROWTH_MAX)
-      this.#size = Math.min(this.#max, allowed, worth)
+      const affordable = Math.floor((PAYLOAD_CHARS_MAX * jobs) / Math.max(1, payloadChars))
+      this.#size = Math.min(this.#max, allowed, worth, affordable)
     }
     this.#done = 0
     this.#sinceMonoMs = nowMonoMs

@@ -14,6 +14,7 @@ export class StartTeller {
   readonly #lost: (flight: Flight) => void
   #toTell: Flight[] = []
   #underWay = 0
+  #isScheduled = false
 
   constructor(store: Store, clock: Clock, log: Log, lost: (flight: Flight) => void) {
     this.#store = store
@@ -25,6 +26,10 @@ export class StartTeller {
   /** Somebody waits for an answer before the attempt may begin. */
   get isIdle(): boolean {
     return this.#underWay === 0
+  }
+
+  get hasUntold(): boolean {
+    return this.#toTell.length > 0
   }
 
   /** Before it begins; false when it may not, because it is not ours any more. */
@@ -45,8 +50,14 @@ export class StartTeller {
     return false
   }
 
-  tellLater(flight: Flight): void {
+  tellLater(worker: WorkerKey, flight: Flight): void {
     this.#toTell.push(flight)
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.send(worker)
+    })
   }
 
   send(worker: WorkerKey): void {

@@ -9,7 +9,7 @@ import type { Flight } from './flight.ts'
 import { Intake } from './intake.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './maintenance.ts'
-import { WORKER_DEFAULTS, type WorkerOptions } from './options.ts'
+import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
 import { changeForShutdown, closeForExit, release } from './outcome.ts'
 import { Pipeline, type Step } from './pipeline.ts'
 import { beforeProcessExit } from './process-exit.ts'
@@ -34,7 +34,7 @@ const STOP_RECORD_MS = 10_000
  */
 export class Worker {
   readonly id: string
-  readonly #options: Required<Omit<WorkerOptions, 'tell' | 'probe' | 'id'>> & Pick<WorkerOptions, 'tell' | 'probe'>
+  readonly #options: FullWorkerOptions
   readonly #clock: Clock
   readonly #log: Log
   readonly #store: Store
@@ -61,7 +61,7 @@ export class Worker {
   #forgetExit: () => void = () => undefined
 
   constructor(options: WorkerOptions) {
-    this.#options = { ...WORKER_DEFAULTS, ...options }
+    this.#options = fullOptions(options)
     const { store, clock, log, handlers } = this.#options
     this.#store = store
     this.#clock = clock
@@ -76,11 +76,11 @@ export class Worker {
       resultBytesMax: this.#options.resultBytesMax,
       enter: (step, flight) => this.#enter(step, flight),
       tellStartNow: (flight) => this.#starts.tellNow(this.#workerKey, flight),
-      tellStartLater: (flight) => this.#starts.tellLater(flight),
+      tellStartLater: (flight) => this.#starts.tellLater(this.#workerKey, flight),
       heldUp: (flight, ms) => this.#forgive(flight, ms),
       close: (flight, change, nowMonoMs) => this.#close(flight, change, nowMonoMs),
     })
-    this.#intake = new Intake(store, clock, handlers, this.#options.prefetchMax)
+    this.#intake = new Intake(store, clock, log, handlers, this.#options.prefetchMax)
     this.#starts = new StartTeller(store, clock, log, (flight) => this.#lose(flight))
     this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
     this.#poll = new Alarm(clock, (lateMs) => void this.#onPoll(lateMs))
@@ -234,21 +234,13 @@ export class Worker {
     }
     this.#isClaiming = true
     this.#hasWorkHint = false
-    let nextMs = pollMs
-    let hasMore = false
-    try {
-      const taken = await this.#intake.claim(worker, free)
-      for (const flight of taken.flights) this.#take(flight)
-      nextMs = Math.max(0, Math.min(pollMs, taken.nextDueInMs))
-      hasMore = taken.hasMore
-    } catch (error) {
-      this.#log.error({ err: error }, 'claiming failed; will try again')
-    }
+    const { flights, hasMore, nextDueInMs } = await this.#intake.claim(worker, free)
+    for (const flight of flights) this.#take(flight)
     this.#isClaiming = false
     this.#begin()
     // A hint that came while we were asking may be about work that our answer could not contain.
     if (hasMore || this.#hasWorkHint) this.#scheduleCycle()
-    else this.#poll.setWithin(nextMs)
+    else this.#poll.setWithin(Math.max(0, Math.min(pollMs, nextDueInMs)))
     this.#quiet.look()
   }
 

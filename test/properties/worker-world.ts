@@ -156,7 +156,7 @@ export class WorkerWorld {
   /** When the faults are over and time goes by, every job ends, or waits for a person who can see why. */
   async finish(): Promise<void> {
     this.#faults = []
-    await this.kit.drain({ within: '10d' })
+    await this.kit.drain({ within: '1h' })
     const store = this.#store as Store
     const rows = await store.jobs({ limit: 10_000 })
     const known = new Set(rows.map(({ id }) => id))

@@ -256,19 +256,19 @@ describe('a worker that is killed', () => {
     }
   })
 
-  test('under report a job that never began is failed: nothing is in doubt', async () => {
+  test('under report a person is asked about a job of whose start nothing is recorded, too', async () => {
     for (const step of ['claim', 'start', 'run'] as const) {
       const { end, effects } = await killAt(step, 'report')
-      expect(end, step).toMatchObject({ status: 'failed', errorCode: 'NEVER_STARTED' })
+      expect(end, step).toMatchObject({ status: 'processing', orphanedAt: expect.any(String) })
       expect(effects, step).toEqual([])
     }
   })
 
-  test('under fail the job is failed, and says how far it came', async () => {
+  test('under fail the job is failed: its worker is lost', async () => {
     for (const step of STEPS.filter((each) => each !== 'tell')) {
       const { end, effects } = await killAt(step, 'fail')
       const hadRun = STEPS.indexOf(step) > STEPS.indexOf('run')
-      expect(end, step).toMatchObject({ status: 'failed', errorCode: hadRun ? 'WORKER_LOST' : 'NEVER_STARTED' })
+      expect(end, step).toMatchObject({ status: 'failed', errorCode: 'WORKER_LOST' })
       expect(effects, step).toEqual(hadRun ? [1] : [])
     }
   })

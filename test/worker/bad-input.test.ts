@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { RedressError } from '../../src/core/errors.ts'
+import type { Store } from '../../src/store/store.ts'
 import { Scene } from '../support/scene.ts'
 
 let scene: Scene
@@ -19,7 +20,7 @@ async function refusal(submitting: Promise<unknown>): Promise<RedressError> {
     (thrown: unknown) => thrown,
   )
   if (!(error instanceof RedressError)) throw error
-  expect(error.message).toMatch(/^[A-Z].*\.$|^[a-z]+[: ]/)
+  expect(error.message).toMatch(/^[A-Z].*\.$|^[a-zA-Z]+[: ]/)
   expect(error.action).not.toBe('')
   return error
 }
@@ -193,7 +194,53 @@ describe('when a type is declared', () => {
   })
 })
 
+describe('when a worker is made', () => {
+  test.each([
+    ['concurrency', 0],
+    ['concurrency', Number.NaN],
+    ['concurrency', 2.5],
+    ['concurrency', '4'],
+    ['prefetchMax', -1],
+    ['pollMs', 0],
+    ['pollMs', Number.POSITIVE_INFINITY],
+    ['maintenanceMs', -5],
+    ['resultBytesMax', null],
+  ])('%s %j is refused by name', async (name, value) => {
+    scene.app.job('any', { run: () => 1 })
+    const error = await refusal(scene.app.makeWorker({ [name]: value }))
+    expect(error.code).toBe('OPTION_INVALID')
+    expect(error.message).toContain(name)
+  })
+
+  test('an option that is undefined takes its default', async () => {
+    scene.app.job('any', { run: () => 1 })
+    const { id } = await scene.app.submit('any', {})
+    await (await scene.worker(JSON.parse('{}', () => ({ concurrency: undefined, pollMs: undefined })))).tick()
+    expect(await scene.status(id)).toBe('complete')
+  })
+})
+
 describe('at dispatch', () => {
+  test('a stored payload that is no JSON any more is a dispatch failure like any other, and the rest goes on', async () => {
+    const store: Store = {
+      ...scene.store,
+      async claim(params) {
+        const claimed = await scene.store.claim(params)
+        const leases = claimed.leases.map((lease) => ({ ...lease, payload: lease.payload.replace('}', '') }))
+        return { ...claimed, leases }
+      },
+    }
+    const app = scene.newApp({ store })
+    app.job('any', { run: () => 'done' })
+    const [broken, whole] = await app.submitMany('any', [{ a: 1 }, [1]])
+    await (await scene.worker({}, app)).tick()
+    expect(await scene.lastFailure(String(broken?.id))).toMatchObject({
+      stage: 'dispatch',
+      detail: expect.stringContaining('JSON'),
+    })
+    expect(await scene.status(String(whole?.id))).toBe('complete')
+  })
+
   test('a stored payload that no longer fits fails before the handler sees it, and the rest goes on', async () => {
     const old = scene.newApp()
     const { id } = await old.job('page', { run: () => undefined }).submit({ url: 7 })

@@ -46,7 +46,7 @@ test('a running job is told who cancelled it and why, within one poll', async ()
   expect(reason).toBeInstanceOf(Cancelled)
   expect(reason).toMatchObject({ actor: 'ann', reason: 'wrong file' })
   expect(await scene.job(id)).toMatchObject({ status: 'cancelled', failure: null })
-  expect(await scene.story(id)).toBe('queued processing cancel-requested cancelled')
+  expect(await scene.story(id)).toBe('queued processing started cancel-requested cancelled')
 })
 
 test('a handler that finished all the same has completed: the work is done and says so', async () => {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { App } from '../../src/app/app.ts'
 import type { PolicyInput } from '../../src/core/policy.ts'
+import { checkJob } from '../../src/store/conformance/checks.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Attempt } from '../../src/worker/attempt.ts'
 import { LeaseLost } from '../../src/worker/signals.ts'
@@ -279,7 +280,7 @@ describe('when the wall clock is set', () => {
     for (const { id } of jobs) {
       const story = await scene.story(id)
       expect(story.match(/complete/g)).toHaveLength(1)
-      expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+      checkJob(await scene.job(id), await scene.store.events({ id }))
     }
   })
 

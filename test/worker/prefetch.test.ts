@@ -156,7 +156,7 @@ test('size follows what was done in the last tenth of a second, and grows step b
   const round = (done: number, tookMs: number) => {
     for (let i = 0; i < done; i++) prefetch.done()
     nowMs += tookMs
-    prefetch.claimed(1, nowMs)
+    prefetch.claimed(1, 2, nowMs)
     return prefetch.size
   }
   expect(round(10, 0)).toBe(0)
@@ -186,4 +186,19 @@ test('a job of high priority overtakes everything that is not begun or claimed a
   await scene.app.submit('any', 'high', { priority: 5 })
   await (await scene.worker({ concurrency: 1 })).tick()
   expect(order[0]).toBe('high')
+})
+
+test('jobs with large payloads are claimed ahead by the few, however quick they are', () => {
+  const sizeFor = (payloadChars: number): number => {
+    const prefetch = new Prefetch(500)
+    let nowMs = 0
+    for (let claim = 0; claim < 10; claim++) {
+      for (let n = 0; n < 100; n++) prefetch.done()
+      nowMs += 1
+      prefetch.claimed(100, 100 * payloadChars, nowMs)
+    }
+    return prefetch.size
+  }
+  expect(sizeFor(10)).toBe(500)
+  expect(sizeFor(1024 * 1024)).toBe(16)
 })

@@ -66,6 +66,13 @@ export const leases = topic('leases', {
     assert.equal((await bench.row(id)).status, 'processing')
   },
 
+  async 'a start that is told twice is recorded once'(bench) {
+    const { id, lease, worker } = await bench.processing()
+    await worker.start(lease)
+    await bench.clock.advance(1_000)
+    await bench.changesNothing(id, 'the second start', async () => assert.equal(await worker.start(lease), 'held'))
+  },
+
   async 'a lease that ran out is stalled from that moment, and not before'(bench) {
     const { id, lease, worker } = await bench.processing()
     await worker.start(lease)
@@ -78,7 +85,7 @@ export const leases = topic('leases', {
     assert.deepEqual(await stalled(bench), [
       {
         ...{ key, id, type: 'plain', attempt, worker: worker.id, leaseUntilMs: nowMs, claimedAtMs, startedAtMs },
-        ...{ queuedAtMs, spent: null, isExpired: true, isCancelRequested: false, nowMs },
+        ...{ queuedAtMs, spent: null, isExpired: true, isCancelRequested: false, isForwardOnly: false, nowMs },
       },
     ])
   },

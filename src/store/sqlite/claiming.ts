@@ -100,6 +100,7 @@ export function openClaiming(connection: Connection, types: Types) {
       owner: row[8],
       createdAtMs: row[9],
       retriedFrom: row[10],
+      isForwardOnly: row[11] === 1,
     }
   }
 }
@@ -117,6 +118,7 @@ type PickedRow = [
   owner: string | null,
   createdAtMs: number,
   retriedFrom: string | null,
+  forwardOnly: number,
 ]
 
 /** One index lookup per lane. */
@@ -133,7 +135,8 @@ function pickSql(laneCount: number): string {
   const lane = 'SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?'
   return `
     SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
-      job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from
+      job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
+      jobs.forward_only
     FROM (${Array(laneCount).fill(lane).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }

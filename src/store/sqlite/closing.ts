@@ -172,6 +172,8 @@ export function openClosing(connection: Connection, history: History) {
         refuse(started, 'start', worker, nowMs)
         return 'lost'
       }
+      // Told again, because the answer to the first time was lost.
+      if (row.started_at !== null) return 'closed'
       const startedAtMs = Math.max(row.claimed_at, nowMs - Math.round(started.agoMs))
       history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null)
       begin.run(started.key, started.attempt, startedAtMs)

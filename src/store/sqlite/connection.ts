@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { RedressError } from '../../core/errors.ts'
-import { storeError } from './errors.ts'
+import { isBusy, storeError } from './errors.ts'
 import { MIGRATIONS } from './schema.ts'
 
 /** 'rdrs': tells our files from other people's databases. */
@@ -17,6 +17,7 @@ const SQLITE_VERSION_MIN = [3, 51, 3] as const
 /** How long one statement may wait for another process before we let our own event loop go on. */
 const BUSY_WAIT_MS = 10
 const OPEN_WAIT_MS = 10_000
+const OPEN_RETRY_MS = 5
 
 export interface Connection {
   readonly database: DatabaseSync
@@ -57,20 +58,38 @@ export function refuseOldSqlite(version: string): void {
 }
 
 function refuseForeign(database: DatabaseSync, path: string): void {
-  if (pragma(database, 'application_id') === APPLICATION_ID) return
+  // In this order: a process that makes the tables at this moment commits them together with the id, so whoever sees
+  // the tables and then looks for the id finds it.
   const isEmpty = database.prepare(`SELECT 1 FROM sqlite_schema LIMIT 1`).get() === undefined
-  if (isEmpty) return
+  if (isEmpty || pragma(database, 'application_id') === APPLICATION_ID) return
   throw new RedressError('STORE_NOT_REDRESS', `${path} is a database of another program; it was left as it is.`)
 }
 
 function configure(database: DatabaseSync): void {
+  switchToWal(database)
   database.exec(`
-    PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
     PRAGMA journal_size_limit = 67108864;
     PRAGMA cache_size = -65536;
     PRAGMA temp_store = MEMORY;
   `)
+}
+
+/**
+ * SQLite does not wait here, whatever its timeout: of two processes that open a fresh file at the same moment, one is
+ * told at once that it is locked.
+ */
+function switchToWal(database: DatabaseSync): void {
+  const untilMs = performance.now() + OPEN_WAIT_MS
+  for (;;) {
+    try {
+      database.exec('PRAGMA journal_mode = WAL')
+      return
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > untilMs) throw error
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, OPEN_RETRY_MS)
+    }
+  }
 }
 
 function migrate(database: DatabaseSync, path: string): void {

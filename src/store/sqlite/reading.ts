@@ -1,5 +1,6 @@
 import type { JobEvent } from '../../core/events.ts'
 import type { Failure } from '../../core/failure.ts'
+import { asForwardOnly } from '../../core/policy.ts'
 import type { Status } from '../../core/states.ts'
 import type {
   Cancellation,
@@ -51,7 +52,7 @@ export function openReading(connection: Connection, types: Types) {
     FROM jobs GROUP BY type, status`)
   const stalled = connection.prepare(`
     SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at, queued_at, spent, cancel_requested_at,
-      job_specs.id, workers.id AS worker_id
+      forward_only, job_specs.id, workers.id AS worker_id
     FROM jobs JOIN job_specs USING (key) JOIN workers ON workers.key = jobs.worker
     WHERE lease_until IS NOT NULL AND orphaned_at IS NULL
       AND (lease_until <= ?1 OR jobs.started_at IS NULL AND claimed_at <= ?2)
@@ -94,7 +95,7 @@ export function openReading(connection: Connection, types: Types) {
       latestFailure: last === undefined ? null : toFailure(last),
       isForwardOnly: row.forward_only === 1,
       isDeadLettered: row.dead_letter !== null,
-      policy: type.policy,
+      policy: row.forward_only === 1 ? asForwardOnly(type.policy) : type.policy,
     }
   }
 
@@ -179,6 +180,7 @@ export function openReading(connection: Connection, types: Types) {
         spent: row.spent as string | null,
         isExpired: (row.lease_until as number) <= nowMs,
         isCancelRequested: row.cancel_requested_at !== null,
+        isForwardOnly: row.forward_only === 1,
         nowMs,
       })),
 
