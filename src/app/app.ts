@@ -2,8 +2,8 @@ import { captureFailure } from '../core/capture.ts'
 import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
 import { renderExplanation } from '../core/explain-text.ts'
-import { policy as makePolicy, type Policy } from '../core/policy.ts'
-import { type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
+import { checkPolicyCodes, policy as makePolicy, type Policy } from '../core/policy.ts'
+import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import type { EventView, FailureView } from '../core/view-history.ts'
 import type { OperationName } from '../operations/catalog.ts'
 import type { Intervened } from '../operations/interventions.ts'
@@ -95,10 +95,13 @@ export class App {
       )
     if (this.#declared.has(name))
       throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
-    const codes: Taxonomy = withEngineCodes<string>(definition.codes ?? {})
+    if (typeof definition?.run !== 'function')
+      throw new RedressError('OPTION_INVALID', `The job type ${name} has no \`run\`: a function that does the work.`)
+    const codes: Taxonomy = withEngineCodes<string>(failures(definition.codes ?? {}))
     const rules = definition.classify ?? []
     checkRules(rules, codes)
     const policy = makePolicy(definition.policy)
+    checkPolicyCodes(policy, codes)
     const { admit, verify } = definition
     this.#declared.set(name, {
       queue: definition.queue ?? 'default',
@@ -148,7 +151,11 @@ export class App {
     const jobs: NewJob[] = []
     for (const [i, input] of inputs.entries()) {
       const key = dedupe?.(input, i)
-      jobs.push(await this.#prepare(type, input, key === undefined ? options : { ...options, dedupe: key }))
+      try {
+        jobs.push(await this.#prepare(type, input, key === undefined ? options : { ...options, dedupe: key }))
+      } catch (error) {
+        throw naming(error, i, inputs.length)
+      }
     }
     return jobs.length === 0 ? [] : store.submit({ jobs })
   }
@@ -295,6 +302,14 @@ export class App {
     })
     return new RedressError('SUBMISSION_REFUSED', `${failure.code}: ${failure.message}`, { cause: thrown })
   }
+}
+
+/** The same refusal, saying which of many inputs it is about. */
+function naming(error: unknown, index: number, count: number): unknown {
+  if (!(error instanceof RedressError) || count === 1) return error
+  const { code, action, problems, cause } = error
+  const message = `Input ${index} (counted from 0) of ${count}: ${error.message} Nothing was submitted.`
+  return new RedressError(code, message, { action, problems, cause })
 }
 
 export function redress(options?: AppOptions): App {

@@ -1,5 +1,6 @@
 import { dirname, join, resolve } from 'node:path'
 import { RedressError } from '../core/errors.ts'
+import { redactText } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
 import { openSqlite } from '../store/sqlite/store.ts'
@@ -23,7 +24,7 @@ export function fileOf(location: string): string | null {
   if (path === undefined) {
     throw new RedressError(
       'OPTION_INVALID',
-      `${JSON.stringify(location)} is not a store: write sqlite:path/to/file.db or sqlite::memory:.`,
+      `${JSON.stringify(redactText(location))} is not a store: write sqlite:path/to/file.db or sqlite::memory:.`,
     )
   }
   return path === IN_MEMORY ? null : resolve(path)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { RedressError } from '../core/errors.ts'
-import { type Policy, policyFromJson } from '../core/policy.ts'
+import { checkPolicyCodes, type Policy, policyFromJson } from '../core/policy.ts'
 import { renderTimeline, simulate as simulatePolicy } from '../core/simulate.ts'
 import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import { seededChance } from '../runtime/chance.ts'
@@ -88,10 +88,16 @@ async function policiesIn(file: string): Promise<NamedPolicy[]> {
   }
   const value = readJsonFile(file)
   const isPair = typeof value === 'object' && value !== null && 'policy' in value
-  const { policy, codes } = isPair
-    ? (value as { policy: unknown; codes?: Taxonomy })
-    : { policy: value, codes: undefined }
-  return [{ name: file, policy: policyFromJson(policy), codes: withEngineCodes<string>(failures(codes ?? {})) }]
+  if (!isPair) return [{ name: file, policy: policyFromJson(value), codes: withEngineCodes<string>({}) }]
+  const { policy, codes, ...others } = value as { policy: unknown; codes?: Taxonomy }
+  const other = Object.keys(others)[0]
+  if (other !== undefined) {
+    throw new RedressError('POLICY_INVALID', `${file}: ${other}: no such field; beside policy there may be codes.`)
+  }
+  const named = { name: file, policy: policyFromJson(policy), codes: withEngineCodes<string>(failures(codes ?? {})) }
+  // Without codes the file is about a policy alone, and any code may be meant.
+  if (codes !== undefined) checkPolicyCodes(named.policy, named.codes)
+  return [named]
 }
 
 function readJsonFile(file: string): unknown {

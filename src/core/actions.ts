@@ -40,8 +40,9 @@ const yes = (why: string): Verdict => ({ allowed: true, why })
 const notNow = (why: string): Verdict => ({ allowed: false, by: 'state', why })
 const never = (why: string): Verdict => ({ allowed: false, by: 'policy', why })
 
-function judgeRetry({ status, policy, isForwardOnly }: Judged): Verdict {
+function judgeRetry({ status, policy, orphanedAtMs, isForwardOnly }: Judged): Verdict {
   const { mode, budget } = policy.manualRetry
+  if (orphanedAtMs !== null) return notNow('only a failed job can be retried; mark it failed first: its worker is gone')
   if (status !== 'failed') return notNow(`only a failed job can be retried; this one is ${status}`)
   if (mode === 'off') return never(`its policy has manualRetry 'off'`)
   if (mode === 'new-job') return yes('makes a new job; this one stays failed')

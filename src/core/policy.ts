@@ -201,6 +201,13 @@ export function policyFromJson(value: unknown): Policy {
   return read
 }
 
+/** A limit for a code that the job type does not have would never apply, and nobody would notice. */
+export function checkPolicyCodes({ retry }: Policy, codes: object): void {
+  const unknown = Object.keys(retry.perCode).filter((code) => !Object.hasOwn(codes, code))
+  if (unknown.length > 0)
+    throw invalid(unknown.map((code) => `retry.perCode.${code}: the taxonomy has no code ${code}`))
+}
+
 /**
  * For a policy that was accepted when it was declared. Its shape is read as always (and a field that is newer than
  * the store takes its default), but a contradiction we learned of since must not make the store unreadable.

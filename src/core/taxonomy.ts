@@ -25,6 +25,10 @@ const FIELDS: ReadonlySet<string> = new Set(['fault', 'retry', 'message', 'waiti
 
 /** Declares the failure codes of a job type. Every mistake in the table is named at once, not one per start. */
 export function failures<const T extends Record<string, CodeSpec>>(table: T): Taxonomy<keyof T & string> {
+  // JSON and plain JavaScript may bring anything.
+  if (typeof table !== 'object' || table === null || Array.isArray(table)) {
+    throw new RedressError('TAXONOMY_INVALID', 'the failure codes are not valid: they must be an object, { CODE: ... }')
+  }
   const problems = Object.entries(table).flatMap(([code, spec]) => problemsOf(code, spec))
   if (problems.length > 0) {
     throw new RedressError('TAXONOMY_INVALID', `the failure codes are not valid: ${problems.join('; ')}`, { problems })

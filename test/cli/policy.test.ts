@@ -27,6 +27,9 @@ test('a policy that contradicts itself answers 2, with the two fields and the re
 test.each([
   ['{', 'POLICY_INVALID', 'is not JSON'],
   ['{"retry":{"mx":3}}', 'POLICY_INVALID', 'the nearest is retry.max'],
+  ['{"policy":{},"coodes":{}}', 'POLICY_INVALID', 'coodes: no such field'],
+  ['{"policy":{},"codes":5}', 'TAXONOMY_INVALID', 'they must be an object'],
+  ['{"policy":{"retry":{"max":3,"perCode":{"GW":2}}},"codes":{}}', 'POLICY_INVALID', 'the taxonomy has no code GW'],
 ])('a file that is no policy answers 2: %s', async (text, errorCode, message) => {
   const { code, stderr } = await redress(['policy', 'check', policyFile(text)])
   expect(code).toBe(2)

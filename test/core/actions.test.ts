@@ -37,6 +37,14 @@ describe('retry', () => {
     })
   })
 
+  test('an orphan is to be marked failed first, and the refusal says so', () => {
+    expect(judge(record({ status: 'processing', orphanedAtMs: 1 }), 'retry')).toMatchObject({
+      allowed: false,
+      by: 'state',
+      why: 'only a failed job can be retried; mark it failed first: its worker is gone',
+    })
+  })
+
   test('W19 D23 E20 in place, it says what happens to the budget', () => {
     const keeps = policy({ retry: { max: 3 }, manualRetry: { mode: 'in-place', budget: 'keep' } })
     expect(judge(record({ status: 'failed', policy: pdfXml }), 'retry')).toEqual({

@@ -1,4 +1,5 @@
 import { expect, test, vi } from 'vitest'
+import { z } from 'zod'
 import { RedressError, redress } from '../../src/index.ts'
 import { refusal } from './bench.ts'
 
@@ -33,4 +34,35 @@ test('a store that was busy when the app began is asked again', async () => {
   const one = app.job('one', { run: () => 1 })
   expect(await refusal(one.submit({}))).toMatchObject({ code: 'STORE_BUSY' })
   expect(await one.submit({})).toMatchObject({ isNew: true })
+})
+
+test.each<[string, object, object]>([
+  ['no run', {}, { code: 'OPTION_INVALID', message: expect.stringContaining('`run`') }],
+  ['codes that were not checked', { run: () => 1, codes: { a: 1 } }, { code: 'TAXONOMY_INVALID' }],
+  [
+    'a limit for a code it does not have',
+    { run: () => 1, policy: { retry: { max: 3, perCode: { GW_5X: 2 } } } },
+    { code: 'POLICY_INVALID', problems: ['retry.perCode.GW_5X: the taxonomy has no code GW_5X'] },
+  ],
+])('a job type with %s is refused when it is declared', (_what, definition, error) => {
+  const app = redress({ store: 'sqlite::memory:' })
+  expect(() => app.job('one', definition as never)).toThrow(expect.objectContaining(error))
+  expect(app.types).toEqual([])
+})
+
+test('of many inputs, the refusal names the one that does not fit, and none is submitted', async () => {
+  const app = redress({ store: 'sqlite::memory:' })
+  const one = app.job('one', { input: z.object({ n: z.int() }), run: () => 1 })
+  expect(await refusal(one.submitMany([{ n: 1 }, { n: 1.5 }]))).toMatchObject({
+    code: 'INPUT_INVALID',
+    message: 'Input 1 (counted from 0) of 2: The input does not fit one. Nothing was submitted.',
+    problems: [expect.stringMatching(/^n: /)],
+  })
+  expect((await app.list()).jobs).toEqual([])
+})
+
+test('a store that cannot be used is refused without the password in its address', async () => {
+  const app = redress({ store: 'postgres://ann:hunter2@db.example/jobs' })
+  const { code, message } = await refusal(app.store())
+  expect({ code, hasPassword: message.includes('hunter2') }).toEqual({ code: 'OPTION_INVALID', hasPassword: false })
 })

@@ -242,7 +242,7 @@ describe('D27-D29 states', () => {
   test('D27 queued, processing and complete, with the start at the lease and the result at the end', async () => {
     const gate = Promise.withResolvers<string>()
     const app = scene.newApp()
-    app.job('gated', { policy: pdfXml, run: () => gate.promise })
+    app.job('gated', { codes, policy: pdfXml, run: () => gate.promise })
     const gated = await scene.worker({}, app)
     const { id } = await app.submit('gated', {})
     expect(await app.find(id)).toMatchObject({ status: 'queued', startedAt: null, result: null })

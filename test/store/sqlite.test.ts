@@ -1,6 +1,6 @@
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Bench } from '../../src/store/conformance/index.ts'
@@ -50,6 +50,18 @@ describe('opening', () => {
     const before = readFileSync(file)
     expect(() => openSqlite({ path: file, nowMs })).toThrow(expect.objectContaining({ code: 'STORE_NOT_REDRESS' }))
     expect(readFileSync(file).equals(before)).toBe(true)
+  })
+
+  test('a path that cannot hold a store is refused with a code, and with what to do', () => {
+    const file = path()
+    writeFileSync(file, 'text')
+    const inAFile = join(file, 'folder', 'redress.db')
+    expect(() => openSqlite({ path: inAFile, nowMs })).toThrow(
+      expect.objectContaining({ code: 'STORE_FAILED', message: expect.stringContaining('ENOTDIR') }),
+    )
+    expect(() => openSqlite({ path: dirname(file), nowMs })).toThrow(
+      expect.objectContaining({ code: 'STORE_FAILED', action: expect.stringContaining('no folder') }),
+    )
   })
 
   test('a store written by a newer Redress is refused', async () => {

@@ -47,8 +47,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a worker trusts its lease from the answer, not from when it asked',
     file: 'src/worker/intake.ts',
-    find: 'this.#handlerOf(lease.type), nowMs, askedMonoMs)',
-    replace: 'this.#handlerOf(lease.type), nowMs, this.#clock.monoMs())',
+    find: 'this.#handlerOf(lease), nowMs, askedMonoMs)',
+    replace: 'this.#handlerOf(lease), nowMs, this.#clock.monoMs())',
     caughtBy: { file: 'test/worker/leases.test.ts', tests: 'is trusted from when it was asked for' },
   },
   {

@@ -26,9 +26,9 @@ export interface Connection {
 
 export function openConnection(path: string): Connection {
   refuseOldSqlite(process.versions.sqlite ?? '0')
-  if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true })
   let database: DatabaseSync | undefined
   try {
+    if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true })
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
     // Before anything is set: the journal mode is written into the file.
     refuseForeign(database, path)

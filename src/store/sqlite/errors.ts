@@ -3,8 +3,10 @@ import { RedressError } from '../../core/errors.ts'
 /** Primary result codes of SQLite (the low byte of an extended code). */
 const SQLITE_BUSY = 5
 const SQLITE_LOCKED = 6
+const SQLITE_READONLY = 8
 const SQLITE_IOERR = 10
 const SQLITE_FULL = 13
+const SQLITE_CANTOPEN = 14
 const SQLITE_NOTADB = 26
 
 function resultCode(error: unknown): number | null {
@@ -34,7 +36,13 @@ export function storeError(error: unknown, doing: string): RedressError {
         cause: error,
       })
     case SQLITE_NOTADB:
-      return new RedressError('STORE_NOT_REDRESS', 'The file is not an SQLite database.', { cause: error })
+      return new RedressError('STORE_NOT_REDRESS', `Not an SQLite database; found while ${doing}.`, { cause: error })
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return new RedressError('STORE_FAILED', `The store failed while ${doing}: ${because}.`, {
+        cause: error,
+        action: 'Check that the path is a file and no folder, and that this user may write to it and beside it.',
+      })
     default:
       return new RedressError('STORE_FAILED', `The store failed while ${doing}: ${because}.`, { cause: error })
   }
