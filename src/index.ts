@@ -19,6 +19,18 @@ export type { OperationName } from './operations/catalog.ts'
 export type { Intervened } from './operations/interventions.ts'
 export type { JobDetail, JobList } from './operations/jobs.ts'
 export type { InputOf as OperationInput, OutputOf as OperationOutput } from './operations/table.ts'
+export type {
+  ArtifactBody,
+  ArtifactContent,
+  ArtifactHead,
+  ArtifactPage,
+  ArtifactStore,
+  StoredArtifact,
+} from './runtime/artifacts/artifact-store.ts'
+export type { SpaceLimits } from './runtime/artifacts/folder/space.ts'
+export { keyPart } from './runtime/artifacts/key.ts'
+export { type ArtifactStoreOptions, artifactStore } from './runtime/artifacts/open.ts'
+export type { S3Credentials } from './runtime/artifacts/s3/bucket.ts'
 export type { Log } from './runtime/log.ts'
 export {
   ProgramFailed,

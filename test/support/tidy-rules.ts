@@ -40,6 +40,11 @@ export const LAYERS: readonly Layer[] = [
     reason: 'clock, chance, log and files are given to the layers above and know none of them',
   },
   {
+    folder: 'src/runtime/artifacts/s3/',
+    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*', '@aws-sdk/client-s3'],
+    reason: 'the S3 client is heavy: it stays in the one folder that is loaded only when an s3: store is named',
+  },
+  {
     folder: 'src/store/',
     mayImport: ['src/core/', 'node:*'],
     reason: 'the store keeps what core decided; who calls it and on which driver is not its business',

@@ -1,0 +1,34 @@
+import { createHash } from 'node:crypto'
+import { pipeline, type Readable, Transform } from 'node:stream'
+import { artifactCorrupt, rangeInvalid } from './refusals.ts'
+
+/** A checksum that bytes are run through; `matches` is asked after the last of them. */
+export interface Check {
+  update(chunk: Uint8Array): void
+  matches(): boolean
+}
+
+export function sha256Check(expected: string): Check {
+  const hash = createHash('sha256')
+  return { update: (chunk) => void hash.update(chunk), matches: () => hash.digest('hex') === expected }
+}
+
+/** The same bytes, failing at their end if they are not what was stored. */
+export function checked(body: Readable, key: string, check: Check): Readable {
+  const checking = new Transform({
+    transform(chunk, _encoding, done) {
+      check.update(chunk)
+      done(null, chunk)
+    },
+    flush(done) {
+      done(check.matches() ? null : artifactCorrupt(key))
+    },
+  })
+  return pipeline(body, checking, () => undefined)
+}
+
+export function checkRange(key: string, { start, end }: { start: number; end?: number | undefined }): void {
+  const isRange =
+    Number.isSafeInteger(start) && start >= 0 && (end === undefined || (Number.isSafeInteger(end) && end >= start))
+  if (!isRange) throw rangeInvalid(key, start, end)
+}

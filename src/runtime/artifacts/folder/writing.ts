@@ -1,0 +1,131 @@
+import { randomUUID } from 'node:crypto'
+import type { BigIntStats } from 'node:fs'
+import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { StoredArtifact } from '../artifact-store.ts'
+import type { Source } from '../body.ts'
+import { keyInvalid } from '../key.ts'
+import { artifactExists } from '../refusals.ts'
+import { attempting, errnoOf, isMissing } from './errors.ts'
+import { type Place, type Root, syncFolder } from './place.ts'
+import { dropSidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './sidecar.ts'
+import { BYTES_BETWEEN_LOOKS, type Flight, type Space } from './space.ts'
+
+const FILE_MODE = 0o600
+/** How often a folder may vanish under us, emptied by removals, before we say that something else is wrong. */
+const FOLDER_TRIES = 10
+
+export interface Put {
+  root: Root
+  space: Space
+  place: Place
+  source: Source
+  contentType: string | null
+  ifAbsent: boolean
+}
+
+/** Writes beside the artifacts, and moves into place what is whole and on disk. */
+export async function write(put: Put): Promise<StoredArtifact> {
+  const { root, place, source } = put
+  const flight = put.space.takeOff()
+  const temp = join(root.tempFolder, randomUUID())
+  const doing = `storing ${place.key}`
+  const file = await attempting(doing, () => open(temp, 'wx', FILE_MODE))
+  try {
+    await fill(file, put, flight)
+    const { key } = place
+    const sidecar: Sidecar = { key, bytes: source.bytes, sha256: source.finish(), contentType: put.contentType }
+    const previous = await attempting(doing, () => publish(put, temp, file, sidecar))
+    flight.land()
+    put.space.stored(sidecar.bytes - Number(previous?.size ?? 0))
+    return { key, bytes: sidecar.bytes, sha256: sidecar.sha256 }
+  } catch (error) {
+    await root.pruneFolders(place)
+    throw error
+  } finally {
+    flight.land()
+    await file.close().catch(() => undefined)
+    await Promise.all([temp, `${temp}.json`].map((path) => rm(path, { force: true }).catch(() => undefined)))
+  }
+}
+
+async function fill(file: FileHandle, { space, place, source }: Put, flight: Flight): Promise<void> {
+  let bytesUntilLook = BYTES_BETWEEN_LOOKS
+  for await (const chunk of source.chunks()) {
+    flight.grow(chunk.byteLength)
+    bytesUntilLook -= chunk.byteLength
+    if (bytesUntilLook <= 0) {
+      bytesUntilLook = BYTES_BETWEEN_LOOKS
+      await attempting(`storing ${place.key}`, () => space.admit(place.key, 0))
+    }
+    await attempting(`writing ${place.key}`, () => writeWhole(file, chunk))
+  }
+}
+
+/** A disk that is nearly full takes less than it was given, and says so only in the count. */
+async function writeWhole(file: FileHandle, chunk: Uint8Array): Promise<void> {
+  for (let written = 0; written < chunk.byteLength; ) {
+    written += (await file.write(chunk, written)).bytesWritten
+  }
+}
+
+async function publish(put: Put, temp: string, file: FileHandle, sidecar: Sidecar): Promise<BigIntStats | null> {
+  const { place } = put
+  // Both are waited for, whichever fails: the clean-up must not run before the last of them has made its file.
+  const flushed = await Promise.allSettled([writeDurably(`${temp}.json`, JSON.stringify(sidecar)), file.sync()])
+  for (const outcome of flushed) if (outcome.status === 'rejected') throw outcome.reason
+  const version = versionOf(await file.stat({ bigint: true }))
+  const previous = await placeSidecar(put, `${temp}.json`, version)
+  try {
+    // A link, unlike a rename, refuses to replace: of several writers one gets the name.
+    if (put.ifAbsent) await link(temp, place.path)
+    else await rename(temp, place.path)
+  } catch (error) {
+    await dropSidecar(place, version)
+    throw errnoOf(error) === 'EEXIST' ? artifactExists(place.key, error) : error
+  }
+  await syncFolder(place.folder).catch((error) => {
+    // Removed again already, folder and all: that was somebody's wish, not a failure to store.
+    if (!isMissing(error)) throw error
+  })
+  // Only now: until the rename, readers of the previous artifact needed its checksum.
+  if (previous !== null) await dropSidecar(place, versionOf(previous))
+  return previous
+}
+
+/** Puts the checksum where the artifact will be, and says what was there before. */
+async function placeSidecar({ root, place }: Put, temp: string, version: string): Promise<BigIntStats | null> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await root.ensureFolder(place)
+      const previous = await root.look(place)
+      if (previous?.isDirectory() === true) throw keyInvalid(place.key, 'other keys begin with it and a slash')
+      if (previous !== null) await refuseOtherCase(place, versionOf(previous))
+      await rename(temp, sidecarPath(place, version))
+      return previous
+    } catch (error) {
+      // A removal emptied the folder and took it away while we were making sure of it.
+      if (errnoOf(error) !== 'ENOENT' || tries === FOLDER_TRIES) throw error
+    }
+  }
+}
+
+/** Where capitals do not count, 'A' would silently replace 'a'. */
+async function refuseOtherCase(place: Place, version: string): Promise<void> {
+  const there = await readSidecar(sidecarPath(place, version))
+  if (there !== null && isOtherCase(there.key, place.key)) {
+    throw keyInvalid(place.key, `this file system takes it for ${JSON.stringify(there.key)}, which is there already`)
+  }
+}
+
+export const isOtherCase = (a: string, b: string): boolean => a !== b && a.toLowerCase() === b.toLowerCase()
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', FILE_MODE)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
