@@ -17,11 +17,12 @@ export type HandlerName = keyof typeof HANDLERS
 const BULK = 1_000
 
 /** An app on a file, with one job type, and a way to wait for its jobs. */
-export function openBench(path: string, handler: HandlerName = 'no-op') {
+export function openBench(path: string, handler: HandlerName = 'no-op', defaults = false) {
   const app = redress({ store: `sqlite:${path}` })
   const type = app.job('bench.job', {
     codes,
-    policy: { retry: { max: 3, unknown: 'transient' } },
+    // Jobs that may safely run again, so that the worker may claim ahead of its slots.
+    policy: defaults ? {} : { retry: { max: 3, unknown: 'transient' }, orphan: 'requeue' },
     run: HANDLERS[handler] as (input: { n: number }) => Promise<undefined>,
   })
   return { app, type: type as JobType<{ n: number }> }

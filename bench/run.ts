@@ -34,6 +34,11 @@ async function benchmark(jobs: number, rounds: number): Promise<void> {
     note('floor: drain', floor.drained)
     note('floor: fail once', (await inFolder((path) => measureFloor(path, jobs, true))).drained)
     await drainRound('no-op', jobs, note)
+    const cautious = openIn('no-op', true)
+    await submitBulk(cautious.type, jobs)
+    note('drain, default policy', await drain(cautious.app, jobs))
+    await cautious.app.stop()
+    cautious.done()
     await drainRound('fails once, declared', jobs, note)
     await drainRound('fails once, thrown', jobs, note)
     for (const inFlight of [1, 16]) {
@@ -70,6 +75,7 @@ function report(jobs: number, rounds: number, of: (name: string) => number): voi
     ['submit, 1 in flight', of('submit, 1 in flight'), 'one fsync each'],
     ['submit, 16 in flight', of('submit, 16 in flight'), ''],
     ['drain, no-op', plain, share('floor', plain, of('floor: drain'))],
+    ['drain, default policy', of('drain, default policy'), 'never claims ahead of its 10 slots'],
   ]
   for (const name of ['fails once, declared', 'fails once, thrown'] as const) {
     const figure = of(`drain, ${name}`)
@@ -107,9 +113,9 @@ async function memory(): Promise<void> {
   done()
 }
 
-function openIn(handler?: HandlerName) {
+function openIn(handler?: HandlerName, defaults = false) {
   const folder = mkdtempSync(join(String(values.dir), 'redress-bench-'))
-  return { ...openBench(join(folder, 'bench.db'), handler), done: () => rmSync(folder, { recursive: true }) }
+  return { ...openBench(join(folder, 'bench.db'), handler, defaults), done: () => rmSync(folder, { recursive: true }) }
 }
 
 async function inFolder<T>(run: (path: string) => Promise<T>): Promise<T> {

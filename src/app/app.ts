@@ -20,7 +20,7 @@ import { failWith } from '../worker/attempt.ts'
 import type { Handler } from '../worker/handler.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
-import type { AnySchema, InputOf, JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
+import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
 import { newJob, rejection } from './submission.ts'
@@ -84,10 +84,11 @@ export class App {
   }
 
   /** Declares a job type. */
-  job<S extends AnySchema = AnySchema, const Codes extends string = never, Output = unknown>(
+  // biome-ignore lint/suspicious/noExplicitAny: with `unknown`, a handler that does not say what it takes could use nothing
+  job<Input = any, Stored = Input, const Codes extends string = never, Output = unknown>(
     name: string,
-    definition: JobDefinition<S, Codes, Output>,
-  ): JobType<InputOf<S>> {
+    definition: JobDefinition<Input, Stored, Codes, Output>,
+  ): JobType<Stored> {
     if (!TYPE_NAME.test(name))
       throw new RedressError(
         'OPTION_INVALID',

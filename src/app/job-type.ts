@@ -1,17 +1,20 @@
 import type { Rule } from '../core/classify.ts'
 import type { Duration } from '../core/duration.ts'
 import type { Policy, PolicyInput } from '../core/policy.ts'
-import type { Schema, SchemaInput, SchemaOutput } from '../core/schema.ts'
+import type { Schema } from '../core/schema.ts'
 import type { ENGINE_CODES, Taxonomy } from '../core/taxonomy.ts'
 import type { DedupeScope, Submitted } from '../store/store.ts'
 import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
 
 type EngineCode = keyof typeof ENGINE_CODES & string
 
-/** A job type as its author writes it. Only `run` is needed. */
-export interface JobDefinition<S extends Schema, Codes extends string, Output> {
+/**
+ * A job type as its author writes it. Only `run` is needed. `Stored` is what is submitted, `Input` what the schema makes
+ * of it; without a schema both are what `run` says it takes.
+ */
+export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   /** Any Standard Schema (zod, valibot, arktype); checked at submission and again before each run. */
-  input?: S
+  input?: Schema<Stored, Input>
   codes?: Taxonomy<Codes>
   policy?: Policy | PolicyInput
   /** Ordered: the first rule that matches gives the code. */
@@ -19,8 +22,8 @@ export interface JobDefinition<S extends Schema, Codes extends string, Output> {
   /** Named group of types, shown and paused together; 'default' when left out. */
   queue?: string
   /** Runs at submission, after the schema. A throw (or `submission.fail`) refuses the job before any dispatch. */
-  admit?(input: SchemaOutput<S>, submission: Submission<Codes | EngineCode>): unknown
-  run(input: SchemaOutput<S>, attempt: Attempt<Codes | EngineCode>): Output
+  admit?(input: Input, submission: Submission<Codes | EngineCode>): unknown
+  run(input: Input, attempt: Attempt<Codes | EngineCode>): Output
   /** A throw here is a verification failure, never an execution one. */
   verify?(output: Awaited<NoInfer<Output>>, attempt: Attempt<Codes | EngineCode>): unknown
 }
@@ -55,9 +58,3 @@ export interface JobType<Input> {
 export type SubmitManyOptions<Input> = Omit<SubmitOptions, 'id' | 'dedupe'> & {
   dedupe?: (input: Input, index: number) => SubmitOptions['dedupe']
 }
-
-/** Without a schema the input is whatever was submitted. */
-// biome-ignore lint/suspicious/noExplicitAny: `unknown` would make every handler without a schema begin with a cast
-export type AnySchema = Schema<any, any>
-
-export type InputOf<S> = SchemaInput<S>

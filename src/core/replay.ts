@@ -36,6 +36,9 @@ export function replay(events: readonly JobEvent[]): ReplayedState {
       isSubmitted = true
     } else if (event.kind === 'queued') refuse('the job was submitted already')
     else if (!MAY_FOLLOW[event.kind].includes(state.status)) refuse(`the job was ${state.status}`)
+    else if (state.status === 'processing' && event.attempt !== state.attempt) {
+      refuse(`attempt ${state.attempt} was the one under way`)
+    }
     apply(state, event, refuse)
   }
   return state

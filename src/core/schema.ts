@@ -15,9 +15,6 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-export type SchemaInput<S> = S extends Schema<infer Input, unknown> ? Input : never
-export type SchemaOutput<S> = S extends Schema<unknown, infer Output> ? Output : never
-
 /** One line per problem: `pages.0.title: expected a string`. */
 export function problemsOf(issues: readonly Issue[]): string[] {
   return issues.map(({ message, path }) => {

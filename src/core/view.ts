@@ -55,7 +55,7 @@ export function viewJob(job: JobRecord, actions: Action[]): JobView {
     attemptCount: job.attempt - spent.attemptBase,
     maxAttempts: max,
     // The last failure is not followed by a retry, so max failures are max - 1 retries: "3/3", never "4/3".
-    retryCount: Math.min(spent.failures, max - 1),
+    retryCount: retryCountOf(job, spent.failures),
     manualRetryCount: spent.manualRetries,
     lastAttemptAt: isoTimeOrNull(lastAttemptAtMs(job)),
     retryAfter: job.status === 'queued' ? isoTimeOrNull(job.dueAtMs) : null,
@@ -86,6 +86,13 @@ function shownError({ status, latestFailure, policy }: JobRecord): { code: strin
   // A failure that was final and was then retried by a person is history, and no longer the job's present trouble.
   const isBetweenAttempts = (status === 'queued' || status === 'processing') && to === 'queued'
   return isBetweenAttempts && policy.errors === 'latest' ? { code, message: waiting } : null
+}
+
+/** Counted when a retry is scheduled (W16): the failure that ended a job scheduled none. Never above max - 1. */
+function retryCountOf({ status, latestFailure, policy }: JobRecord, failures: number): number {
+  const budget = status === 'failed' ? latestFailure?.decision.budget : undefined
+  const ended = budget?.name.startsWith('retry.') && budget.after > budget.before ? 1 : 0
+  return Math.min(Math.max(0, failures - ended), policy.retry.max - 1)
 }
 
 /** Going back to the queue clears the claim; then the failure that sent it there knows when. */

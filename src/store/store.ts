@@ -193,7 +193,7 @@ export interface Stalled extends Held {
 
 export interface Reclaim extends Held {
   /** The row must still be so, or it is left alone. */
-  expect: 'expired' | 'unstarted'
+  expect: 'expired' | 'expired-unstarted' | 'unstarted'
   change: Exclude<Change, { to: 'complete' }> | { to: 'orphaned' }
 }
 

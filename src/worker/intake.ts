@@ -1,4 +1,4 @@
-import { asForwardOnly } from '../core/policy.ts'
+import { asForwardOnly, type Policy } from '../core/policy.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Lane, Lease, Store, WorkerKey } from '../store/store.ts'
@@ -22,7 +22,7 @@ export class Intake {
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
   readonly #lanes: Lane[]
-  /** Jobs that can be given back unharmed may be claimed before there is a slot for them. */
+  /** Jobs that can be given back may be claimed before there is a slot for them. */
   readonly #lanesAhead: Lane[]
 
   constructor(store: Store, clock: Clock, log: Log, handlers: ReadonlyMap<string, Handler>, prefetchMax: number) {
@@ -35,7 +35,7 @@ export class Intake {
       served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     const served = [...handlers.values()]
     this.#lanes = lanesOf(served)
-    this.#lanesAhead = lanesOf(served.filter(({ policy }) => policy.shutdown === 'requeue'))
+    this.#lanesAhead = lanesOf(served.filter(({ policy }) => mayBeGivenBack(policy)))
   }
 
   /** A job is done: the pace by which the next claim is measured. */
@@ -92,4 +92,13 @@ export class Intake {
     if (!isForwardOnly || handler.policy.forwardOnly) return handler
     return { ...handler, policy: asForwardOnly(handler.policy) }
   }
+}
+
+/**
+ * By a worker that stops, and for one that dies. A dead worker's jobs of which no start is recorded may have begun all
+ * the same: where they are not requeued, somebody has to look at each, and hundreds claimed ahead would bury the one
+ * that matters.
+ */
+function mayBeGivenBack({ shutdown, orphan }: Policy): boolean {
+  return shutdown === 'requeue' && orphan.action === 'requeue'
 }

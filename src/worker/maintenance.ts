@@ -90,7 +90,9 @@ export class Maintenance {
     }
     const codes = this.#options.codesOf(job.type) ?? ENGINE_CODES
     const change = changeForLost(lost, policy, codes, job.nowMs)
-    return [{ key, attempt, expect: job.isExpired ? 'expired' : 'unstarted', change }]
+    // What was decided about a job that never started must not befall one that has started since.
+    const expired = lost.isStarted ? 'expired' : 'expired-unstarted'
+    return [{ key, attempt, expect: job.isExpired ? expired : 'unstarted', change }]
   }
 
   /** Walks the whole store once, in short transactions with room between them for everybody else. */

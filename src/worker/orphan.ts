@@ -37,7 +37,14 @@ export function changeForLost(job: LostJob, policy: Policy, codes: Taxonomy, now
       return { to: 'cancelled', note: decision.reasons.because }
     case 'requeue': {
       const spent = packSpent(decision.spent)
-      return { to: 'queued', cause: 'reclaimed', delayMs: 0, spent, failure: null, note: decision.reasons.because }
+      return {
+        to: 'queued',
+        cause: 'reclaimed',
+        delayMs: 0,
+        spent,
+        failure: null,
+        note: `${decision.reasons.because}; ${job.detail}`,
+      }
     }
     case 'fail': {
       const { type, detail, context } = job

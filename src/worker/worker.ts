@@ -443,6 +443,13 @@ export class Worker {
   readonly #onProcessExit = (exitCode: number): void => {
     if (!this.#isAlive || this.#key === null || this.#store.closeNow === undefined) return
     const nowMonoMs = this.#clock.monoMs()
+    const running = [...this.#held.values()].filter((flight) => flight.isWorking).map((flight) => flight.lease.id)
+    if (running.length > 0) {
+      this.#log.error(
+        { exit_code: exitCode, running },
+        'the process ends while jobs run in it: did one call process.exit?',
+      )
+    }
     const unsent = this.#recorder.end()
     const lost = [...this.#held.values()].flatMap((flight) => closeForExit(flight, exitCode, nowMonoMs))
     try {

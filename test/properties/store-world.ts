@@ -273,12 +273,14 @@ export class StoreWorld {
       const each = TYPES[job.type] as Policy
       const lost = { ...job, isStarted: job.startedAtMs !== null, detail: 'gone', context: {} }
       const change = changeForLost(lost, each, {}, job.nowMs)
-      const expected = job.isExpired ? ('expired' as const) : ('unstarted' as const)
+      const expired = lost.isStarted ? ('expired' as const) : ('expired-unstarted' as const)
+      const expected = job.isExpired ? expired : ('unstarted' as const)
       const row = this.#rows.get(job.id)
       const isStill =
         row?.status === 'processing' &&
         row.attempt === job.attempt &&
-        (job.isExpired ? (row.lease?.untilMs ?? 0) <= nowMs : row.startedAtMs === null) &&
+        (!job.isExpired || (row.lease?.untilMs ?? 0) <= nowMs) &&
+        (lost.isStarted || row.startedAtMs === null) &&
         !(change.to === 'orphaned' && row.orphanedAtMs !== null)
       const [answer] = await this.store.reclaim({
         reclaims: [{ key: job.key, attempt: job.attempt, expect: expected, change }],

@@ -236,7 +236,12 @@ describe('W17-W20 claiming, failing and logging', () => {
     ]
     const id = await submitted()
     await scene.pass(0)
-    expect(await shown(id)).toMatchObject({ status: 'failed', errorCode: 'CORRUPT_SOURCE', attemptCount: 1 })
+    expect(await shown(id)).toMatchObject({
+      status: 'failed',
+      errorCode: 'CORRUPT_SOURCE',
+      attemptCount: 1,
+      retryCount: 0,
+    })
   })
 
   test('W20 only a failure that is not retried is announced as one', async () => {

@@ -26,11 +26,10 @@ export interface Setup {
 /** What a handler does. Durations are real: the processes live in real time. */
 export type Act =
   | { do: 'return'; value?: unknown }
-  | { do: 'wait'; ms: number }
   | { do: 'wait-for-signal' }
   | { do: 'ignore-signal' }
   /** `times`: only the first attempts do; the next one answers at once. */
-  | { do: 'block'; ms: number; times?: number }
+  | { do: 'wait' | 'block'; ms: number; times?: number }
   | { do: 'exit'; code: number }
   | { do: 'throw-uncaught' }
   | { do: 'reject-unhandled' }

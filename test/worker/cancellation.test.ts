@@ -93,8 +93,9 @@ test('a failure that came before the worker heard of the cancellation does not b
 test('a job that was claimed ahead and not begun is cancelled without beginning', async () => {
   const runs: number[] = []
   const gate = Promise.withResolvers<void>()
-  scene.app.job('quick', { run: () => undefined })
+  scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
   scene.app.job('gated', {
+    policy: { orphan: 'requeue' },
     run: (n: number) => {
       runs.push(n)
       return gate.promise

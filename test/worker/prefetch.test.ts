@@ -30,8 +30,8 @@ test('a worker that knows nothing about its jobs claims no more than it can begi
 })
 
 test('a worker of quick jobs claims ahead, up to its bound', async () => {
-  scene.app.job('quick', { run: () => undefined })
-  scene.app.job('slow', { run: never })
+  scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
+  scene.app.job('slow', { policy: { orphan: 'requeue' }, run: never })
   const worker = await scene.worker({ concurrency: 1, prefetchMax: 20 })
   await learnToClaimAhead(worker)
   await scene.app.submitMany('slow', Array(100).fill({}))
@@ -41,8 +41,8 @@ test('a worker of quick jobs claims ahead, up to its bound', async () => {
 })
 
 test('a job claimed ahead that gets no slot within a second is given back for others, and costs it nothing', async () => {
-  scene.app.job('quick', { run: () => undefined })
-  scene.app.job('slow', { run: never })
+  scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
+  scene.app.job('slow', { policy: { orphan: 'requeue' }, run: never })
   const worker = await scene.worker({ concurrency: 1 })
   await learnToClaimAhead(worker)
   const jobs = await scene.app.submitMany('slow', Array(5).fill({}))
@@ -56,9 +56,19 @@ test('a job claimed ahead that gets no slot within a second is given back for ot
   expect(other.held).toBe(4)
 })
 
-test('what may not be given back is never claimed before there is a slot for it', async () => {
+test('what a person would have to look at, should the worker die, is never claimed ahead of its slots', async () => {
   scene.app.job('quick', { run: () => undefined })
   scene.app.job('slow', { run: never })
+  const worker = await scene.worker({ concurrency: 2 })
+  await learnToClaimAhead(worker)
+  await scene.app.submitMany('slow', Array(10).fill({}))
+  await worker.tick()
+  expect(worker.held).toBe(2)
+})
+
+test('what may not be given back is never claimed before there is a slot for it', async () => {
+  scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
+  scene.app.job('slow', { policy: { orphan: 'requeue' }, run: never })
   scene.app.job('once', { policy: { forwardOnly: true }, run: never })
   const worker = await scene.worker({ concurrency: 2 })
   await learnToClaimAhead(worker)

@@ -135,8 +135,8 @@ describe('stop', () => {
   })
 
   test('gives back jobs that were claimed ahead, unharmed and at once', async () => {
-    scene.app.job('quick', { run: () => undefined })
-    const runs = gated()
+    scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
+    const runs = gated({ orphan: 'requeue' })
     const worker = await scene.worker({ concurrency: 1 })
     await learnToClaimAhead(worker)
     const jobs = await scene.app.submitMany('gated', Array(5).fill({}))

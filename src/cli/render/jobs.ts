@@ -22,7 +22,7 @@ export function jobList({ jobs, nextCursor }: OutputOf<'jobs.list'>, rendering: 
   const shape: Column<JobView>[] = [
     { title: 'ID', of: (job) => job.id },
     { title: 'STATUS', of: (job) => (job.orphanedAt === null ? job.status : 'orphaned'), style: styleOf },
-    { title: 'TRY', of: (job) => `${job.attemptCount}/${job.maxAttempts}` },
+    { title: 'TRY', of: (job) => `${triesOf(job)}/${job.maxAttempts}` },
     { title: 'TYPE', of: (job) => job.type, charsMin: 8 },
     { title: 'AGE', of: (job) => age(job.createdAt, terminal), isNumber: true },
     { title: 'ERROR', of: (job) => errorOf(job), charsMin: 8, style: styleOf },
@@ -46,7 +46,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
     ['queue', shown.queue],
     ['owner', shown.owner],
     ['priority', shown.priority === 0 ? null : shown.priority],
-    ['tries', `${shown.attemptCount} of ${shown.maxAttempts}`],
+    ['tries', `${triesOf(shown)} of ${shown.maxAttempts}`],
     ['manual retries', shown.manualRetryCount === 0 ? null : shown.manualRetryCount],
     ['retried from', shown.retriedFrom],
     ['created', when(shown.createdAt)],
@@ -134,4 +134,9 @@ function failureBlock(failure: FailureView, terminal: Rendering['terminal']): st
     .map((line) => `    ${line}\n`)
     .join('')
   return `${title}\n${lines}${terminal.paint('quiet', 'detail')}\n${detail}`
+}
+
+/** Attempts that were given back count for nothing: '3/3', never '4/3'. */
+function triesOf({ attemptCount, maxAttempts }: { attemptCount: number; maxAttempts: number }): number {
+  return Math.min(attemptCount, maxAttempts)
 }

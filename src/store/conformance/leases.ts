@@ -90,6 +90,15 @@ export const leases = topic('leases', {
     ])
   },
 
+  async 'a job that began after it was seen as not begun is not taken back as such'(bench) {
+    const { id, lease, worker } = await bench.processing()
+    await bench.clock.advance(TTL_MS)
+    await worker.start(lease)
+    assert.equal(await bench.reclaim(lease, requeued('reclaimed', lease), 'expired-unstarted'), 'lost')
+    assert.equal((await bench.row(id)).status, 'processing')
+    assert.equal(await bench.reclaim(lease, requeued('reclaimed', lease), 'expired'), 'closed')
+  },
+
   async 'a claimed job that was not started for long is stalled, though its lease is renewed'(bench) {
     const { id, lease, worker } = await bench.processing()
     const begun = await bench.processing({ type: 'other' })

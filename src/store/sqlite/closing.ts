@@ -194,8 +194,11 @@ export function openClosing(connection: Connection, history: History) {
 
     reclaim(reclaim: Reclaim, nowMs: number): CloseAnswer {
       const row = held(reclaim)
+      const { expect } = reclaim
       const isStill =
-        row !== undefined && (reclaim.expect === 'expired' ? row.lease_until <= nowMs : row.started_at === null)
+        row !== undefined &&
+        (expect === 'unstarted' || row.lease_until <= nowMs) &&
+        (expect === 'expired' || row.started_at === null)
       // Not an error of anybody: the worker renewed, started or closed after we looked.
       if (!isStill) return 'lost'
       if (reclaim.change.to === 'orphaned') {

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { RedressError } from '../../core/errors.ts'
@@ -28,7 +28,7 @@ export function openConnection(path: string): Connection {
   refuseOldSqlite(process.versions.sqlite ?? '0')
   let database: DatabaseSync | undefined
   try {
-    if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true })
+    if (path !== ':memory:') makeFolder(dirname(path))
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
     // Before anything is set: the journal mode is written into the file.
     refuseForeign(database, path)
@@ -39,6 +39,18 @@ export function openConnection(path: string): Connection {
   } catch (error) {
     database?.close()
     throw storeError(error, `opening ${path}`)
+  }
+}
+
+/** Not mkdir's own `recursive`: under /proc, where no folder can be made, Node tries it for ever. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return
+  makeFolder(dirname(path))
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    // Another process that starts on a fresh folder was quicker.
+    if (!existsSync(path)) throw error
   }
 }
 
