@@ -6,6 +6,7 @@ import type { LogLevel } from '../runtime/json-log.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import { commandName, quoted } from './command-name.ts'
 import type { Program } from './invoke.ts'
+import { logLastWords } from './last-words.ts'
 import { outcomeLog } from './outcome-log.ts'
 import { type OptionSpec, ownOption, type Parsed } from './parse.ts'
 import { stopOnSignals } from './stop-on-signals.ts'
@@ -49,6 +50,7 @@ async function serve({ values }: Parsed, file: string | undefined): Promise<void
   const log: Log = isQuiet
     ? silentLog
     : (await import('../runtime/json-log.ts')).jsonLog({ level: (values['log-level'] ?? 'info') as LogLevel })
+  logLastWords(log)
   // Before the first job is claimed: a signal that nobody listens to would kill the worker with it in its hands.
   const stopped = stopOnSignals(app, graceMs, isQuiet)
   const working = await app.work({

@@ -192,3 +192,25 @@ describe('worker', () => {
     })
   })
 })
+
+test('an error that escapes from a handler is logged without its secrets, and the job is not forgotten', async () => {
+  const data = folder()
+  const file = appModule(`
+const app = redress()
+app.job('careless', {
+  policy: { orphan: 'fail' },
+  run: () => {
+    void Promise.reject(new Error('login failed with password=sekrit113'))
+    return new Promise(() => undefined)
+  },
+})
+export default app
+`)
+  const { stderr, ended: exit } = await running(['worker', file, '--data', data], { says: 'worker started' })
+  const id = await submit(data, 'careless', {})
+  expect(await exit).toBe(1)
+  expect(stderr()).toContain('an error escaped from a handler, and the worker ends')
+  expect(stderr()).toContain('login failed with password=[redacted]')
+  expect(stderr()).not.toContain('sekrit113')
+  expect(await show(data, id)).toMatchObject({ status: 'failed', errorCode: 'WORKER_LOST' })
+})
