@@ -31,6 +31,7 @@ export interface JobRecord {
 }
 
 export interface FailureRecord extends DecidedFailure {
+  /** Position among all failures of the store. */
   seq: number
   attempt: number
   atMs: number

@@ -1,7 +1,7 @@
 import type { Change, DeadLetter, DecidedFailure } from '../core/change.ts'
 import type { JobEvent } from '../core/events.ts'
-import type { Failure } from '../core/failure.ts'
 import type { Policy } from '../core/policy.ts'
+import type { FailureRecord, JobRecord } from '../core/record.ts'
 import type { Status } from '../core/states.ts'
 
 /**
@@ -210,49 +210,19 @@ export interface Intervention {
     | { kind: 'request-cancel' }
 }
 
-export interface JobRow {
+/** What core reads of a job, and what only the store and its callers need. */
+export interface JobRow extends JobRecord {
   key: JobKey
-  id: string
-  type: string
-  queue: string
-  status: Status
   payload: string
-  result: string | null
-  owner: string | null
-  priority: number
-  attempt: number
-  spent: string | null
-  progress: number
-  createdAtMs: number
-  queuedAtMs: number
-  dueAtMs: number | null
-  claimedAtMs: number | null
-  startedAtMs: number | null
-  finishedAtMs: number | null
-  lease: { worker: string; untilMs: number } | null
-  orphanedAtMs: number | null
-  cancelRequestedAtMs: number | null
-  retriedFrom: string | null
   dedupeKey: string | null
   /** `seq` of the failure that ended it; null unless it is failed. */
   failure: number | null
   /** The newest failure, whatever became of it; `failure` says whether the job failed for good. */
   latestFailure: StoredFailure | null
-  isForwardOnly: boolean
-  isDeadLettered: boolean
-  policy: Policy
 }
 
-export interface StoredFailure extends Failure {
+export interface StoredFailure extends FailureRecord {
   jobId: string
-  /** Position among all failures of the store. */
-  seq: number
-  attempt: number
-  atMs: number
-  worker: string | null
-  from: Status | null
-  to: Status
-  decision: DecidedFailure['decision']
 }
 
 export interface StoredDeadLetter {

@@ -58,7 +58,7 @@ test.each([
 })
 
 test.each([
-  'https://registry.npmjs.org/@types/node and http://host:8080/@scope/x',
+  'https://packages.example/@types/node and http://host:8080/@scope/x',
   'mail to bob@example.com at 12:30',
   '?monkey=1&keyboard=qwerty&turkey=2',
   'tokenizer: "bpe", max_tokens: 4096, token_id=7, token_type: x',
