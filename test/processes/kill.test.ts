@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { killLoop } from '../../bench/kill-loop/kill-loop.ts'
+import { seedOf } from '../support/seed.ts'
 
 /** `npm run soak -- --kills 5000` does the same for longer. */
 const KILLS = Number(process.env.REDRESS_KILLS ?? 200)
-const SEED = Number(process.env.REDRESS_SEED ?? Math.floor(Math.random() * 2 ** 31))
+const SEED = seedOf()
 
 test(`${KILLS} processes killed at random moments lose nothing and complete nothing twice (REDRESS_SEED=${SEED})`, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'redress-kill-'))
