@@ -53,6 +53,7 @@ interface Declared {
 export class App {
   readonly #options: AppOptions
   readonly #clock: Clock
+  #log: Log
   readonly #declared = new Map<string, Declared>()
   readonly #workers = new Set<Worker>()
   readonly #makeId: MakeId
@@ -64,6 +65,7 @@ export class App {
   constructor(options: AppOptions = {}) {
     this.#options = options
     this.#clock = options.clock ?? systemClock
+    this.#log = options.log ?? silentLog
     this.#makeId = options.makeId ?? idMaker(() => this.#clock.nowMs(), fillFromSystem)
   }
 
@@ -220,7 +222,10 @@ export class App {
   async makeWorker(options: Omit<WorkerOptions, 'store' | 'handlers'> = {}): Promise<Worker> {
     const store = await this.store()
     const handlers = new Map([...this.#declared].map(([name, { handler }]) => [name, handler]))
-    const { clock = systemClock, chance = systemChance, log = silentLog } = this.#options
+    const { clock = systemClock, chance = systemChance } = this.#options
+    const { log = this.#log } = options
+    // What is told of the store goes where its worker's log goes.
+    this.#log = log
     const worker = new Worker({ clock, chance, log, ...options, store, handlers })
     this.#workers.add(worker)
     return worker
@@ -246,7 +251,12 @@ export class App {
   async #open(): Promise<Store> {
     if (this.#isStopped) throw new RedressError('STORE_STOPPED', 'The app was stopped.')
     const { store: location = this.#locationDefault, failureLog } = this.#options
-    this.#opened ??= openStore(location, this.#clock, failureLog)
+    this.#opened ??= openStore(location, this.#clock, failureLog, (error) =>
+      this.#log.error(
+        { err: error },
+        'the failure log cannot be written: no job that needs it is claimed until it can',
+      ),
+    )
     const { store } = this.#opened
     this.#refuseUnlogged(this.#opened)
     const types = [...this.#declared.values()].map(({ handler, queue }) => ({

@@ -36,11 +36,17 @@ export interface Opened {
   failureLog: string | null
 }
 
-export function openStore(location: string | Store, clock: Clock, failureLog: string | undefined): Opened {
+export function openStore(
+  location: string | Store,
+  clock: Clock,
+  failureLog: string | undefined,
+  tellLogBroken: (error: unknown) => void,
+): Opened {
   const file = typeof location === 'string' ? fileOf(location) : null
   const store =
     typeof location === 'string' ? openSqlite({ path: file ?? IN_MEMORY, nowMs: () => clock.nowMs() }) : location
   const path = failureLog ?? (file === null ? null : join(dirname(file), 'failures.jsonl'))
   if (path === null) return { store, failureLog: null }
-  return { store: withWriteAhead(store, new Journal(resolve(path))), failureLog: resolve(path) }
+  const journal = new Journal(resolve(path))
+  return { store: withWriteAhead(store, journal, tellLogBroken), failureLog: journal.path }
 }

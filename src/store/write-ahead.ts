@@ -21,7 +21,11 @@ interface Known {
  * Puts a line on disk before each change of a job whose policy says `audit: 'write-ahead'`, whoever makes the change.
  * A change that cannot be logged does not happen; an attempt whose outcome cannot be logged fails (P66, P67).
  */
-export function withWriteAhead(store: Store, log: LineLog): Store {
+export function withWriteAhead(
+  store: Store,
+  log: LineLog,
+  tellBroken: (error: unknown) => void = () => undefined,
+): Store {
   const watched = new Set<string>()
   /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
   const seen = new Map<JobKey, Known>()
@@ -114,6 +118,7 @@ export function withWriteAhead(store: Store, log: LineLog): Store {
         return claimed
       } catch (error) {
         isLogBroken = true
+        tellBroken(error)
         const leases = claimed.leases.filter(({ type }) => !watched.has(type))
         if (leases.length === 0) throw error
         return { ...claimed, leases }
@@ -147,7 +152,12 @@ export function withWriteAhead(store: Store, log: LineLog): Store {
 
     async reclaim(params) {
       await logAll(params.reclaims.flatMap((reclaim) => lineOfReclaim(reclaim)))
-      return store.reclaim(params)
+      const answers = await store.reclaim(params)
+      // A reported orphan may come back and be closed here; every other job taken back is nobody's any more.
+      for (const [i, { key, change }] of params.reclaims.entries()) {
+        if (answers[i] === 'closed' && change.to !== 'orphaned') seen.delete(key)
+      }
+      return answers
     },
 
     async intervene(params) {

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -8,6 +8,7 @@ import { VirtualClock } from '../../src/runtime/clock.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { withWriteAhead } from '../../src/store/write-ahead.ts'
+import { keepingLog } from '../support/scene.ts'
 
 /** The audit side of Proxx: each change is a line on disk before it is a change in the store. */
 const strict: PolicyInput = {
@@ -200,4 +201,33 @@ test('a store without a folder refuses write-ahead types until it is told where 
   const memoryApp = new App({ store: 'sqlite::memory:', clock })
   const encode = memoryApp.job('encode', { policy: strict, run: () => undefined })
   await expect(encode.submit({})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+})
+
+test('a log that breaks while jobs wait is told once, and the jobs that need it wait until it can be written', async () => {
+  const encode = app.job('encode', { policy: strict, run: () => 'done' })
+  const { id } = await encode.submit({})
+  const second = await encode.submit({})
+  // A folder where the file was: the real file system refuses every line.
+  const inTheWay = new App({
+    store: `sqlite:${join(folder, 'redress.db')}`,
+    failureLog: join(folder, 'blocked', 'failures.jsonl'),
+    clock,
+    chance: () => 0,
+  })
+  inTheWay.job('encode', { policy: strict, run: () => 'done' })
+  writeFileSync(join(folder, 'blocked'), 'not a folder')
+  const log = keepingLog()
+  const worker = await inTheWay.makeWorker({ log, concurrency: 1 })
+  for (let n = 0; n < 3; n++) await worker.tick()
+  const told = log.lines.filter(({ message }) => message.startsWith('the failure log cannot be written'))
+  expect(told).toHaveLength(1)
+  const store = await inTheWay.store()
+  // The first was claimed before anybody knew; the second was left alone.
+  expect((await store.job({ id }))?.status).toBe('processing')
+  expect((await store.job({ id: second.id }))?.status).toBe('queued')
+
+  rmSync(join(folder, 'blocked'))
+  await worker.tick()
+  expect((await store.job({ id: second.id }))?.status).toBe('complete')
+  await inTheWay.stop({ graceMs: 0 })
 })
