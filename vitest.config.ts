@@ -6,6 +6,7 @@ export default defineConfig({
   ssr: { resolve: { conditions: ['redress-source', ...defaultServerConditions] } },
   test: {
     include: ['test/**/*.test.ts', 'src/**/*.test.ts'],
+    setupFiles: ['test/support/setup.ts'],
     execArgv: ['--conditions=redress-source', '--disable-warning=ExperimentalWarning'],
     // Real processes, real files: two cores run two of them at a time.
     maxWorkers: 2,

@@ -237,7 +237,9 @@ function copyFields(keys: readonly unknown[], field: (key: unknown) => unknown, 
       fields.push(['…', `[${keys.length - fields.length} more]`])
       break
     }
-    const name = redactAndClip(typeof key === 'string' ? key : `[${typeof key}]`, KEY_CHARS_MAX)
+    // V8's JSON.parse (seen in Node 24) can read the key `"` back as `\\`, once it has seen an object with that key: a
+    // record must come back as it was written, so no key in it has a quote.
+    const name = redactAndClip(typeof key === 'string' ? key : `[${typeof key}]`, KEY_CHARS_MAX).replaceAll('"', "'")
     walk.charsLeft -= name.length
     try {
       const held = field(key)

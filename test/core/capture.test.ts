@@ -176,6 +176,14 @@ test('anything can be thrown, with any context, and the record is bounded JSON',
   )
 })
 
+test('a context is read back from its JSON as it was written, whatever its keys and whatever was parsed before', () => {
+  // What makes V8 take the key `"` for `\\` later on.
+  JSON.parse('{"":0," ":"","\\\\":null}')
+  const { failure } = capture(new Error('x'), { context: { '': 0, ' ': '', '"': null } })
+  expect(JSON.parse(JSON.stringify(failure))).toEqual(failure)
+  expect(Object.keys(failure.context)).toEqual(['', ' ', "'"])
+})
+
 test('no secret reaches any part of the record', () => {
   const secret = 'Hunter2Hunter2Hunter2'
   const places = [
