@@ -19,7 +19,7 @@ test('a worker that stood still past its lease is refused, told so, and goes on 
   const other = act({ file, types, worker: WORKER })
   const done = await store.ended(id)
   expect(done).toMatchObject({ status: 'complete', attempt: 2 })
-  expect(other.said).toContainEqual({ said: 'told', jobId: id, attempt: 2, answer: 'closed', to: 'complete' })
+  await other.says({ said: 'told', jobId: id, attempt: 2, answer: 'closed', to: 'complete' })
   other.kill('SIGKILL')
   await other.ended
 
@@ -36,7 +36,7 @@ test('a worker that stood still past its lease is refused, told so, and goes on 
 
   const [next = ''] = await submit({ file, types }, { do: 'return', value: 'still alive' })
   expect(await store.ended(next)).toMatchObject({ status: 'complete', result: '"still alive"' })
-  expect(paused.said).toContainEqual({ said: 'told', jobId: next, attempt: 1, answer: 'closed', to: 'complete' })
+  await paused.says({ said: 'told', jobId: next, attempt: 1, answer: 'closed', to: 'complete' })
 })
 
 test('a worker whose handler blocked it past its lease is refused the close, and whoever is told hears it', async () => {

@@ -48,7 +48,7 @@ test("what does not finish in the grace is told, then requeued where the policy 
   worker.kill('SIGTERM')
   expect(await worker.ended).toEqual({ code: 0, signal: null })
   for (const id of [listens, ignores]) {
-    expect(worker.said).toContainEqual({ said: 'aborted', jobId: id, attempt: 1, reason: 'ShuttingDown' })
+    await worker.says({ said: 'aborted', jobId: id, attempt: 1, reason: 'ShuttingDown' })
     const job = await store.row(id)
     expect(job).toMatchObject({ status: 'queued', lease: null })
     expect(unpackSpent(job.spent)).toMatchObject({ failures: 0, releases: 1 })
