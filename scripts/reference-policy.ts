@@ -19,6 +19,10 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
     'duration',
     "The longest wait that an error's own Retry-After may ask for. It wins over the backoff.",
   ],
+  'retry.budget': [
+    '`{ ratio, perMinute }` or null',
+    'Retries may be at most `ratio` (0.1) of first dispatches and `perMinute` (60) beside that; more of them wait.',
+  ],
   'manualRetry.mode': [
     '`in-place`, `new-job`, `off`',
     'What a retry by a person does: the same job again, a new job made from it, or nothing.',
@@ -57,6 +61,26 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
   'retention.complete': ['duration or null', 'How long complete jobs are kept. null = for ever.'],
   'retention.failed': ['duration or null', 'How long failed jobs are kept.'],
   'retention.cancelled': ['duration or null', 'How long cancelled jobs are kept.'],
+  'retention.deadLetters': ['duration or null', 'How long dead letters are kept; their jobs stay as long.'],
+  breaker: [
+    '`{ guards, mode, ... }` or null',
+    'Guards a dependency by name. `mode` (`hold` or `fail-fast`), `windowCalls` (20), `window` (2m), `minCalls` (10), `ratio` (0.5), `cooldown` (30s), `halfOpenProbes` (1), `probesToClose` (3), `ramp` (30s), `code`: see the guide on breakers.',
+  ],
+  'concurrency.max': ['1 to 1000000 or null', 'How many jobs of the type may run at once, over all processes.'],
+  'concurrency.perKey': ['1 to 1000000 or null', 'The same for jobs with the same limit key.'],
+  rate: [
+    '`{ max, per, burst, scope }` or null',
+    'Dispatches per time: `max` in `per` (1s), at most `burst` (max) at once, of the `type` or of each limit `key`.',
+  ],
+  'backlog.max': ['1 to 1000000 or null', 'How many jobs of the type may wait; more are refused at submission.'],
+  rollup: [
+    '`all-or-nothing`, `partial`, `any-permanent`',
+    'What a batch of such jobs comes to when some of them failed.',
+  ],
+  'notify.failed': ['names of channels', 'Who is told of a job that failed for good.'],
+  'notify.orphaned': ['names of channels', 'Who is told of a job whose worker is gone and for which a person decides.'],
+  'notify.settled': ['names of channels', 'Who is told of a batch that settled.'],
+  'notify.window': ['duration', 'What has the same cause is told once in this time. 0 = each on its own.'],
   locked: ['true, false', 'Nothing at runtime can weaken it: a weaker declaration is refused.'],
 }
 
@@ -75,7 +99,7 @@ export function policyPage(): string {
 of a lost worker a person is told. Durations are written \`'250ms'\`, \`'5s'\`, \`'1m30s'\`, \`'2h'\`, \`'7d'\`, or as a number
 of milliseconds. Try one out with \`redress policy simulate FILE --failures CODE,CODE,ok\`.`,
     table(['field', 'values', 'default', 'meaning'], rows),
-    `\`manualRetry\` and \`orphan\` may be given as one word: \`manualRetry: 'in-place'\`.`,
+    `\`manualRetry\` and \`orphan\` may be given as one word: \`manualRetry: 'in-place'\`; \`concurrency: 5\` is its \`max\`.`,
     '## What contradicts',
     'A policy with two fields that cannot both mean what they say is refused when it is declared.',
     table(

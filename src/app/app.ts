@@ -17,9 +17,12 @@ import { fillFromSystem, idMaker, type MakeId } from '../runtime/id.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
 import { failWith } from '../worker/attempt.ts'
+import type { Duty } from '../worker/duty.ts'
 import type { Handler } from '../worker/handler.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
+import { dutiesOf } from './duties.ts'
+import type { AppHost } from './host.ts'
 import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
@@ -61,12 +64,30 @@ export class App {
   #opened: Opened | null = null
   #ready: Promise<Store> | null = null
   #isStopped = false
+  /** What its workers do beside running jobs. */
+  readonly duties: readonly Duty[]
 
   constructor(options: AppOptions = {}) {
     this.#options = options
     this.#clock = options.clock ?? systemClock
     this.#log = options.log ?? silentLog
     this.#makeId = options.makeId ?? idMaker(() => this.#clock.nowMs(), fillFromSystem)
+    const host = this.#host()
+    this.duties = dutiesOf(host)
+  }
+
+  #host(): AppHost {
+    const log = () => this.#log
+    return {
+      store: () => this.store(),
+      clock: this.#clock,
+      get log() {
+        return log()
+      },
+      makeId: this.#makeId,
+      prepare: (type, input, options) => this.#prepare(type, input, options),
+      perform: (name, input) => this.perform(name, input),
+    }
   }
 
   get types(): string[] {
@@ -226,7 +247,7 @@ export class App {
     const { log = this.#log } = options
     // What is told of the store goes where its worker's log goes.
     this.#log = log
-    const worker = new Worker({ clock, chance, log, ...options, store, handlers })
+    const worker = new Worker({ clock, chance, log, duties: this.duties, ...options, store, handlers })
     this.#workers.add(worker)
     return worker
   }

@@ -34,6 +34,8 @@ export function newJob(type: string, payload: string, options: SubmitOptions, ma
     dedupe: dedupe === undefined ? null : toDedupe(dedupe),
     retriedFrom: null,
     rejected: null,
+    batch: null,
+    limitKey: null,
   }
 }
 

@@ -26,5 +26,12 @@ export type Change =
       failure: DecidedFailure | null
       note: string | null
     }
-  | { to: 'failed'; spent: string | null; failure: DecidedFailure; deadLetter: DeadLetter }
+  | {
+      to: 'failed'
+      spent: string | null
+      failure: DecidedFailure
+      deadLetter: DeadLetter
+      /** No further attempt would have helped; false where the attempts were merely used up. */
+      isPermanent: boolean
+    }
   | { to: 'cancelled'; note: string | null }

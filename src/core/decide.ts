@@ -30,7 +30,14 @@ export interface Reasons {
 
 export type Decision =
   | { kind: 'retry'; delayMs: number; spent: Spent; reasons: Reasons }
-  | { kind: 'fail'; deadLetter: DeadLetter; spent: Spent; reasons: Reasons }
+  | {
+      kind: 'fail'
+      deadLetter: DeadLetter
+      /** The code itself says that trying again is useless; false where attempts or time were used up. */
+      isPermanent: boolean
+      spent: Spent
+      reasons: Reasons
+    }
 
 export interface JobSoFar {
   spent: Spent
@@ -51,15 +58,16 @@ export function decide(job: JobSoFar, failure: FailureFacts, policy: Policy, now
   const spent = spendFailure(job.spent, failure.code)
   const budgets = failureBudgets(job.spent, failure.code, policy)
   // Every final failure is dead-lettered, a caller's fault too (F14): the person who replays decides what to correct.
-  const fail = (rule: string, because: string, budget = budgets[0]): Decision => ({
+  const fail = (rule: string, because: string, budget = budgets[0], isPermanent = false): Decision => ({
     kind: 'fail',
     deadLetter: policy.deadLetter,
+    isPermanent,
     spent,
     reasons: { because, rule, budget },
   })
 
   const final = finalByClass(failure, policy)
-  if (final !== null) return fail(final.rule, final.because)
+  if (final !== null) return fail(final.rule, final.because, budgets[0], true)
 
   const found = failure.retry === 'unknown' ? `${failure.code} is taken as transient` : `${failure.code} is transient`
   const exhausted = exhaustedOf(budgets)

@@ -92,6 +92,31 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       timeout.attemptMs !== null && timeout.totalMs !== null && timeout.attemptMs > timeout.totalMs,
     why: 'one attempt may not last longer than all of them together',
   },
+  {
+    fields: ['retry.budget', 'retry.max'],
+    contradicts: ({ retry }) => retry.max === 1 && retry.budget !== null,
+    why: 'retry.max 1 never retries, so there are no retries to limit',
+  },
+  {
+    fields: ['breaker.minCalls', 'breaker.windowCalls'],
+    contradicts: ({ breaker }) => breaker !== null && breaker.minCalls > breaker.windowCalls,
+    why: 'the window never holds as many calls as are needed, so the breaker could never open',
+  },
+  {
+    fields: ['breaker.code', 'breaker.mode'],
+    contradicts: ({ breaker }) => breaker !== null && breaker.mode === 'hold' && breaker.code !== null,
+    why: 'a breaker that holds fails no job, so it needs no code',
+  },
+  {
+    fields: ['concurrency.perKey', 'concurrency.max'],
+    contradicts: ({ concurrency: { max, perKey } }) => max !== null && perKey !== null && perKey > max,
+    why: 'one key cannot have more running at once than the whole type',
+  },
+  {
+    fields: ['notify', 'aggregates'],
+    contradicts: ({ notify, aggregates }) => !aggregates && notify.windowMs > 0 && notify.failed.length > 0,
+    why: 'told once per window is an aggregate; with aggregates: false every failure is told on its own (window: 0)',
+  },
 ]
 
 export function contradictionsOf(policy: Policy): string[] {
@@ -139,6 +164,8 @@ const STRICTNESS: readonly [field: string, of: (policy: Policy) => number, weake
   ['retention.complete', (p) => endless(p.retention.completeMs), 'complete jobs are removed sooner'],
   ['retention.failed', (p) => endless(p.retention.failedMs), 'failed jobs are removed sooner'],
   ['retention.cancelled', (p) => endless(p.retention.cancelledMs), 'cancelled jobs are removed sooner'],
+  ['retention.deadLetters', (p) => endless(p.retention.deadLettersMs), 'dead letters are removed sooner'],
+  ['rollup', (p) => Number(p.rollup === 'all-or-nothing'), 'a batch with failed jobs may count as more than failed'],
 ]
 
 /** Why `next` may not replace the policy in force; empty when it may. A policy that is not locked protects nothing. */

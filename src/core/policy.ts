@@ -4,6 +4,14 @@ import type { DeadLetter } from './change.ts'
 import { DAY_MS, type Duration, durationField, HOUR_MS, MINUTE_MS, SECOND_MS } from './duration.ts'
 import { RedressError } from './errors.ts'
 import { contradictionsOf, nearestField } from './policy-checks.ts'
+import {
+  FLOW_FIELDS,
+  FLOW_SECTIONS,
+  type FlowPolicy,
+  type FlowPolicyInput,
+  RETRY_BUDGET_FIELD,
+  type RetryBudgetPolicy,
+} from './policy-flow.ts'
 
 export { edgesOf, weakens } from './policy-checks.ts'
 
@@ -15,7 +23,7 @@ type ManualRetryMode = (typeof MANUAL_RETRY_MODES)[number]
 type OrphanAction = (typeof ORPHAN_ACTIONS)[number]
 
 /** Data that answers "what next?" for one job type: complete, frozen, and the same after a trip through JSON. */
-export interface Policy {
+export interface Policy extends FlowPolicy {
   readonly retry: Readonly<{
     /** Failures that end the job, so also the attempts it gets when every one fails. 1 = never retried. */
     max: number
@@ -26,6 +34,8 @@ export interface Policy {
     unknown: UnknownAnswer
     /** The longest wait that an error's own `retryAfter` may ask for. */
     retryAfterMsMax: number
+    /** How much of the load may be retries, so that a storm of failures does not multiply it. null = any share. */
+    budget: RetryBudgetPolicy | null
   }>
   readonly manualRetry: Readonly<{ mode: ManualRetryMode; budget: 'reset' | 'keep' }>
   readonly orphan: Readonly<{ action: OrphanAction; budget: 'free' | 'consume'; maxReclaims: number }>
@@ -43,19 +53,25 @@ export interface Policy {
   /** No backward edge at all: the database itself refuses one. */
   readonly forwardOnly: boolean
   /** null = kept for ever. */
-  readonly retention: Readonly<{ completeMs: number | null; failedMs: number | null; cancelledMs: number | null }>
+  readonly retention: Readonly<{
+    completeMs: number | null
+    failedMs: number | null
+    cancelledMs: number | null
+    deadLettersMs: number | null
+  }>
   /** Nothing at runtime can weaken it; see `weakens`. */
   readonly locked: boolean
 }
 
 /** A policy as its author writes it: what is not said takes the safest default; durations are named without unit. */
-export interface PolicyInput {
+export interface PolicyInput extends FlowPolicyInput {
   retry?: {
     max?: number
     perCode?: Readonly<Record<string, number>>
     backoff?: BackoffInput | null
     unknown?: UnknownAnswer
     retryAfterMax?: Duration
+    budget?: Partial<RetryBudgetPolicy> | null
   }
   manualRetry?: ManualRetryMode | { mode?: ManualRetryMode; budget?: 'reset' | 'keep' }
   orphan?: OrphanAction | { action?: OrphanAction; budget?: 'free' | 'consume'; maxReclaims?: number }
@@ -69,7 +85,12 @@ export interface PolicyInput {
   aggregates?: boolean
   cancel?: boolean
   forwardOnly?: boolean
-  retention?: { complete?: Duration | null; failed?: Duration | null; cancelled?: Duration | null }
+  retention?: {
+    complete?: Duration | null
+    failed?: Duration | null
+    cancelled?: Duration | null
+    deadLetters?: Duration | null
+  }
   locked?: boolean
 }
 
@@ -84,6 +105,7 @@ const FIELDS = {
     backoff: backoffField.nullable().default(null),
     unknown: z.enum(UNKNOWN_ANSWERS).default('never'),
     retryAfterMax: durationField().default(DAY_MS),
+    budget: RETRY_BUDGET_FIELD,
   },
   manualRetry: {
     mode: z.enum(MANUAL_RETRY_MODES).default('new-job'),
@@ -110,6 +132,7 @@ const FIELDS = {
     cancelled: durationField()
       .nullable()
       .default(30 * DAY_MS),
+    deadLetters: durationField().nullable().default(null),
   },
 }
 
@@ -144,12 +167,14 @@ const schema = z
     forwardOnly: z.boolean().default(false),
     retention: z
       .strictObject(FIELDS.retention)
-      .transform(({ complete, failed, cancelled }) => ({
+      .transform(({ complete, failed, cancelled, deadLetters }) => ({
         completeMs: complete,
         failedMs: failed,
         cancelledMs: cancelled,
+        deadLettersMs: deadLetters,
       }))
       .prefault({}),
+    ...FLOW_SECTIONS,
     locked: z.boolean().default(false),
   })
   // A job that cannot go backward cannot be given back: 'fail' is the only shutdown left to it.
@@ -157,7 +182,9 @@ const schema = z
 
 const KNOWN_FIELDS = [
   ...Object.keys(schema.in.shape),
-  ...Object.entries(FIELDS).flatMap(([section, fields]) => Object.keys(fields).map((field) => `${section}.${field}`)),
+  ...Object.entries({ ...FIELDS, ...FLOW_FIELDS }).flatMap(([section, fields]) =>
+    Object.keys(fields).map((field) => `${section}.${field}`),
+  ),
 ]
 
 const STORED_NAMES: Readonly<Record<string, string>> = {
@@ -169,6 +196,11 @@ const STORED_NAMES: Readonly<Record<string, string>> = {
   completeMs: 'complete',
   failedMs: 'failed',
   cancelledMs: 'cancelled',
+  deadLettersMs: 'deadLetters',
+  windowMs: 'window',
+  cooldownMs: 'cooldown',
+  rampMs: 'ramp',
+  perMs: 'per',
 }
 
 /** Takes the author's form, and a stored policy too: `policy(JSON.parse(JSON.stringify(p)))` equals `p`. */
@@ -193,6 +225,11 @@ export function asForwardOnly(policy: Policy): Policy {
   })
 }
 
+/** Whether the store must count how many jobs of this type are under way. */
+export function isLimited({ breaker, concurrency, rate }: Policy): boolean {
+  return breaker !== null || rate !== null || concurrency.max !== null || concurrency.perKey !== null
+}
+
 /** For policy files, about which the compiler knows nothing. */
 export function policyFromJson(value: unknown): Policy {
   const read = storedPolicy(value)
@@ -202,10 +239,11 @@ export function policyFromJson(value: unknown): Policy {
 }
 
 /** A limit for a code that the job type does not have would never apply, and nobody would notice. */
-export function checkPolicyCodes({ retry }: Policy, codes: object): void {
-  const unknown = Object.keys(retry.perCode).filter((code) => !Object.hasOwn(codes, code))
-  if (unknown.length > 0)
-    throw invalid(unknown.map((code) => `retry.perCode.${code}: the taxonomy has no code ${code}`))
+export function checkPolicyCodes({ retry, breaker }: Policy, codes: object): void {
+  const named = Object.keys(retry.perCode).map((code) => [`retry.perCode.${code}`, code] as const)
+  const failingFast = breaker === null || breaker.code === null ? [] : [['breaker.code', breaker.code] as const]
+  const unknown = [...named, ...failingFast].filter(([, code]) => !Object.hasOwn(codes, code))
+  if (unknown.length > 0) throw invalid(unknown.map(([field, code]) => `${field}: the taxonomy has no code ${code}`))
 }
 
 /**
@@ -224,13 +262,14 @@ export function storedPolicy(value: unknown): Policy {
  */
 function inAuthorsForm(value: unknown): unknown {
   if (!isRecord(value)) return value
-  const { manualRetry, orphan, ...rest } = value
+  const { manualRetry, orphan, concurrency, ...rest } = value
   return {
     ...Object.fromEntries(
       Object.entries(rest).map(([name, part]) => [name, isRecord(part) ? withoutUnits(part) : part]),
     ),
     manualRetry: typeof manualRetry === 'string' ? { mode: manualRetry } : manualRetry,
     orphan: typeof orphan === 'string' ? { action: orphan } : orphan,
+    concurrency: typeof concurrency === 'number' ? { max: concurrency } : concurrency,
   }
 }
 

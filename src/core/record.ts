@@ -24,6 +24,7 @@ export interface JobRecord {
   orphanedAtMs: number | null
   cancelRequestedAtMs: number | null
   retriedFrom: string | null
+  batchId: string | null
   latestFailure: FailureRecord | null
   isForwardOnly: boolean
   isDeadLettered: boolean

@@ -51,7 +51,7 @@ export function viewJob(job: JobRecord, actions: Action[]): JobView {
     queue: job.queue,
     status: job.status,
     owner: job.owner,
-    batchId: null,
+    batchId: job.batchId,
     attemptCount: job.attempt - spent.attemptBase,
     maxAttempts: max,
     // The last failure is not followed by a retry, so max failures are max - 1 retries: "3/3", never "4/3".

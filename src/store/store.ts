@@ -67,6 +67,13 @@ export interface Store {
 /** The store's own short name for a job; never used again for another one. */
 export type JobKey = number
 export type WorkerKey = number
+export type BatchKey = number
+
+/** Who did something, and why; kept in the audit trail. */
+export interface By {
+  actor: string
+  reason: string
+}
 
 export interface TypeDeclaration {
   name: string
@@ -101,6 +108,10 @@ export interface NewJob {
   retriedFrom: { id: string; actor: string; reason: string } | null
   /** Why it was refused before any dispatch, where the policy records refusals as failed jobs. */
   rejected: DecidedFailure | null
+  /** Id of the batch it belongs to. A job made from a failed one takes that one's place in its batch by itself. */
+  batch: string | null
+  /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key'. */
+  limitKey: string | null
 }
 
 /** `live`: the key is free again when the job fails or is cancelled. `always`: as long as the job is kept. */
@@ -141,6 +152,8 @@ export interface Lease {
   retriedFrom: string | null
   /** Its type only went forward when it was submitted: then so does it, whatever the type's policy says by now. */
   isForwardOnly: boolean
+  /** Its place in a batch; the worker hands it back with the close, so that no row need be read for it. */
+  batch: BatchKey | null
 }
 
 export interface Held {
@@ -172,6 +185,8 @@ export interface Close extends Held {
   change: Change
   /** How long the handler ran; null when it never began. */
   ranMs: number | null
+  /** The lease's. */
+  batch?: BatchKey | null
 }
 
 export type CloseAnswer = 'closed' | 'lost'
@@ -215,6 +230,8 @@ export interface JobRow extends JobRecord {
   key: JobKey
   payload: string
   dedupeKey: string | null
+  batch: BatchKey | null
+  limitKey: string | null
   /** `seq` of the failure that ended it; null unless it is failed. */
   failure: number | null
   /** The newest failure, whatever became of it; `failure` says whether the job failed for good. */

@@ -244,5 +244,5 @@ function unlogged(change: Change, { type, spent }: Known, why: string): Change {
     rule: 'audit = write-ahead',
     budget: { name: 'retry.max', before: 0, after: 0, max: 0 },
   }
-  return { to: 'failed', spent, failure: { ...failure, decision }, deadLetter: 'none' }
+  return { to: 'failed', spent, failure: { ...failure, decision }, deadLetter: 'none', isPermanent: false }
 }

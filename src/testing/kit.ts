@@ -82,8 +82,10 @@ export class TestKit {
   /** One turn of every worker: what is due is claimed and run, what ended is recorded, lost workers are noticed. */
   async tick(): Promise<void> {
     await this.#turn()
-    const { requeued } = await (await this.worker()).maintain()
-    if (requeued > 0) await this.#turn()
+    const worker = await this.worker()
+    await worker.maintain()
+    await worker.doDuties()
+    if ((await this.#ready()) !== '') await this.#turn()
   }
 
   /** Lets time go by: workers renew their leases, and whatever becomes due on the way happens at its time. */
@@ -204,6 +206,7 @@ export class TestKit {
       if (startTimeoutMs !== null) waits.push(claimedAtMs + startTimeoutMs - nowMs)
       waits.push(lease.untilMs - nowMs)
     }
+    for (const duty of this.app.duties) waits.push(((await duty.nextAtMs?.()) ?? Number.POSITIVE_INFINITY) - nowMs)
     return Math.ceil(Math.min(...waits.filter((wait) => wait > 0)))
   }
 

@@ -3,6 +3,7 @@ import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store } from '../store/store.ts'
+import type { Duty } from './duty.ts'
 import type { Handler } from './handler.ts'
 import type { Step } from './pipeline.ts'
 
@@ -18,6 +19,8 @@ export interface WorkerOptions {
   maintenanceMs?: number
   pruneMs?: number
   resultBytesMax?: number
+  /** What is done again and again beside the jobs. */
+  duties?: readonly Duty[]
   clock?: Clock
   chance?: Chance
   log?: Log
@@ -47,6 +50,7 @@ const DEFAULTS = {
   maintenanceMs: 5_000,
   pruneMs: 600_000,
   resultBytesMax: 1024 * 1024,
+  duties: [] as readonly Duty[],
 }
 
 const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }

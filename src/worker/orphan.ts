@@ -54,6 +54,7 @@ export function changeForLost(job: LostJob, policy: Policy, codes: Taxonomy, now
         spent: packSpent(decision.spent),
         failure: { ...failure, decision: decision.reasons },
         deadLetter: decision.deadLetter,
+        isPermanent: decision.code === 'QUARANTINED',
       }
     }
   }

@@ -49,7 +49,7 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
   }
   const change = changeForLost(job, handler.policy, handler.codes, flight.storeNowMs(monoMs))
   // A mere report is left to maintenance: it finds the expired lease.
-  return change.to === 'orphaned' ? [] : [{ key: lease.key, attempt: lease.attempt, change, ranMs }]
+  return change.to === 'orphaned' ? [] : [{ key: lease.key, attempt: lease.attempt, batch: lease.batch, change, ranMs }]
 }
 
 /** Given back unharmed: spends nothing. */
@@ -97,7 +97,7 @@ function decided(flight: Flight, captured: Captured, monoMs: number, chance: num
   const spent = packSpent(decision.spent)
   return decision.kind === 'retry'
     ? { to: 'queued', cause: 'retry', delayMs: decision.delayMs, spent, failure, note: null }
-    : { to: 'failed', spent, failure, deadLetter: decision.deadLetter }
+    : { to: 'failed', spent, failure, deadLetter: decision.deadLetter, isPermanent: decision.isPermanent }
 }
 
 /** Anything can be thrown, also a proxy whose every trap throws: then `instanceof` itself would. */

@@ -87,6 +87,7 @@ export class Worker {
     this.#chores = [
       new Chore(clock, log, 'maintenance', this.#options.maintenanceMs, () => this.maintain()),
       new Chore(clock, log, 'pruning', this.#options.pruneMs, () => this.prune()),
+      ...this.#options.duties.map(({ name, everyMs, run }) => new Chore(clock, log, name, everyMs, run)),
     ]
   }
 
@@ -134,6 +135,11 @@ export class Worker {
 
   prune(): Promise<number> {
     return this.#maintenance.prune()
+  }
+
+  /** Each of them once: for tests, which drive the worker by hand. */
+  async doDuties(): Promise<void> {
+    for (const duty of this.#options.duties) await duty.run()
   }
 
   /**
@@ -283,10 +289,10 @@ export class Worker {
   #close(flight: Flight, change: Close['change'], nowMonoMs: number): void {
     const wasRunning = flight.state === 'running'
     flight.state = 'closing'
-    const { key, attempt } = flight.lease
+    const { key, attempt, batch } = flight.lease
     const ranMs = flight.startedMonoMs === null ? null : nowMonoMs - flight.startedMonoMs
     if (!this.#enter('record', flight)) return
-    this.#recorder.add(flight, { key, attempt, change, ranMs })
+    this.#recorder.add(flight, { key, attempt, batch, change, ranMs })
     // Where the record comes first, it also comes before this slot's next job (P66).
     if (wasRunning && flight.handler.policy.audit === 'write-ahead') flight.keepsSlot = true
     else if (wasRunning) this.#freeSlot()

@@ -71,7 +71,40 @@ export const anyPolicyInput: fc.Arbitrary<PolicyInput> = fc.record(
     cancel: fc.boolean(),
     forwardOnly: fc.boolean(),
     retention: fc.record(
-      { complete: anyDuration, failed: fc.option(anyDuration, { nil: null }) },
+      { complete: anyDuration, failed: fc.option(anyDuration, { nil: null }), deadLetters: anyDuration },
+      { requiredKeys: [] },
+    ),
+    breaker: fc.option(
+      fc.record(
+        {
+          guards: fc.constantFrom('gateway', 's3'),
+          mode: fc.constantFrom('hold', 'fail-fast'),
+          windowCalls: fc.integer({ min: 1, max: 50 }),
+          window: fc.constantFrom('1s', '2m'),
+          minCalls: fc.integer({ min: 1, max: 50 }),
+          ratio: fc.constantFrom(0.1, 0.5, 1),
+          cooldown: anyDuration,
+          ramp: anyDuration,
+        },
+        { requiredKeys: ['guards'] },
+      ),
+      { nil: null },
+    ),
+    concurrency: fc.oneof(
+      fc.integer({ min: 1, max: 9 }),
+      fc.record({ max: fc.integer({ min: 1, max: 9 }), perKey: fc.integer({ min: 1, max: 9 }) }, { requiredKeys: [] }),
+    ),
+    rate: fc.option(
+      fc.record(
+        { max: fc.integer({ min: 1, max: 9 }), per: anyDuration, scope: fc.constantFrom('type', 'key') },
+        { requiredKeys: ['max'] },
+      ),
+      { nil: null },
+    ),
+    backlog: fc.record({ max: fc.integer({ min: 1, max: 9 }) }),
+    rollup: fc.constantFrom('all-or-nothing', 'partial', 'any-permanent'),
+    notify: fc.record(
+      { failed: fc.constantFrom([], ['owner']), settled: fc.constantFrom([], ['ops']), window: anyDuration },
       { requiredKeys: [] },
     ),
     locked: fc.boolean(),

@@ -49,6 +49,7 @@ test('D11 a terminal code is failed at once', () => {
     {
       kind: 'fail',
       deadLetter: 'flag',
+      isPermanent: true,
       spent: { ...NOTHING_SPENT, failures: 1, byCode: { GW_4XX: 1 } },
       reasons: {
         because: 'GW_4XX is never retried',

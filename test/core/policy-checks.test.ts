@@ -34,6 +34,11 @@ const CONTRADICTORY: readonly [one: string, other: string, PolicyInput][] = [
   ['orphan.budget', 'orphan.action', { orphan: { budget: 'consume' }, retry: { max: 2 } }],
   ['orphan.budget', 'retry.max', { orphan: { action: 'requeue', budget: 'consume' } }],
   ['timeout.attempt', 'timeout.total', { timeout: { attempt: '2h', total: '1h' } }],
+  ['retry.budget', 'retry.max', { retry: { budget: { ratio: 0.2 } } }],
+  ['breaker.minCalls', 'breaker.windowCalls', { breaker: { guards: 'gateway', windowCalls: 5, minCalls: 6 } }],
+  ['breaker.code', 'breaker.mode', { breaker: { guards: 'gateway', code: 'GW_5XX' } }],
+  ['concurrency.perKey', 'concurrency.max', { concurrency: { max: 1, perKey: 2 } }],
+  ['notify', 'aggregates', { notify: { failed: ['owner'] }, aggregates: false }],
 ]
 
 test.each(CONTRADICTORY)('%s that contradicts %s is refused by both names and a reason', (one, other, input) => {

@@ -17,7 +17,7 @@ function problemsOf(build: () => unknown): readonly string[] {
 
 test('P38 what is not said takes the safest default: one attempt, and an orphan is only reported', () => {
   expect(policy()).toEqual({
-    retry: { max: 1, perCode: {}, backoff: null, unknown: 'never', retryAfterMsMax: 86_400_000 },
+    retry: { max: 1, perCode: {}, backoff: null, unknown: 'never', retryAfterMsMax: 86_400_000, budget: null },
     manualRetry: { mode: 'new-job', budget: 'reset' },
     orphan: { action: 'report', budget: 'free', maxReclaims: 5 },
     lease: { ttlMs: 30_000, startTimeoutMs: 60_000 },
@@ -30,7 +30,13 @@ test('P38 what is not said takes the safest default: one attempt, and an orphan 
     aggregates: true,
     cancel: true,
     forwardOnly: false,
-    retention: { completeMs: 2_592_000_000, failedMs: null, cancelledMs: 2_592_000_000 },
+    retention: { completeMs: 2_592_000_000, failedMs: null, cancelledMs: 2_592_000_000, deadLettersMs: null },
+    breaker: null,
+    concurrency: { max: null, perKey: null },
+    rate: null,
+    backlog: { max: null },
+    rollup: 'partial',
+    notify: { failed: [], orphaned: [], settled: [], windowMs: 3_600_000 },
     locked: false,
   })
 })
@@ -44,7 +50,12 @@ test('durations are written without unit in the name and stored in milliseconds'
   })
   expect(made.lease).toEqual({ ttlMs: 10_000, startTimeoutMs: null })
   expect(made.timeout).toEqual({ attemptMs: 600_000, totalMs: 3_600_000 })
-  expect(made.retention).toEqual({ completeMs: 604_800_000, failedMs: 7_776_000_000, cancelledMs: null })
+  expect(made.retention).toEqual({
+    completeMs: 604_800_000,
+    failedMs: 7_776_000_000,
+    cancelledMs: null,
+    deadLettersMs: null,
+  })
   expect(made.retry.retryAfterMsMax).toBe(3_600_000)
 })
 

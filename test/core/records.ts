@@ -25,6 +25,7 @@ export function record(given: Partial<JobRecord> = {}): JobRecord {
     orphanedAtMs: null,
     cancelRequestedAtMs: null,
     retriedFrom: null,
+    batchId: null,
     latestFailure: null,
     isForwardOnly: false,
     isDeadLettered: false,

@@ -149,7 +149,7 @@ export class StoreWorld {
     const dedupe = step.key === null ? null : { key: `k${step.key}`, scope: step.scope }
     const fresh: Submission = {
       ...{ id: this.#makeId(), type, payload: '{}', owner: null, priority: step.priority, delayMs: step.delayMs },
-      ...{ dedupe, retriedFrom: null, rejected: null },
+      ...{ dedupe, retriedFrom: null, rejected: null, batch: null, limitKey: null },
     }
     const job = before ?? fresh
     const twin = this.#rows.get(job.id) ?? this.#holderOf(job)
@@ -418,7 +418,7 @@ export class StoreWorld {
         const after = packSpent(decision.spent)
         return decision.kind === 'retry'
           ? { ...requeue, cause: 'retry', delayMs: decision.delayMs, spent: after, failure }
-          : { to: 'failed', spent: after, failure, deadLetter: decision.deadLetter }
+          : { to: 'failed', spent: after, failure, deadLetter: decision.deadLetter, isPermanent: decision.isPermanent }
       }
     }
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Change } from '../../core/change.ts'
-import type { Claimed, CloseAnswer, Held, Lane, Lease, Store, WorkerKey } from '../store.ts'
+import type { BatchKey, Claimed, CloseAnswer, Held, Lane, Lease, Store, WorkerKey } from '../store.ts'
 
 export const TTL_MS = 30_000
 export const LANES: readonly [Lane, ...Lane[]] = [
@@ -47,8 +47,12 @@ export class BenchWorker {
     return lost.includes(key) ? 'lost' : 'held'
   }
 
-  async close({ key, attempt }: Held, change: Change, ranMs: number | null = null): Promise<CloseAnswer> {
-    const [answer] = await this.store.close({ worker: this.key, closes: [{ key, attempt, change, ranMs }] })
+  async close(
+    { key, attempt, batch = null }: Held & { batch?: BatchKey | null },
+    change: Change,
+    ranMs: number | null = null,
+  ): Promise<CloseAnswer> {
+    const [answer] = await this.store.close({ worker: this.key, closes: [{ key, attempt, batch, change, ranMs }] })
     assert(answer !== undefined)
     return answer
   }

@@ -95,6 +95,8 @@ export class Bench {
       dedupe: null,
       retriedFrom: null,
       rejected: null,
+      batch: null,
+      limitKey: null,
       ...parts,
     }
   }

@@ -25,9 +25,13 @@ export const cancelled = (note: string | null = null): Extract<Change, { to: 'ca
   note,
 })
 
-export function failed(job: SoFar, { deadLetter = 'none' }: { deadLetter?: DeadLetter } = {}): Fail {
+export function failed(
+  job: SoFar,
+  { deadLetter = 'none', isPermanent = false }: { deadLetter?: DeadLetter; isPermanent?: boolean } = {},
+): Fail {
   const failure = someFailure()
-  return { to: 'failed', spent: packSpent(spendFailure(unpackSpent(job.spent), failure.code)), failure, deadLetter }
+  const spent = packSpent(spendFailure(unpackSpent(job.spent), failure.code))
+  return { to: 'failed', spent, failure, deadLetter, isPermanent }
 }
 
 export function requeued(cause: RequeueCause, job: SoFar, { delayMs = 0 }: { delayMs?: number } = {}): Requeue {

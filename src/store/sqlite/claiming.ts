@@ -1,6 +1,7 @@
 import type { StatementSync } from 'node:sqlite'
 import type { Claimed, Lane, Lease, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
+import { type Gates, type LaneGate, leftOf, opensAtMs, takePermits } from './gates.ts'
 import type { Types } from './types.ts'
 
 /** How many waiting jobs one claim may move to the ready line; a larger number would make a long transaction. */
@@ -12,12 +13,12 @@ interface LaneKey {
   ttlMs: number
 }
 
-interface LaneStatements {
-  isAnyReady: StatementSync
-  pick: StatementSync
+/** A lane in one claim: free, or bounded by what its gate allows. */
+interface OpenLane extends LaneKey {
+  gate: LaneGate | null
 }
 
-export function openClaiming(connection: Connection, types: Types) {
+export function openClaiming(connection: Connection, types: Types, gates: Gates) {
   const isAnyDue = connection.prepare(
     'SELECT 1 FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL AND due_at <= ? LIMIT 1',
   )
@@ -36,55 +37,83 @@ export function openClaiming(connection: Connection, types: Types) {
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT value ->> 0, ?1, 'processing', value ->> 1, ?2 FROM json_each(?3)`)
 
-  const statementsByLaneCount = new Map<number, LaneStatements>()
-  const statementsFor = (laneCount: number): LaneStatements => {
-    let statements = statementsByLaneCount.get(laneCount)
-    if (statements === undefined) {
-      const isAnyReady = connection.prepare(isAnyReadySql(laneCount))
-      const pick = connection.prepare(pickSql(laneCount))
+  const anyReadyByLaneCount = new Map<number, StatementSync>()
+  const anyReady = (laneCount: number): StatementSync => {
+    const known = anyReadyByLaneCount.get(laneCount) ?? connection.prepare(isAnyReadySql(laneCount))
+    anyReadyByLaneCount.set(laneCount, known)
+    return known
+  }
+  const picksByShape = new Map<string, StatementSync>()
+  const pickFor = (lanes: readonly LaneSql[]): StatementSync => {
+    const shape = lanes.join()
+    let pick = picksByShape.get(shape)
+    if (pick === undefined) {
+      pick = connection.prepare(pickSql(lanes))
       pick.setReturnArrays(true)
-      statements = { isAnyReady, pick }
-      statementsByLaneCount.set(laneCount, statements)
+      picksByShape.set(shape, pick)
     }
-    return statements
+    return pick
   }
 
-  const keysOf = (lanes: readonly Lane[]): LaneKey[] =>
-    lanes.flatMap(({ type: name, ttlMs }) => {
+  const keysOf = (lanes: readonly Lane[], nowMs: number): LaneKey[] => {
+    const paused = gates.pausedQueues(nowMs)
+    return lanes.flatMap(({ type: name, ttlMs }) => {
       const type = types.byName(name)
-      return type === undefined ? [] : [{ type: type.key, name, ttlMs }]
+      return type === undefined || paused.has(type.queue) ? [] : [{ type: type.key, name, ttlMs }]
     })
+  }
 
   return {
     /** Whether a claim would find anything: an idle worker must not take the write lock at every poll. */
     isWorthClaiming(lanes: readonly Lane[], nowMs: number): boolean {
-      const keys = keysOf(lanes)
+      const keys = keysOf(lanes, nowMs)
       if (keys.length === 0) return false
       if (isAnyDue.get(nowMs) !== undefined) return true
-      return statementsFor(keys.length).isAnyReady.get(...keys.map((lane) => lane.type)) !== undefined
+      return anyReady(keys.length).get(...keys.map((lane) => lane.type)) !== undefined
     },
 
-    nextDueAtMs(): number | null {
-      return (nextDue.get() as { due_at: number | null }).due_at
+    nextDueAtMs(nowMs: number): number | null {
+      return earliest((nextDue.get() as { due_at: number | null }).due_at, gates.nextResumeAtMs(nowMs))
     },
 
     claim(worker: WorkerKey, lanes: readonly Lane[], max: number, nowMs: number): Claimed {
       promote.run(nowMs)
-      const keys = keysOf(lanes)
-      const leases = keys.length === 0 ? [] : pickLeases(keys, max)
+      const open = keysOf(lanes, nowMs).map((lane): OpenLane => ({ ...lane, gate: gates.gateOf(lane.type, nowMs) }))
+      const leases = open.length === 0 ? [] : pickLeases(open, max)
       if (leases.length > 0) {
-        for (const [ttlMs, group] of groupByTtl(leases, keys)) {
+        for (const [ttlMs, group] of groupByTtl(leases, open)) {
           lease.run(worker, nowMs + ttlMs, nowMs, JSON.stringify(group.map((picked) => picked.key)))
         }
         addEvents.run(nowMs, worker, JSON.stringify(leases.map((picked) => [picked.key, picked.attempt])))
+        if (open.some(({ gate }) => gate !== null)) gates.settle(nowMs)
       }
-      return { nowMs, leases, nextDueAtMs: this.nextDueAtMs() }
+      const opening = open.map(({ gate }) => (gate === null ? null : opensAtMs(gate)))
+      return { nowMs, leases, nextDueAtMs: opening.reduce(earliest, this.nextDueAtMs(nowMs)) }
     },
   }
 
-  function pickLeases(keys: readonly LaneKey[], max: number): Lease[] {
-    const rows = statementsFor(keys.length).pick.all(...keys.map((lane) => lane.type), max) as unknown as PickedRow[]
-    return rows.map(fromPicked)
+  function pickLeases(lanes: readonly OpenLane[], max: number): Lease[] {
+    const sql: LaneSql[] = []
+    const values: (number | string)[] = []
+    for (const { type, gate } of lanes) {
+      const most = gate === null ? max : Math.min(max, leftOf(gate))
+      const chosen = gate?.candidates?.(most)
+      if (chosen !== undefined) {
+        sql.push('chosen')
+        values.push(JSON.stringify(chosen))
+      } else if (gate === null) {
+        sql.push('free')
+        values.push(type)
+      } else {
+        sql.push('bounded')
+        values.push(type, most)
+      }
+    }
+    const rows = pickFor(sql).all(...values, max) as unknown as PickedRow[]
+    if (lanes.every(({ gate }) => gate === null)) return rows.map(fromPicked)
+    const gateOf = new Map(lanes.map(({ type, gate }) => [type, gate]))
+    // Lanes may share a permit, and each was read as if it had the permit for itself.
+    return rows.filter((row) => takesPermits(gateOf.get(row[1]) ?? null, row[13])).map(fromPicked)
   }
 
   function fromPicked(row: PickedRow): Lease {
@@ -101,6 +130,7 @@ export function openClaiming(connection: Connection, types: Types) {
       createdAtMs: row[9],
       retriedFrom: row[10],
       isForwardOnly: row[11] === 1,
+      batch: row[12],
     }
   }
 }
@@ -119,6 +149,8 @@ type PickedRow = [
   createdAtMs: number,
   retriedFrom: string | null,
   forwardOnly: number,
+  batch: number | null,
+  limitKey: string | null,
 ]
 
 /** One index lookup per lane. */
@@ -127,19 +159,34 @@ function isAnyReadySql(laneCount: number): string {
   return `${Array(laneCount).fill(lane).join(' UNION ALL ')} LIMIT 1`
 }
 
+type LaneSql = 'free' | 'bounded' | 'chosen'
+
+const IN_LANE = 'SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?'
+const LANE_SQL: Readonly<Record<LaneSql, string>> = {
+  free: IN_LANE,
+  bounded: `SELECT * FROM (${IN_LANE} ORDER BY priority DESC, queued_at, key LIMIT ?)`,
+  chosen: `SELECT key, priority, queued_at FROM jobs
+    WHERE ready IS NOT NULL AND key IN (SELECT value FROM json_each(?))`,
+}
+
 /**
  * Each lane is read in index order and SQLite merges the lanes row by row until it has enough: the cost is that of
  * the rows taken, however many wait behind them.
  */
-function pickSql(laneCount: number): string {
-  const lane = 'SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?'
+function pickSql(lanes: readonly LaneSql[]): string {
   return `
     SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
-      jobs.forward_only
-    FROM (${Array(laneCount).fill(lane).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
+      jobs.forward_only, job_specs.batch, jobs.limit_key
+    FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }
+
+const takesPermits = (gate: LaneGate | null, limitKey: string | null): boolean =>
+  gate === null || takePermits(gate, limitKey)
+
+const earliest = (one: number | null, other: number | null): number | null =>
+  one === null ? other : other === null ? one : Math.min(one, other)
 
 function groupByTtl(leases: readonly Lease[], lanes: readonly LaneKey[]): Map<number, Lease[]> {
   const ttlOf = new Map(lanes.map((lane) => [lane.name, lane.ttlMs]))

@@ -1,7 +1,8 @@
 import type { Change, DecidedFailure } from '../../core/change.ts'
 import type { EventData, EventKind } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
-import type { Close, CloseAnswer, Held, JobKey, Reclaim, Renewal, Started, WorkerKey } from '../store.ts'
+import type { BatchKey, Close, CloseAnswer, Held, JobKey, Reclaim, Renewal, Started, WorkerKey } from '../store.ts'
+import type { Batches } from './batches.ts'
 import type { Connection } from './connection.ts'
 import { HELD } from './fence.ts'
 import type { History } from './history.ts'
@@ -13,18 +14,21 @@ interface HeldRow {
   lease_until: number
   claimed_at: number
   started_at: number | null
+  batch: BatchKey | null
 }
 
 type Requeue = Extract<Change, { to: 'queued' }>
+type Fail = Extract<Change, { to: 'failed' }>
 
 const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs > 0 ? nowMs + delayMs : null)
 
 export type Closing = ReturnType<typeof openClosing>
 
 /** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
-export function openClosing(connection: Connection, history: History) {
+export function openClosing(connection: Connection, history: History, batches: Batches) {
   const selectHeld = connection.prepare(`
-    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at FROM jobs WHERE ${HELD}`)
+    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at,
+      (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key) AS batch FROM jobs WHERE ${HELD}`)
   const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
   const complete = connection.prepare(`
     UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
@@ -62,6 +66,8 @@ export function openClosing(connection: Connection, history: History) {
 
   const failureOf = ({ key, attempt }: Held, worker: WorkerKey, failure: DecidedFailure, to: Status, nowMs: number) =>
     history.failure({ key, atMs: nowMs, attempt, worker, failure, from: 'processing', to })
+  const finalFailureOf = ({ key, attempt }: Held, worker: WorkerKey, { failure, isPermanent }: Fail, atMs: number) =>
+    history.failure({ key, atMs, attempt, worker, failure, from: 'processing', to: 'failed', isPermanent })
 
   /** The failure and the event of a job that goes back to the queue. */
   const tellRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
@@ -82,16 +88,21 @@ export function openClosing(connection: Connection, history: History) {
     const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
     const event = (kind: EventKind, data: EventData | null) =>
       history.event(key, nowMs, kind, attempt, row.worker, ranMs, data)
+    const leave = (to: Status, isPermanent: boolean) => {
+      if (row.batch !== null) batches.moved(row.batch, 'processing', to, isPermanent, nowMs)
+    }
 
     switch (change.to) {
       case 'complete':
         event('complete', null)
         complete.run(key, attempt, nowMs, startedAtMs, change.result)
+        leave('complete', false)
         return
       case 'cancelled':
         event('cancelled', change.note === null ? null : { reason: change.note })
         cancel.run(key, attempt, nowMs, startedAtMs)
         freeDedupeKey.run(key)
+        leave('cancelled', false)
         return
       case 'queued':
         // The request to cancel was acknowledged; going back to the queue must not forget it.
@@ -104,7 +115,7 @@ export function openClosing(connection: Connection, history: History) {
         requeue.run(key, attempt, change.delayMs > 0 ? null : 1, dueAt(change, nowMs), change.spent)
         return
       case 'failed': {
-        const failure = failureOf(at, row.worker, change.failure, 'failed', nowMs)
+        const failure = finalFailureOf(at, row.worker, change, nowMs)
         const letter = setAside(key, failure, attempt, change.deadLetter, nowMs)
         event('failed', {
           failure,
@@ -114,6 +125,7 @@ export function openClosing(connection: Connection, history: History) {
         })
         fail.run(key, attempt, nowMs, startedAtMs, failure, change.spent, letter)
         freeDedupeKey.run(key)
+        leave('failed', change.isPermanent)
         return
       }
     }
@@ -147,6 +159,8 @@ export function openClosing(connection: Connection, history: History) {
           return 'lost'
         }
         history.event(key, nowMs, 'complete', attempt, worker, ranMs, null)
+        const { batch } = close
+        if (batch !== null && batch !== undefined) batches.moved(batch, 'processing', 'complete', false, nowMs)
         return 'closed'
       }
       if (change.to === 'queued') {

@@ -1,7 +1,7 @@
 import type { DecidedFailure } from '../../core/change.ts'
 import type { EventData, EventKind } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
-import type { JobKey, WorkerKey } from '../store.ts'
+import type { By, JobKey, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
 
 export interface FailedAttempt {
@@ -12,6 +12,19 @@ export interface FailedAttempt {
   failure: DecidedFailure
   from: Status | null
   to: Status
+  /** Only of a failure that ends its job. */
+  isPermanent?: boolean
+}
+
+/** Something a person did, or a rule in a person's name. */
+export interface AuditEntry {
+  atMs: number
+  /** What was done: the name of the operation. */
+  act: string
+  /** What kind of thing it was done to: 'job', 'batch', 'queue', ... */
+  target: string
+  ids: readonly string[]
+  data?: object | null
 }
 
 export type History = ReturnType<typeof openHistory>
@@ -21,10 +34,16 @@ export function openHistory(connection: Connection) {
   const addEvent = connection.prepare(
     'INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
   )
+  const addSubjectEvent = connection.prepare(
+    'INSERT INTO events (job, at, kind, attempt, data, subject) VALUES (0, ?, ?, 0, ?, ?)',
+  )
+  const addAudit = connection.prepare(
+    'INSERT INTO audit (at, actor, act, reason, target, ids, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  )
   const addFailure = connection.prepare(`
     INSERT INTO failures (job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail,
-      context, causes, rule, fingerprint, from_status, to_status, decision)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+      context, causes, rule, fingerprint, from_status, to_status, decision, permanent)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 
   return {
     event(
@@ -39,8 +58,18 @@ export function openHistory(connection: Connection) {
       addEvent.run(key, atMs, kind, attempt, worker, durationMs, data === null ? null : JSON.stringify(data))
     },
 
+    /** Something happened to anything but a job: a batch, a breaker, a queue. `subject` is 'batch:ID' and so on. */
+    subjectEvent(subject: string, atMs: number, kind: string, data: object | null): void {
+      addSubjectEvent.run(atMs, kind, data === null ? null : JSON.stringify(data), subject)
+    },
+
+    /** Who did what, why, and to which ids; part of the transaction that does it. */
+    audit({ actor, reason }: By, { atMs, act, target, ids, data = null }: AuditEntry): void {
+      addAudit.run(atMs, actor, act, reason, target, JSON.stringify(ids), data === null ? null : JSON.stringify(data))
+    },
+
     /** Stores a failure with its decision and answers with its number. */
-    failure({ key, atMs, attempt, worker, failure, from, to }: FailedAttempt): number {
+    failure({ key, atMs, attempt, worker, failure, from, to, isPermanent }: FailedAttempt): number {
       const added = addFailure.run(
         key,
         atMs,
@@ -60,6 +89,7 @@ export function openHistory(connection: Connection) {
         from,
         to,
         JSON.stringify(failure.decision),
+        isPermanent === undefined ? null : Number(isPermanent),
       )
       return Number(added.lastInsertRowid)
     },

@@ -1,7 +1,8 @@
 import { unpackSpent } from '../../core/budget.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { Status } from '../../core/states.ts'
-import type { Intervention, JobKey, WorkerKey } from '../store.ts'
+import type { BatchKey, Intervention, JobKey, WorkerKey } from '../store.ts'
+import type { Batches } from './batches.ts'
 import type { Closing } from './closing.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
@@ -16,6 +17,8 @@ interface StandingRow {
   dedupe_held: number | null
   type: number
   spent: string | null
+  batch: BatchKey | null
+  permanent: number | null
 }
 
 /** Where each act leads from; the state machine has no other edge for it. */
@@ -35,10 +38,20 @@ function isDecidedOn(row: StandingRow, act: Extract<Intervention['act'], { spent
   return unpackSpent(act.spent).manualRetries === unpackSpent(row.spent).manualRetries + adds
 }
 
+/** As the operations call them. */
+const ACT: Record<Intervention['act']['kind'], string> = {
+  'retry-in-place': 'retry',
+  'mark-failed': 'mark-failed',
+  cancel: 'cancel',
+  'request-cancel': 'cancel',
+}
+
 /** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
-export function openIntervening(connection: Connection, history: History, closing: Closing) {
+export function openIntervening(connection: Connection, history: History, closing: Closing, batches: Batches) {
   const select = connection.prepare(`
-    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent
+    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent,
+      CASE WHEN left_batch IS NULL THEN batch END AS batch,
+      (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
     FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
   const isKeyTaken = connection.prepare(
     'SELECT 1 FROM job_specs WHERE type = ? AND dedupe_key = ? AND dedupe_held IS NOT NULL',
@@ -65,6 +78,13 @@ export function openIntervening(connection: Connection, history: History, closin
       }
       const { key, attempt, worker } = row
       const by = { actor, reason }
+      const move = (to: Status, isPermanent: boolean) => {
+        if (row.batch !== null) batches.moved(row.batch, row.status, to, isPermanent, nowMs)
+      }
+      const done = () => {
+        history.audit(by, { atMs: nowMs, act: `jobs.${ACT[act.kind]}`, target: 'job', ids: [id] })
+        return 'done' as const
+      }
 
       switch (act.kind) {
         case 'retry-in-place': {
@@ -73,7 +93,8 @@ export function openIntervening(connection: Connection, history: History, closin
           takeKey.run(key)
           history.event(key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
           requeue.run(key, nowMs, act.spent)
-          return 'done'
+          move('queued', row.permanent === 1)
+          return done()
         }
         case 'mark-failed': {
           const failure = history.failure({
@@ -84,6 +105,7 @@ export function openIntervening(connection: Connection, history: History, closin
             failure: act.failure,
             from: row.status,
             to: 'failed',
+            isPermanent: true,
           })
           const letter = closing.setAside(key, failure, attempt, act.deadLetter, nowMs)
           history.event(key, nowMs, 'failed', attempt, worker, null, {
@@ -95,18 +117,20 @@ export function openIntervening(connection: Connection, history: History, closin
           })
           fail.run(key, nowMs, failure, act.spent, letter)
           closing.freeDedupeKey(key)
-          return 'done'
+          move('failed', true)
+          return done()
         }
         case 'cancel':
           history.event(key, nowMs, 'cancelled', attempt, null, null, by)
           cancel.run(key, nowMs)
           closing.freeDedupeKey(key)
-          return 'done'
+          move('cancelled', false)
+          return done()
         case 'request-cancel':
-          if (row.cancel_requested_at !== null) return 'done'
+          if (row.cancel_requested_at !== null) return done()
           history.event(key, nowMs, 'cancel-requested', attempt, worker, null, by)
           requestCancel.run(key, nowMs)
-          return 'done'
+          return done()
       }
     },
   }

@@ -19,10 +19,13 @@ import type { Types } from './types.ts'
 type Row = Record<string, number | string | null>
 
 const JOB_COLUMNS = `
-  jobs.key, job_specs.id, jobs.type, status, payload, result, owner, priority, attempt, spent, progress, created_at, queued_at,
+  jobs.key, job_specs.id, jobs.type, status, payload, result, job_specs.owner, priority, attempt, spent, progress,
+  job_specs.created_at, queued_at,
   due_at, claimed_at, job_specs.retried_from, jobs.started_at, finished_at, lease_until, orphaned_at,
-  cancel_requested_at, dedupe_key, failure, forward_only, dead_letter, workers.id AS worker_id`
-const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker`
+  cancel_requested_at, dedupe_key, failure, forward_only, dead_letter, limit_key, workers.id AS worker_id,
+  CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch, batches.id AS batch_id`
+const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker
+  LEFT JOIN batches ON batches.key = job_specs.batch`
 
 export function openReading(connection: Connection, types: Types) {
   const job = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE job_specs.id = ?`)
@@ -91,6 +94,9 @@ export function openReading(connection: Connection, types: Types) {
       cancelRequestedAtMs: isProcessing ? (row.cancel_requested_at as number | null) : null,
       retriedFrom: row.retried_from as string | null,
       dedupeKey: row.dedupe_key as string | null,
+      batch: row.batch as number | null,
+      batchId: row.batch_id as string | null,
+      limitKey: (row.limit_key as string | null) || null,
       failure: row.failure as number | null,
       latestFailure: last === undefined ? null : toFailure(last),
       isForwardOnly: row.forward_only === 1,
@@ -121,7 +127,7 @@ export function openReading(connection: Connection, types: Types) {
         if (filter.status === 'processing') and('lease_until IS NOT NULL')
       }
       if (filter.type !== undefined) and('jobs.type = ?', types.byName(filter.type)?.key ?? -1)
-      if (filter.owner !== undefined) and('owner = ?', filter.owner)
+      if (filter.owner !== undefined) and('job_specs.owner = ?', filter.owner)
       if (filter.isOrphaned) and(`orphaned_at IS NOT NULL AND status = 'processing'`)
       if (filter.beforeKey !== undefined) and('jobs.key < ?', filter.beforeKey)
       const sql = `SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}

@@ -143,4 +143,191 @@ CREATE TABLE dead_letters (
 ) STRICT;
 CREATE INDEX dead_letters_of_job ON dead_letters (job);
 `,
+  `
+-- A job's place in a batch, and the key by which its type limits how many run at once ('' where only the type counts).
+ALTER TABLE job_specs ADD COLUMN batch INTEGER;
+ALTER TABLE job_specs ADD COLUMN left_batch INTEGER CHECK (left_batch = 1);
+CREATE INDEX specs_of_batch ON job_specs (batch) WHERE batch IS NOT NULL;
+ALTER TABLE jobs ADD COLUMN limit_key TEXT;
+CREATE INDEX jobs_limited_running ON jobs (type, limit_key) WHERE limit_key IS NOT NULL AND lease_until IS NOT NULL;
+CREATE INDEX jobs_limited_ready ON jobs (type, limit_key, priority DESC, queued_at)
+  WHERE limit_key IS NOT NULL AND ready IS NOT NULL;
+
+-- Whether further attempts were useless, as far as the failure ended its job: what it counts for in a batch.
+ALTER TABLE failures ADD COLUMN permanent INTEGER CHECK (permanent IN (0, 1));
+
+-- What happens to anything but a job has a subject ('batch:...', 'breaker:...') and job 0, which no job has.
+ALTER TABLE events ADD COLUMN subject TEXT;
+CREATE INDEX events_of_subject ON events (subject) WHERE subject IS NOT NULL;
+
+CREATE TABLE batches (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL,
+  owner TEXT,
+  rollup TEXT NOT NULL CHECK (rollup IN ('all-or-nothing', 'partial', 'any-permanent')),
+  state TEXT NOT NULL CHECK (state IN ('open', 'complete', 'partial', 'failed', 'cancelled', 'expired')),
+  sealed INTEGER NOT NULL CHECK (sealed IN (0, 1)),
+  total INTEGER NOT NULL DEFAULT 0,
+  unfinished INTEGER NOT NULL DEFAULT 0,
+  complete INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  permanent INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  data TEXT NOT NULL,
+  on_settled TEXT,
+  notify TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  settled_at INTEGER,
+  settlements INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER,
+  CONSTRAINT the_counts_sum CHECK (total = unfinished + complete + failed + cancelled AND permanent <= failed
+    AND unfinished >= 0 AND complete >= 0 AND failed >= 0 AND permanent >= 0 AND cancelled >= 0),
+  CONSTRAINT settled_means_finished CHECK (state IN ('open', 'expired') OR (settled_at IS NOT NULL AND unfinished = 0))
+) STRICT;
+CREATE INDEX batches_expiring ON batches (expires_at) WHERE expires_at IS NOT NULL AND state <> 'expired';
+
+CREATE TABLE breakers (
+  name TEXT PRIMARY KEY,
+  policy TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('closed', 'open', 'half-open')),
+  since INTEGER NOT NULL,
+  passed INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  forced_status TEXT CHECK (forced_status IN ('open', 'closed')),
+  forced_by TEXT,
+  forced_reason TEXT,
+  forced_at INTEGER,
+  forced_until INTEGER,
+  probe_until INTEGER,
+  CHECK ((forced_status IS NULL) = (forced_by IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE TABLE breaker_calls (
+  breaker TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  succeeded INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  PRIMARY KEY (breaker, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queues (
+  name TEXT PRIMARY KEY,
+  paused_at INTEGER NOT NULL,
+  paused_by TEXT NOT NULL,
+  paused_reason TEXT NOT NULL,
+  resume_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Buckets of tokens: of a rate limit ('rate:TYPE', 'rate:TYPE:KEY') or of a retry budget ('retry:TYPE').
+CREATE TABLE meters (
+  name TEXT PRIMARY KEY,
+  tokens REAL NOT NULL,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedules (
+  name TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  cron TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  missed TEXT NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
+  owner TEXT,
+  priority INTEGER NOT NULL,
+  next_at INTEGER,
+  last_at INTEGER,
+  last_job TEXT,
+  runs INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0,
+  paused_at INTEGER,
+  paused_by TEXT,
+  paused_reason TEXT,
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL AND paused_at IS NULL;
+
+-- The outbox. What is told again within its window is counted here instead of being told again.
+CREATE TABLE notices (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  at INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  channels TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  cause TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  repeats INTEGER NOT NULL DEFAULT 0,
+  last_at INTEGER NOT NULL,
+  data TEXT NOT NULL,
+  relayed_at INTEGER
+) STRICT;
+CREATE INDEX notices_by_cause ON notices (kind, cause, until);
+CREATE INDEX notices_to_relay ON notices (seq) WHERE relayed_at IS NULL;
+
+CREATE TABLE failure_groups (
+  fingerprint TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  code TEXT NOT NULL,
+  fault TEXT NOT NULL,
+  message TEXT NOT NULL,
+  first_at INTEGER NOT NULL,
+  last_at INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  final INTEGER NOT NULL,
+  newest INTEGER NOT NULL,
+  fields TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('open', 'snoozed', 'resolved', 'regressed')),
+  state_at INTEGER NOT NULL,
+  state_by TEXT,
+  state_reason TEXT,
+  snoozed_until INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX failure_groups_by_time ON failure_groups (last_at);
+-- How far something that is derived from an append-only table has read.
+CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+ALTER TABLE dead_letters ADD COLUMN replays INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE dead_letters ADD COLUMN replayed_at INTEGER;
+ALTER TABLE dead_letters ADD COLUMN replayed_as TEXT;
+
+CREATE TABLE replays (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL CHECK (state IN ('planned', 'canary', 'running', 'paused', 'done', 'stopped', 'aborted')),
+  why TEXT NOT NULL,
+  selection TEXT NOT NULL,
+  input TEXT,
+  per_second REAL,
+  canary INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  next_at INTEGER,
+  ended_at INTEGER
+) STRICT;
+CREATE INDEX replays_running ON replays (next_at) WHERE next_at IS NOT NULL;
+CREATE TABLE replay_items (
+  replay INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  "offset" INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'skipped', 'submitted')),
+  why TEXT,
+  job TEXT,
+  PRIMARY KEY (replay, position)
+) STRICT, WITHOUT ROWID;
+
+-- Who did what, why, and to which ids: written in the transaction that does it.
+CREATE TABLE audit (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  at INTEGER NOT NULL,
+  actor TEXT NOT NULL CHECK (actor <> ''),
+  act TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  target TEXT NOT NULL,
+  ids TEXT NOT NULL,
+  data TEXT
+) STRICT;
+CREATE INDEX audit_of_target ON audit (target);
+CREATE TRIGGER audit_is_append_only BEFORE UPDATE ON audit BEGIN SELECT raise(ABORT, 'the audit trail is append-only'); END;
+`,
 ]

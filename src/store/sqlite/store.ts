@@ -1,9 +1,12 @@
 import { RedressError } from '../../core/errors.ts'
 import type * as api from '../store.ts'
+import { openBatches } from './batches.ts'
 import { openClaiming } from './claiming.ts'
 import { openClosing } from './closing.ts'
 import { openConnection } from './connection.ts'
+import type { SqliteContext } from './context.ts'
 import { isBusy, storeError } from './errors.ts'
+import { openGates } from './gates.ts'
 import { GroupCommit } from './group-commit.ts'
 import { openHistory } from './history.ts'
 import { openIntervening } from './intervening.ts'
@@ -30,9 +33,11 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const types = openTypes(connection)
   const history = openHistory(connection)
   const submitting = openSubmitting(connection, types, history)
-  const claiming = openClaiming(connection, types)
-  const closing = openClosing(connection, history)
-  const intervening = openIntervening(connection, history, closing)
+  const gates = openGates(connection, types, [])
+  const claiming = openClaiming(connection, types, gates)
+  const batches = openBatches(connection, history)
+  const closing = openClosing(connection, history, batches)
+  const intervening = openIntervening(connection, history, closing, batches)
   const pruning = openPruning(connection, types)
   const reading = openReading(connection, types)
 
@@ -65,6 +70,19 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     }
   }
 
+  const context: SqliteContext = {
+    connection,
+    types,
+    history,
+    nowMs,
+    write: (doing, run) => commits.write(doing, run),
+    read,
+    hintWork: () => {
+      hasNewWork = true
+    },
+  }
+  void context
+
   const close = (worker: api.WorkerKey, closes: readonly api.Close[]): api.CloseAnswer[] => {
     const atMs = nowMs()
     return closes.map((one) => {
@@ -93,7 +111,11 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       const atMs = nowMs()
       const isWorthIt = max > 0 && (await read('looking for work', () => claiming.isWorthClaiming(lanes, atMs)))
       if (!isWorthIt)
-        return { nowMs: atMs, leases: [], nextDueAtMs: await read('looking for work', claiming.nextDueAtMs) }
+        return {
+          nowMs: atMs,
+          leases: [],
+          nextDueAtMs: await read('looking for work', () => claiming.nextDueAtMs(atMs)),
+        }
       return commits.write('claiming', () => claiming.claim(worker, lanes, max, nowMs()))
     },
 

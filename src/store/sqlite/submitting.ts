@@ -1,5 +1,6 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
 import type { EventData } from '../../core/events.ts'
+import { isLimited } from '../../core/policy.ts'
 import type { NewJob, Submitted } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
@@ -8,13 +9,14 @@ import type { Types } from './types.ts'
 export function openSubmitting(connection: Connection, types: Types, history: History) {
   // DO NOTHING covers both unique keys: the id (a submission repeated after an unknown commit) and the dedupe key.
   const addSpec = connection.prepare(`
-    INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, retried_from)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+    INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, retried_from,
+      batch)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
   // The direction is read here and not from what this process knows of the type: another one may have renewed it.
   const isForwardOnly = '(SELECT forward_only FROM job_types WHERE key = ?2)'
   const addJob = connection.prepare(`
-    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, forward_only)
-    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ${isForwardOnly})`)
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
+    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?7, ${isForwardOnly})`)
   const addRejectedJob = connection.prepare(`
     INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, forward_only)
     VALUES (?1, ?2, 'failed', ?3, ?4, ?4, ?5, ?6, ${isForwardOnly})`)
@@ -39,6 +41,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
         dedupe?.scope ?? null,
         holdsKey ? 1 : null,
         job.retriedFrom?.id ?? null,
+        null,
       )
       if (added.changes === 0) {
         const twin = findTwin.get(job.id, type.key, dedupe?.key ?? null) as unknown as Omit<Submitted, 'isNew'>
@@ -71,7 +74,8 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
 
       const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
       // A delayed job takes its place in the line when it becomes due, not when it was handed in.
-      addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs)
+      const limitKey = job.limitKey ?? (isLimited(type.policy) ? '' : null)
+      addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKey)
       history.event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
       return { id: job.id, isNew: true, status: 'queued' }
     },

@@ -1,0 +1,18 @@
+import type { OperationName } from '../operations/catalog.ts'
+import type { InputOf, OutputOf } from '../operations/table.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { MakeId } from '../runtime/id.ts'
+import type { Log } from '../runtime/log.ts'
+import type { NewJob, Store } from '../store/store.ts'
+import type { SubmitOptions } from './job-type.ts'
+
+/** What the parts of an app (batches, schedules, channels, ...) get from it. */
+export interface AppHost {
+  store(): Promise<Store>
+  readonly clock: Clock
+  readonly log: Log
+  readonly makeId: MakeId
+  /** Checks a submission in every way that needs no store. */
+  prepare(type: string, input: unknown, options: SubmitOptions): Promise<NewJob>
+  perform<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>>
+}

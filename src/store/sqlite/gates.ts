@@ -1,0 +1,80 @@
+import { isLimited } from '../../core/policy.ts'
+import type { JobKey } from '../store.ts'
+import type { Connection } from './connection.ts'
+import type { KnownType, Types } from './types.ts'
+
+/** How many more jobs may be claimed now, by one of the things that limit them. Lanes may share one. */
+export interface Permit {
+  left: number
+  /** When there may be more, if that is known. */
+  opensAtMs: number | null
+}
+
+/** What limits one lane during one claim. */
+export interface LaneGate {
+  permits: readonly Permit[]
+  /** Where jobs with the same key limit each other. */
+  permitOfKey: ((limitKey: string) => Permit) | null
+  /** The jobs to choose from, in order, where those at the head of the line may all be held up by their keys. */
+  candidates: ((max: number) => JobKey[]) | null
+}
+
+/** Adds its permits to the gate of a lane, and is told at the end what was taken. */
+export interface Limiter {
+  limit(type: KnownType, gate: MutableGate, nowMs: number): void
+  /** Called in the same transaction, once per claim that took something. */
+  settle(nowMs: number): void
+}
+
+export type MutableGate = { -readonly [Field in keyof LaneGate]: LaneGate[Field] } & { permits: Permit[] }
+
+export type Gates = ReturnType<typeof openGates>
+
+/** What stands between a lane and a worker: paused queues, breakers, limits. Lanes without any of them pay nothing. */
+export function openGates(connection: Connection, types: Types, limiters: readonly Limiter[]) {
+  const paused = connection.prepare('SELECT name FROM queues WHERE resume_at IS NULL OR resume_at > ?')
+  const nextResume = connection.prepare('SELECT min(resume_at) AS at FROM queues WHERE resume_at > ?')
+
+  return {
+    pausedQueues(nowMs: number): ReadonlySet<string> {
+      const rows = paused.all(nowMs) as { name: string }[]
+      return rows.length === 0 ? NONE : new Set(rows.map(({ name }) => name))
+    },
+
+    nextResumeAtMs: (nowMs: number): number | null => (nextResume.get(nowMs) as { at: number | null }).at,
+
+    /** null where nothing limits the lane. */
+    gateOf(typeKey: number, nowMs: number): LaneGate | null {
+      const type = types.byKey(typeKey)
+      if (!isLimited(type.policy)) return null
+      const gate: MutableGate = { permits: [], permitOfKey: null, candidates: null }
+      for (const limiter of limiters) limiter.limit(type, gate, nowMs)
+      return gate
+    },
+
+    settle(nowMs: number): void {
+      for (const limiter of limiters) limiter.settle(nowMs)
+    },
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
+/** Takes one of each, or nothing. */
+export function takePermits(gate: LaneGate, limitKey: string | null): boolean {
+  const ofKey = limitKey === null || limitKey === '' ? null : (gate.permitOfKey?.(limitKey) ?? null)
+  const permits = ofKey === null ? gate.permits : [...gate.permits, ofKey]
+  if (permits.some(({ left }) => left < 1)) return false
+  for (const permit of permits) permit.left--
+  return true
+}
+
+export const leftOf = ({ permits }: LaneGate): number =>
+  permits.reduce((least, { left }) => Math.min(least, Math.max(0, left)), Number.POSITIVE_INFINITY)
+
+/** When a lane that may take nothing now may take something; null when only an event can tell. */
+export function opensAtMs({ permits }: LaneGate): number | null {
+  const closed = permits.filter(({ left }) => left < 1)
+  if (closed.length === 0 || closed.some((permit) => permit.opensAtMs === null)) return null
+  return Math.max(...closed.map((permit) => permit.opensAtMs as number))
+}
