@@ -1,0 +1,218 @@
+import {
+  afterForcing,
+  afterTime,
+  type BreakerState,
+  type BreakerStatus,
+  type CallBucket,
+  type CallCount,
+  closedFromTheStart,
+  effectiveStatus,
+  type ForcedState,
+  isInForce,
+  nextChangeAtMs,
+  type Standing,
+  sumWindow,
+  whyHeld,
+} from '../../core/breaker.ts'
+import type { BreakerPolicy } from '../../core/policy-flow.ts'
+import type { BREAKER_EVENTS, BreakerEvent, BreakerStanding } from '../breakers.ts'
+import type { Connection } from './connection.ts'
+import type { History } from './history.ts'
+
+/** A row as it stands at a moment. */
+export interface Breaker extends Standing {
+  name: string
+  epoch: number
+  probe: number
+  probeUntilMs: number | null
+  proberUntilMs: number | null
+  lastProbe: { atMs: number; passed: boolean; said: string } | null
+}
+
+type Row = Record<string, number | string | null>
+
+export type BreakerRows = ReturnType<typeof openBreakerRows>
+
+/** The rows of the breakers. Whatever changes one goes through `move`, which tells the history of it. */
+export function openBreakerRows(connection: Connection, history: History) {
+  const select = connection.prepare('SELECT * FROM breakers WHERE name = ?')
+  const selectAll = connection.prepare('SELECT * FROM breakers ORDER BY name')
+  const declare = connection.prepare(`
+    INSERT INTO breakers (name, policy, epoch, status, since, passed, reason) VALUES (?, ?, 1, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET policy = excluded.policy WHERE policy <> excluded.policy`)
+  const update = connection.prepare(`
+    UPDATE breakers SET epoch = ?2, status = ?3, since = ?4, tries_at = ?5, passed = ?6, reason = ?7 WHERE name = ?1`)
+  const force = connection.prepare(`
+    UPDATE breakers SET forced_status = ?2, forced_by = ?3, forced_reason = ?4, forced_at = ?5, forced_until = ?6
+    WHERE name = ?1`)
+  const calls = connection.prepare('SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ? ORDER BY at DESC')
+  const forgetCalls = connection.prepare('DELETE FROM breaker_calls WHERE breaker = ? AND at < ?')
+  // At once after another is running: both types' jobs count.
+  const guarded = `SELECT key FROM job_types WHERE policy ->> '$.breaker.guards' = ?1`
+  const underWay = connection.prepare(`
+    SELECT count(*) AS count FROM jobs INDEXED BY jobs_limited_running
+    WHERE type IN (${guarded}) AND limit_key IS NOT NULL AND lease_until IS NOT NULL AND lease_until > ?2
+      AND claimed_at >= ?3`)
+
+  const policies = new Map<string, BreakerPolicy>()
+  const policyOf = (text: string): BreakerPolicy => {
+    const known = policies.get(text) ?? (JSON.parse(text) as BreakerPolicy)
+    policies.set(text, known)
+    return known
+  }
+
+  /** As it is at this moment, whether or not anybody has written that down yet. */
+  const asOf = (breaker: Breaker, nowMs: number): Breaker => {
+    const { forced } = breaker
+    const isOver = forced !== null && !isInForce(forced, nowMs)
+    const released = isOver ? { ...breaker, forced: null, state: afterForcing(breaker.state, forced, nowMs) } : breaker
+    const state = afterTime(released, nowMs)
+    return state === released.state ? released : { ...released, state }
+  }
+
+  const fromRow = (row: Row, nowMs: number): Breaker => ({
+    name: row.name as string,
+    epoch: row.epoch as number,
+    policy: policyOf(row.policy as string),
+    state: {
+      status: row.status as BreakerStatus,
+      sinceMs: row.since as number,
+      triesAtMs: row.tries_at as number | null,
+      passed: row.passed as number,
+      reason: row.reason as string,
+    },
+    forced: forcedOf(row),
+    isProbed: row.prober_until !== null && (row.prober_until as number) > nowMs,
+    probe: row.probe as number,
+    probeUntilMs: row.probe_until as number | null,
+    proberUntilMs: row.prober_until as number | null,
+    lastProbe:
+      row.probed_at === null
+        ? null
+        : { atMs: row.probed_at as number, passed: row.probe_passed === 1, said: (row.probe_said as string) ?? '' },
+  })
+
+  const find = (name: string, nowMs: number): Breaker | null => {
+    const row = select.get(name) as Row | undefined
+    return row === undefined ? null : fromRow(row, nowMs)
+  }
+
+  const tell = (
+    { name }: Breaker,
+    kind: (typeof BREAKER_EVENTS)[number],
+    data: BreakerEvent['data'],
+    nowMs: number,
+  ): void => history.subjectEvent(`breaker:${name}`, nowMs, kind, data)
+
+  /** Writes another computed state, with its event where the status is another. Answers with the breaker then. */
+  const move = (breaker: Breaker, state: BreakerState, nowMs: number): Breaker => {
+    if (state === breaker.state) return breaker
+    const isChange = state.status !== breaker.state.status
+    const epoch = isChange ? breaker.epoch + 1 : breaker.epoch
+    update.run(breaker.name, epoch, state.status, state.sinceMs, state.triesAtMs, state.passed, state.reason)
+    if (isChange) {
+      // What opened it must not open it again after it closed.
+      forgetCalls.run(breaker.name, Number.MAX_SAFE_INTEGER)
+      tell(breaker, KIND_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
+    }
+    return { ...breaker, epoch, state }
+  }
+
+  const setForced = (name: string, forced: ForcedState | null): void => {
+    if (forced === null) force.run(name, null, null, null, null, null)
+    else force.run(name, forced.status, forced.actor, forced.reason, forced.atMs, forced.untilMs)
+  }
+
+  /** Ends what was forced; `actor` is null where its time was over. */
+  const release = (breaker: Breaker, by: { actor: string; reason: string } | null, nowMs: number): Breaker => {
+    const { forced } = breaker
+    if (forced === null) return breaker
+    setForced(breaker.name, null)
+    const free = move({ ...breaker, forced: null }, afterForcing(breaker.state, forced, nowMs), nowMs)
+    const why = by ?? { reason: 'the time it was forced for is over' }
+    tell(breaker, 'breaker-released', { ...why, status: free.state.status }, nowMs)
+    return free
+  }
+
+  return {
+    declare(policy: BreakerPolicy, nowMs: number): void {
+      const { status, sinceMs, passed, reason } = closedFromTheStart(nowMs)
+      declare.run(policy.guards, JSON.stringify(policy), status, sinceMs, passed, reason)
+    },
+
+    /** As it stands now; nothing is written. */
+    peek(name: string, nowMs: number): Breaker | null {
+      const breaker = find(name, nowMs)
+      return breaker === null ? null : asOf(breaker, nowMs)
+    },
+
+    peekAll: (nowMs: number): Breaker[] => (selectAll.all() as Row[]).map((row) => asOf(fromRow(row, nowMs), nowMs)),
+
+    /** As it stands now, and what time alone has changed is written. Only within a transaction that writes. */
+    current(name: string, nowMs: number): Breaker | null {
+      const breaker = find(name, nowMs)
+      if (breaker === null) return null
+      const { forced } = breaker
+      const free = forced !== null && !isInForce(forced, nowMs) ? release(breaker, null, nowMs) : breaker
+      return move(free, afterTime(free, nowMs), nowMs)
+    },
+
+    move,
+    release,
+
+    force(breaker: Breaker, forced: ForcedState, nowMs: number): void {
+      setForced(breaker.name, forced)
+      const { actor, reason, status, untilMs } = forced
+      tell(breaker, 'breaker-forced', { actor, reason, status, untilMs }, nowMs)
+    },
+
+    windowOf({ name, policy }: Breaker, nowMs: number): CallCount {
+      return sumWindow(bucketsOf(calls.iterate(name) as IterableIterator<Row>), policy, nowMs)
+    },
+
+    forgetCallsBefore: (name: string, atMs: number): void => void forgetCalls.run(name, atMs),
+
+    /**
+     * Attempts of the guarded types, whoever has them; not those of workers that are gone. `claimedSinceMs`: a call
+     * that hangs since before the breaker opened must not take the place of one that could close it.
+     */
+    underWay(name: string, nowMs: number, claimedSinceMs = 0): number {
+      return (underWay.get(name, nowMs, claimedSinceMs) as { count: number }).count
+    },
+
+    standingOf(breaker: Breaker, nowMs: number, window: CallCount | null = null): BreakerStanding {
+      const { name, epoch } = breaker
+      return {
+        name,
+        epoch,
+        status: effectiveStatus(breaker, nowMs),
+        why: whyHeld(breaker, nowMs),
+        nextChangeAtMs: nextChangeAtMs(breaker, nowMs),
+        window,
+      }
+    },
+  }
+}
+
+const KIND_OF: Readonly<Record<BreakerStatus, (typeof BREAKER_EVENTS)[number]>> = {
+  open: 'breaker-opened',
+  'half-open': 'breaker-half-open',
+  closed: 'breaker-closed',
+}
+
+function forcedOf(row: Row): ForcedState | null {
+  if (row.forced_status === null) return null
+  return {
+    status: row.forced_status as 'open' | 'closed',
+    actor: row.forced_by as string,
+    reason: row.forced_reason as string,
+    atMs: row.forced_at as number,
+    untilMs: row.forced_until as number | null,
+  }
+}
+
+function* bucketsOf(rows: Iterable<Row>): Generator<CallBucket> {
+  for (const { at, succeeded, failed } of rows) {
+    yield { atMs: at as number, succeeded: succeeded as number, failed: failed as number }
+  }
+}
