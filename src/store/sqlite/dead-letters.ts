@@ -1,0 +1,159 @@
+import { obstacleTo } from '../../core/replay-obstacle.ts'
+import type { Status } from '../../core/states.ts'
+import type { DeadLetterStore, LetterCounts, LetterFilter, Replayed, StoredDeadLetter } from '../dead-letters.ts'
+import type { JobKey, NewJob, Submitted } from '../store.ts'
+import type { SqliteContext } from './context.ts'
+import type { LetterMarks } from './letter-marks.ts'
+import { toFailure } from './reading.ts'
+
+type Row = Record<string, number | string | null>
+type Submit = (job: NewJob, nowMs: number) => Submitted
+
+const TABLES = `dead_letters JOIN failures ON failures.seq = dead_letters.failure
+  JOIN job_specs ON job_specs.key = dead_letters.job JOIN jobs ON jobs.key = dead_letters.job`
+/** Another live job with the same key. One that keeps its own key for good is no twin of itself. */
+const TWIN = `SELECT twin.key FROM job_specs AS twin
+  WHERE twin.type = job_specs.type AND twin.dedupe_key = job_specs.dedupe_key AND twin.dedupe_held IS NOT NULL
+    AND twin.key <> job_specs.key`
+const COLUMNS = `dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at,
+  replays, replayed_at, replayed_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
+  jobs.status, priority, limit_key, failures.*, job_specs.id AS job_id, workers.id AS worker_id,
+  twins.id AS twin_id, (SELECT status FROM jobs WHERE key = twins.key) AS twin_status`
+
+export type Letters = ReturnType<typeof openLetters>
+
+/** Dead letters inside a transaction: for the methods of the store, and for the replay of many. */
+export function openLetters({ connection, types }: SqliteContext, marks: LetterMarks, submit: Submit) {
+  const one = connection.prepare(`
+    SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
+      LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
+    WHERE dead_letters."offset" = ?`)
+
+  const toLetter = (row: Row): StoredDeadLetter => {
+    const type = types.byKey(row.type_key as number)
+    return {
+      offset: row.offset as number,
+      jobId: row.job_id as string,
+      type: type.name,
+      owner: row.letter_owner as string | null,
+      payload: row.payload as string,
+      failure: toFailure(row),
+      attempts: row.letter_attempts as number,
+      atMs: row.letter_at as number,
+      replays: row.replays as number,
+      replayedAtMs: row.replayed_at as number | null,
+      replayedAs: row.replayed_as as string | null,
+      status: row.status as Status,
+      manualRetry: type.policy.manualRetry.mode,
+      twin: row.twin_id === null ? null : { id: row.twin_id as string, status: row.twin_status as Status },
+      priority: row.priority as number,
+      dedupeKey: row.dedupe_key as string | null,
+      limitKey: (row.limit_key as string | null) || null,
+    }
+  }
+
+  const find = (offset: number): StoredDeadLetter | null => {
+    const row = one.get(offset) as Row | undefined
+    return row === undefined ? null : toLetter(row)
+  }
+
+  return {
+    find,
+
+    /** The facts are read in the transaction that makes the job: of any number who try at once, one succeeds. */
+    replay(offset: number, replaysSeen: number, isEdited: boolean, job: NewJob, nowMs: number): Replayed {
+      types.refresh()
+      const letter = find(offset)
+      const skip = obstacleTo(letter, replaysSeen, isEdited)
+      if (skip !== null || letter === null) return { job: null, skip: skip as NonNullable<typeof skip> }
+      const key = isEdited ? null : letter.dedupeKey
+      const submitted = submit({ ...job, dedupe: key === null ? null : { key, scope: 'live' } }, nowMs)
+      if (submitted.isNew) return { job: submitted.id, skip: null }
+      // The failed job itself keeps its key for good (scope 'always'): the new one is its successor and needs none.
+      return { job: submit({ ...job, dedupe: null }, nowMs).id, skip: null }
+    },
+
+    list(filter: LetterFilter, afterOffset: number, limit: number): StoredDeadLetter[] {
+      types.refresh()
+      const { where, values } = condition(filter)
+      const sql = `SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
+          LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
+        WHERE dead_letters."offset" > ? AND ${where} ORDER BY dead_letters."offset" LIMIT ?`
+      return (connection.prepare(sql).all(afterOffset, ...values, limit) as Row[]).map(toLetter)
+    },
+
+    count(filter: LetterFilter): LetterCounts {
+      const { where, values } = condition(filter)
+      const sql = `SELECT job_specs.type, code, count(*) AS n, max(dead_letters."offset") AS last FROM ${TABLES}
+        WHERE ${where} GROUP BY job_specs.type, code ORDER BY n DESC, code`
+      const rows = connection.prepare(sql).all(...values) as { type: number; code: string; n: number; last: number }[]
+      return {
+        letters: rows.reduce((sum, { n }) => sum + n, 0),
+        lastOffset: rows.reduce((most, { last }) => Math.max(most, last), 0),
+        byCause: rows.map(({ type, code, n }) => ({ type: types.byKey(type).name, code, letters: n })),
+      }
+    },
+
+    /** Removes the next of them and answers with their offsets. */
+    purge(filter: LetterFilter, afterOffset: number, upToOffset: number, limit: number): number[] {
+      const { where, values } = condition(filter)
+      const sql = `SELECT dead_letters."offset", dead_letters.job FROM ${TABLES}
+        WHERE dead_letters."offset" > ? AND dead_letters."offset" <= ? AND ${where}
+        ORDER BY dead_letters."offset" LIMIT ?`
+      const found = connection.prepare(sql).all(afterOffset, upToOffset, ...values, limit) as {
+        offset: number
+        job: JobKey
+      }[]
+      for (const { job, offset } of found) marks.remove(job, offset)
+      return found.map(({ offset }) => offset)
+    },
+  }
+
+  function condition(filter: LetterFilter): { where: string; values: (string | number)[] } {
+    const where: string[] = ['1']
+    const values: (string | number)[] = []
+    const and = (sql: string, value: string | number | undefined) => {
+      if (value === undefined) return
+      where.push(sql)
+      values.push(value)
+    }
+    and('dead_letters."offset" = ?', filter.offset)
+    and('job_specs.type = ?', filter.type === undefined ? undefined : (types.byName(filter.type)?.key ?? -1))
+    and('code = ?', filter.code)
+    and('job_specs.owner = ?', filter.owner)
+    and('fingerprint = ?', filter.fingerprint)
+    and('dead_letters.at >= ?', filter.sinceMs)
+    and('dead_letters.at < ?', filter.untilMs)
+    if (filter.isReplayed !== undefined) where.push(filter.isReplayed ? 'replays > 0' : 'replays = 0')
+    return { where: where.join(' AND '), values }
+  }
+}
+
+export function openDeadLetters(context: SqliteContext, letters: Letters): DeadLetterStore {
+  const { history, nowMs, read, write, hintWork } = context
+  return {
+    deadLetters: ({ afterOffset, limit, ...filter }) =>
+      read('reading dead letters', () => letters.list(filter, afterOffset, limit)),
+    deadLetter: ({ offset }) => read('reading a dead letter', () => letters.find(offset)),
+    countDeadLetters: (filter) => read('counting dead letters', () => letters.count(filter)),
+
+    replayDeadLetter: ({ offset, replaysSeen, isEdited, job }) =>
+      write('replaying a dead letter', () => {
+        hintWork()
+        return letters.replay(offset, replaysSeen, isEdited, job, nowMs())
+      }),
+
+    purgeDeadLetters: ({ actor, reason, filter, afterOffset, upToOffset, limit }) =>
+      write('purging dead letters', () => {
+        const offsets = letters.purge(filter, afterOffset, upToOffset, limit)
+        if (offsets.length > 0) {
+          const ids = offsets.map(String)
+          history.audit(
+            { actor, reason },
+            { atMs: nowMs(), act: 'dead-letters.purge', target: 'dead-letter', ids, data: { filter } },
+          )
+        }
+        return { purged: offsets.length, cursor: offsets.length < limit ? null : (offsets.at(-1) ?? null) }
+      }),
+  }
+}
