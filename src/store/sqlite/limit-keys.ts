@@ -1,0 +1,111 @@
+import type { JobKey } from '../store.ts'
+import type { Connection } from './connection.ts'
+import type { Permit } from './gates.ts'
+
+/** Rows at the head of the line that are looked at before the keys are gone through one by one. */
+const HEAD_ROWS = 200
+/** Keys that one claim goes through at most: a bound on how long it holds up everybody else. */
+const KEYS_PER_WALK = 1_000
+
+const READY_WITH_KEY = 'limit_key IS NOT NULL AND ready IS NOT NULL'
+
+/** Exported so that a test can ask SQLite how it finds these rows. */
+export const KEY_SQL = {
+  /** In the order of the line, whatever their keys. */
+  head: `SELECT key, limit_key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?1
+    ORDER BY priority DESC, queued_at, key LIMIT ?2`,
+  /** The first job of each key, from one key to the next: what stands behind it is jumped over, not read. */
+  firstOfEach: `
+    WITH RECURSIVE first (key, n) AS (
+      SELECT (SELECT key FROM jobs WHERE ${READY_WITH_KEY} AND type = ?1 AND limit_key >= ?2
+        ORDER BY limit_key, priority DESC, queued_at, key LIMIT 1), 1
+      UNION ALL
+      SELECT (SELECT next.key FROM jobs AS next WHERE next.limit_key IS NOT NULL AND next.ready IS NOT NULL
+        AND next.type = ?1 AND next.limit_key > (SELECT limit_key FROM jobs WHERE jobs.key = first.key)
+        ORDER BY next.limit_key, next.priority DESC, next.queued_at, next.key LIMIT 1), n + 1
+      FROM first WHERE first.key IS NOT NULL AND n < ?3)
+    SELECT key, limit_key, priority, queued_at FROM first CROSS JOIN jobs USING (key)`,
+  ofKey: `SELECT key, limit_key, priority, queued_at FROM jobs
+    WHERE ${READY_WITH_KEY} AND type = ?1 AND limit_key = ?2 ORDER BY priority DESC, queued_at, key LIMIT ?3`,
+}
+
+interface ReadyRow {
+  key: JobKey
+  limit_key: string | null
+  priority: number
+  queued_at: number
+}
+
+type PermitOfKey = (limitKey: string) => Permit
+
+/** Chooses among the ready jobs of a type whose keys limit each other. */
+export function openLimitKeys(connection: Connection) {
+  const head = connection.prepare(KEY_SQL.head)
+  const firstOfEach = connection.prepare(KEY_SQL.firstOfEach)
+  const ofKey = connection.prepare(KEY_SQL.ofKey)
+  /** Where the last walk stopped before it had seen every key; the next one goes on from there, so that none starves. */
+  const stoppedAt = new Map<number, string>()
+
+  /** At most `max` jobs that may go, in the order of the line. */
+  const candidates = (type: number, max: number, permitOfKey: PermitOfKey): JobKey[] => {
+    if (max < 1) return []
+    const rowsMax = Math.max(HEAD_ROWS, 2 * max)
+    const rows = head.all(type, rowsMax) as unknown as ReadyRow[]
+    const chosen = fitting(rows, max, permitOfKey)
+    // One key with a hundred thousand jobs in front must neither be walked through nor block the others.
+    const found = chosen.length < max && rows.length === rowsMax ? acrossKeys(type, max, permitOfKey) : chosen
+    return found.map(({ key }) => key)
+  }
+
+  const acrossKeys = (type: number, max: number, permitOfKey: PermitOfKey): ReadyRow[] => {
+    const leftOf = ({ limit_key }: ReadyRow) => (limit_key ? permitOfKey(limit_key).left : max)
+    // Whatever is among the best `max` jobs has the first of its key among the best `max` of those.
+    const open = walk(type)
+      .filter((row) => leftOf(row) >= 1)
+      .toSorted(byTurn)
+      .slice(0, max)
+    return open
+      .flatMap((row) => {
+        const left = Math.min(max, leftOf(row))
+        return left === 1 ? [row] : (ofKey.all(type, row.limit_key, left) as unknown as ReadyRow[])
+      })
+      .toSorted(byTurn)
+      .slice(0, max)
+  }
+
+  const walk = (type: number): ReadyRow[] => {
+    const from = stoppedAt.get(type)
+    const rows = firstOfEach.all(type, from ?? '', KEYS_PER_WALK) as unknown as ReadyRow[]
+    if (rows.length === KEYS_PER_WALK) {
+      stoppedAt.set(type, rows.at(-1)?.limit_key ?? '')
+      return rows
+    }
+    stoppedAt.delete(type)
+    if (from === undefined) return rows
+    const before = firstOfEach.all(type, '', KEYS_PER_WALK - rows.length) as unknown as ReadyRow[]
+    const seen = new Set(rows.map(({ key }) => key))
+    return [...rows, ...before.filter(({ key }) => !seen.has(key))]
+  }
+
+  return { candidates }
+}
+
+/** The rows of this line that may go: a key that is used up lets the others pass. */
+function fitting(rows: readonly ReadyRow[], max: number, permitOfKey: PermitOfKey): ReadyRow[] {
+  const used = new Map<string, number>()
+  const chosen: ReadyRow[] = []
+  for (const row of rows) {
+    const { limit_key } = row
+    if (limit_key) {
+      const before = used.get(limit_key) ?? 0
+      if (permitOfKey(limit_key).left - before < 1) continue
+      used.set(limit_key, before + 1)
+    }
+    chosen.push(row)
+    if (chosen.length === max) break
+  }
+  return chosen
+}
+
+const byTurn = (a: ReadyRow, b: ReadyRow): number =>
+  b.priority - a.priority || a.queued_at - b.queued_at || a.key - b.key
