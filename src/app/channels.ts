@@ -1,0 +1,214 @@
+import { exponential } from '../core/backoff.ts'
+import { DAY_MS, type Duration, durationMs, HOUR_MS } from '../core/duration.ts'
+import { RedressError } from '../core/errors.ts'
+import { isName } from '../core/name.ts'
+import { type NewNotice, NOTIFY_PREFIX, type Notice, typeOfChannel } from '../core/notices.ts'
+import { type Policy, policy } from '../core/policy.ts'
+import { clip } from '../core/redact.ts'
+import { derivedId } from '../store/derived-id.ts'
+import type { AddedNotice } from '../store/notices.ts'
+import type { Attempt } from '../worker/attempt.ts'
+import type { Duty } from '../worker/duty.ts'
+import { type Channel, DELIVERY_CODES, type Delivered, type DeliveryCode } from './channel.ts'
+import type { AppHost } from './host.ts'
+import type { JobDefinition } from './job-type.ts'
+import { newJob } from './submission.ts'
+
+const RELAY_EVERY_MS = 1_000
+const RELAY_PER_STEP = 200
+const FORGET_EVERY_MS = 10 * 60_000
+const FORGET_PER_STEP = 1_000
+const KEPT_MS = 30 * DAY_MS
+const LATER_MS = 60_000
+const CHANNELS_MAX = 20
+const SUBJECT_CHARS_MAX = 1_000
+const DATA_BYTES_MAX = 256 * 1024
+/** What the engine itself tells of; see NoticeContent. */
+const ENGINE_KINDS = new Set(['failed', 'orphaned', 'settled', 'app', 'test'])
+
+/** Six attempts in three hours; a failed one is kept where an operator sees it and can send it again. */
+export const DELIVERY_POLICY: Policy = policy({
+  retry: {
+    max: 6,
+    unknown: 'transient',
+    backoff: exponential('15s', { factor: 5, cap: '6h', jitter: '20%' }),
+    retryAfterMax: '6h',
+  },
+  manualRetry: 'in-place',
+  orphan: 'requeue',
+  timeout: { attempt: '2m' },
+  errors: 'latest',
+  deadLetter: 'flag',
+  retention: { complete: '30d', failed: '90d', cancelled: '30d' },
+})
+
+/** The stored input of a delivery. */
+export interface DeliveryInput {
+  /** Of the notice in the outbox. */
+  seq: number
+  notice: Notice
+  /** The delivery that reached all but these. */
+  rest?: { of: string; only: string[] }
+}
+
+/** The stored result of a delivery: what is known of it afterwards. */
+export interface DeliveryResult extends Delivered {
+  /** The job that goes on with those who were put off. */
+  laterJob?: string
+}
+
+export interface NotifyOptions {
+  channels: readonly string[]
+  /** One line: what it is about. */
+  subject: string
+  /** Two notices of one kind and cause are the same, and told once per window. Left out: each is told. */
+  cause?: string
+  /** One hour when a cause is given. */
+  window?: Duration
+  /** Whatever `render` or `body` of the channel needs; kept as JSON. */
+  data?: unknown
+}
+
+/** The channels of one program, and the way from the outbox to them. */
+export class Channels {
+  readonly #host: AppHost
+  readonly #declare: (
+    type: string,
+    definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown>,
+  ) => void
+  readonly #names: string[] = []
+
+  constructor(
+    host: AppHost,
+    declare: (type: string, definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown>) => void,
+  ) {
+    this.#host = host
+    this.#declare = declare
+  }
+
+  get names(): readonly string[] {
+    return this.#names
+  }
+
+  add(name: string, channel: Channel): void {
+    checkChannelName(name)
+    if (typeof channel?.deliver !== 'function') {
+      throw new RedressError('OPTION_INVALID', `The channel ${name} has no \`deliver\`: use email() or webhook().`)
+    }
+    if (this.#names.includes(name)) {
+      throw new RedressError('OPTION_INVALID', `The channel ${name} was declared already.`)
+    }
+    this.#declare(typeOfChannel(name), {
+      queue: 'redress.notify',
+      codes: DELIVERY_CODES,
+      policy: DELIVERY_POLICY,
+      run: (input, attempt) => this.#deliver(name, channel, input, attempt as Attempt<DeliveryCode>),
+    })
+    this.#names.push(name)
+  }
+
+  async notify(kind: string, options: NotifyOptions): Promise<AddedNotice> {
+    const store = await this.#host.store()
+    const [added] = await store.addNotices({ notices: [appNotice(kind, options)] })
+    return added as AddedNotice
+  }
+
+  /** Every process relays what waits for its own channels; each notice becomes one job per channel all the same. */
+  duties(): Duty[] {
+    return [
+      { name: 'relaying notices', everyMs: RELAY_EVERY_MS, run: () => this.#relay() },
+      { name: 'forgetting old notices', everyMs: FORGET_EVERY_MS, run: () => this.#forget() },
+    ]
+  }
+
+  async #relay(): Promise<void> {
+    if (this.#names.length === 0) return
+    const store = await this.#host.store()
+    while ((await store.relayNotices({ channels: this.#names, limit: RELAY_PER_STEP })) === RELAY_PER_STEP);
+  }
+
+  async #forget(): Promise<void> {
+    if (this.#names.length === 0) return
+    const store = await this.#host.store()
+    while ((await store.forgetNotices({ keptMs: KEPT_MS, limit: FORGET_PER_STEP })) === FORGET_PER_STEP);
+  }
+
+  async #deliver(name: string, channel: Channel, input: DeliveryInput, attempt: Attempt<DeliveryCode>) {
+    const { notice, rest } = input
+    const delivered = await channel.deliver(notice, {
+      id: rest?.of ?? attempt.jobId,
+      attempt: attempt.number,
+      signal: attempt.signal,
+      nowMs: this.#host.clock.nowMs(),
+      only: rest?.only ?? null,
+      fail: (code, options) => attempt.fail(code, options),
+    })
+    const { to, answer, refused = [], later = [] } = delivered
+    const result: DeliveryResult = { to: [...to], answer: clip(answer, 500), refused: [...refused], later: [...later] }
+    if (later.length === 0) return result
+    return { ...result, laterJob: await this.#deliverLater(name, input, [...later], attempt.jobId) }
+  }
+
+  /**
+   * Some were reached and some put off. The rest becomes a job of its own, so that trying again does not tell the
+   * others twice. Its id is derived: when we die before this attempt is recorded, the next one makes no second rest.
+   */
+  async #deliverLater(name: string, { seq, notice, rest }: DeliveryInput, only: string[], jobId: string) {
+    const store = await this.#host.store()
+    const input: DeliveryInput = { seq, notice, rest: { of: rest?.of ?? jobId, only } }
+    const id = derivedId('later', jobId)
+    const job = newJob(typeOfChannel(name), JSON.stringify(input), { id, delay: LATER_MS }, this.#host.makeId)
+    await store.submit({ jobs: [job] })
+    return id
+  }
+}
+
+function appNotice(kind: string, { channels, subject, cause, window, data = null }: NotifyOptions): NewNotice {
+  if (!isName(kind) || ENGINE_KINDS.has(kind)) {
+    throw invalid(`${JSON.stringify(kind)} is not a kind of notice of your own: use letters, digits and . _ : -`)
+  }
+  if (!Array.isArray(channels) || channels.length === 0 || channels.length > CHANNELS_MAX) {
+    throw invalid(`channels must be a list of 1 to ${CHANNELS_MAX} names`)
+  }
+  for (const channel of channels) checkChannelName(channel)
+  if (typeof subject !== 'string' || subject.trim() === '') throw invalid('subject must be a text that says something')
+  if (cause !== undefined && (typeof cause !== 'string' || cause === '' || cause.length > SUBJECT_CHARS_MAX)) {
+    throw invalid(`cause must be a text of 1 to ${SUBJECT_CHARS_MAX} characters`)
+  }
+  if (window !== undefined && cause === undefined)
+    throw invalid('a window needs a cause: what is told once per window?')
+  const windowMs = window === undefined ? HOUR_MS : durationMs(window, 'window')
+  return {
+    channels,
+    subject: `app:${kind}`,
+    cause: cause ?? '',
+    windowMs: cause === undefined ? 0 : windowMs,
+    content: { kind: 'app', name: kind, subject: clip(subject, SUBJECT_CHARS_MAX), data: asJson(data) },
+  }
+}
+
+function asJson(data: unknown): unknown {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(data)
+  } catch (error) {
+    throw new RedressError('PAYLOAD_NOT_JSON', 'The data of a notice cannot be written as JSON.', { cause: error })
+  }
+  if (text === undefined) {
+    throw new RedressError('PAYLOAD_NOT_JSON', `The data of a notice is a ${typeof data}, which JSON cannot hold.`)
+  }
+  const bytes = Buffer.byteLength(text)
+  if (bytes > DATA_BYTES_MAX) {
+    const message = `The data of a notice has ${bytes} bytes; at most ${DATA_BYTES_MAX} are taken.`
+    throw new RedressError('PAYLOAD_TOO_LARGE', message)
+  }
+  return JSON.parse(text)
+}
+
+/** A channel gives its name to a job type, which may have so many characters. */
+function checkChannelName(name: unknown): void {
+  if (isName(name) && isName(`${NOTIFY_PREFIX}${name}`)) return
+  throw invalid(`${JSON.stringify(name)} is not a name for a channel: use letters, digits and . _ : -`)
+}
+
+const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)

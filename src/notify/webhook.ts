@@ -1,0 +1,186 @@
+import type { Channel, Delivered, Delivery } from '../app/channel.ts'
+import { type Duration, durationMs } from '../core/duration.ts'
+import { RedressError } from '../core/errors.ts'
+import type { Notice } from '../core/notices.ts'
+import { oneLine } from '../core/printable.ts'
+import { redactAndClip } from '../core/redact.ts'
+import { keyOf, sign } from './signature.ts'
+
+export interface WebhookOptions {
+  /** Where to send it, or a function that finds it out; null = nowhere. */
+  url: string | ((notice: Notice) => string | null | Promise<string | null>)
+  /** 'whsec_...', the newest first: each signs, so that a receiver can change from one to the next in its own time. */
+  secrets: readonly string[]
+  /** Sent along, for instance an `authorization`. */
+  headers?: Readonly<Record<string, string>>
+  timeout?: Duration
+  /** What is sent, as JSON; `{ type, timestamp, data }` when left out. */
+  body?: (notice: Notice) => unknown
+}
+
+const ANSWER_CHARS_MAX = 200
+const READ_BYTES_MAX = 1_000
+const BODY_BYTES_MAX = 1024 * 1024
+
+/** Signed HTTP requests, as the Standard Webhooks specification has them. */
+export function webhook(options: WebhookOptions): Channel {
+  const { url, secrets, body = bodyOf } = options
+  if (!Array.isArray(secrets) || secrets.length === 0) throw invalid('secrets must be a list of at least one secret')
+  const keys = secrets.map(keyOf)
+  const timeoutMs = durationMs(options.timeout ?? '10s', 'timeout')
+  const headers = checkedHeaders(options.headers ?? {})
+  if (typeof url === 'string' && readUrl(url) === null) throw invalid(NO_URL)
+  if (typeof url !== 'string' && typeof url !== 'function') throw invalid('url must be a text or a function')
+
+  return {
+    kind: 'webhook',
+    async deliver(notice, delivery) {
+      const target = await targetOf(url, notice, delivery)
+      if (target === null) return { to: [], answer: 'there was nobody to tell' }
+      const text = bodyText(body, notice, delivery)
+      const timestamp = Math.floor(delivery.nowMs / 1000)
+      return post(target, delivery, timeoutMs, text, {
+        ...headers,
+        'content-type': 'application/json',
+        'user-agent': 'Redress',
+        'webhook-id': delivery.id,
+        'webhook-timestamp': String(timestamp),
+        'webhook-signature': sign(keys, delivery.id, timestamp, text),
+      })
+    },
+  }
+}
+
+async function post(
+  url: URL,
+  delivery: Delivery,
+  timeoutMs: number,
+  body: string,
+  headers: Record<string, string>,
+): Promise<Delivered> {
+  const signal = AbortSignal.any([delivery.signal, AbortSignal.timeout(timeoutMs)])
+  // The path of a hook is often its password.
+  const to = url.origin
+  let response: Response
+  try {
+    // A redirect is a failure: who moves must say so, and a signature is not carried to strangers.
+    response = await fetch(url, { method: 'POST', body, headers, signal, redirect: 'manual' })
+  } catch (error) {
+    delivery.signal.throwIfAborted()
+    const answer = signal.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error)
+    return delivery.fail('CHANNEL_DOWN', { detail: `${to}: ${answer}`, context: { to, answer } })
+  }
+  const answer = await answerOf(response)
+  if (response.ok) return { to: [to], answer }
+  const code = response.status === 410 ? 'CHANNEL_GONE' : 'CHANNEL_REFUSED'
+  const cause = new HttpAnswer(answer, response)
+  return delivery.fail(code, { detail: `${to}: ${answer}`, context: { to, answer }, cause })
+}
+
+/** Status and headers, where the engine looks for them: a Retry-After is heard. */
+class HttpAnswer extends Error {
+  override readonly name = 'HttpAnswer'
+  readonly status: number
+  readonly headers: Headers
+
+  constructor(answer: string, { status, headers }: Response) {
+    super(answer)
+    this.status = status
+    this.headers = headers
+  }
+}
+
+/** 'fetch failed' says nothing; its cause does. */
+function reasonOf(error: unknown): string {
+  const { code, message } = ((error as { cause?: unknown })?.cause ?? error) as { code?: string; message?: string }
+  return redactAndClip(oneLine([code, message].filter(Boolean).join(': ')), ANSWER_CHARS_MAX) || 'it could not be sent'
+}
+
+async function answerOf(response: Response): Promise<string> {
+  const words = redactAndClip(oneLine(await firstWords(response)), ANSWER_CHARS_MAX)
+  return `HTTP ${response.status}${words === '' ? '' : `: ${words}`}`
+}
+
+/** As much as a person would read; the rest of a long answer is not fetched. */
+async function firstWords({ body }: Response): Promise<string> {
+  if (body === null) return ''
+  const decoder = new TextDecoder()
+  let text = ''
+  try {
+    for await (const part of body) {
+      text += decoder.decode(part as Uint8Array, { stream: true })
+      if (text.length >= READ_BYTES_MAX) break
+    }
+  } catch {
+    // The status came, and it is what counts.
+  }
+  return text
+}
+
+/** The notice in the shape that the specification recommends. */
+function bodyOf(notice: Notice): object {
+  return { type: typeOf(notice), timestamp: notice.at, data: notice }
+}
+
+function typeOf(notice: Notice): string {
+  switch (notice.kind) {
+    case 'failed':
+    case 'orphaned':
+      return `job.${notice.kind}`
+    case 'settled':
+      return 'batch.settled'
+    case 'app':
+      return notice.name
+    case 'test':
+      return 'redress.test'
+  }
+}
+
+function bodyText(body: NonNullable<WebhookOptions['body']>, notice: Notice, delivery: Delivery): string {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(body(notice))
+  } catch (error) {
+    return delivery.fail('NOTICE_UNRENDERABLE', { cause: error })
+  }
+  if (text === undefined) return delivery.fail('NOTICE_UNRENDERABLE', { detail: 'body answered with no JSON value' })
+  if (Buffer.byteLength(text) <= BODY_BYTES_MAX) return text
+  return delivery.fail('NOTICE_UNRENDERABLE', { detail: `the body has more than ${BODY_BYTES_MAX} bytes` })
+}
+
+async function targetOf(url: WebhookOptions['url'], notice: Notice, delivery: Delivery): Promise<URL | null> {
+  let named: string | null
+  try {
+    named = typeof url === 'string' ? url : await url(notice)
+  } catch (error) {
+    return delivery.fail('NOTICE_UNRENDERABLE', { cause: error })
+  }
+  if (named === null || named === undefined) return null
+  return readUrl(named) ?? delivery.fail('RECIPIENT_INVALID', { detail: NO_URL })
+}
+
+const NO_URL = 'url must be an http(s) address without a name and password in it: send those as headers'
+
+function readUrl(text: unknown): URL | null {
+  const url = typeof text === 'string' ? URL.parse(text) : null
+  if (url === null || !['http:', 'https:'].includes(url.protocol)) return null
+  return url.username === '' && url.password === '' ? url : null
+}
+
+/** Refused when declared, by name only: a value may be a password. */
+function checkedHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => {
+      const lower = name.toLowerCase()
+      if (lower.startsWith('webhook-')) throw invalid(`${lower} is a header of the signature, and not yours to set`)
+      try {
+        new Headers([[lower, value]])
+      } catch {
+        throw invalid(`${JSON.stringify(name)} is no header, or its value is none`)
+      }
+      return [lower, value]
+    }),
+  )
+}
+
+const invalid = (message: string) => new RedressError('OPTION_INVALID', `webhook: ${message}.`)

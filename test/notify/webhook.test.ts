@@ -1,0 +1,210 @@
+import { Webhook } from 'standardwebhooks'
+import { describe, expect, test } from 'vitest'
+import type { Delivery } from '../../src/app/channel.ts'
+import { DELIVERY_CODES } from '../../src/app/channel.ts'
+import { captureFailure } from '../../src/core/capture.ts'
+import { withEngineCodes } from '../../src/core/taxonomy.ts'
+import { keyOf, sign } from '../../src/notify/signature.ts'
+import { type WebhookOptions, webhook } from '../../src/notify/webhook.ts'
+import { systemClock } from '../../src/runtime/clock.ts'
+import { someDelivery, someNotice } from '../support/deliveries.ts'
+import { hookServer, type ReceivedHook } from '../support/hooks.ts'
+import { freePort } from '../support/smtp.ts'
+
+const secretOf = (seed: number, bytes = 32) => `whsec_${Buffer.alloc(bytes, seed).toString('base64')}`
+const [NEW, OLD, FOREIGN] = [secretOf(1), secretOf(2), secretOf(3)]
+
+const deliver = (
+  url: WebhookOptions['url'],
+  options: Partial<WebhookOptions> = {},
+  delivery: Delivery = someDelivery(),
+  notice = someNotice(),
+) => (async () => webhook({ url, secrets: [NEW], ...options }).deliver(notice, delivery))()
+
+/** As a receiver does it, with the library of those who wrote the specification. */
+const verify = (secret: string, { body, headers }: ReceivedHook) =>
+  new Webhook(secret).verify(body, headers as Record<string, string>)
+
+/** What the engine makes of a failed delivery. */
+const captured = (thrown: unknown) =>
+  captureFailure({
+    thrown,
+    stage: 'execution',
+    type: 't',
+    codes: withEngineCodes<string>(DELIVERY_CODES),
+    rules: [],
+    nowMs: Date.UTC(2026, 0, 1),
+  })
+
+describe('a webhook', () => {
+  test('is signed as the specification says: the published example comes out', () => {
+    const keys = [keyOf('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw')]
+    expect(sign(keys, 'msg_p5jXN8AQM9LWM0D4loKWxJek', 1614265330, '{"test": 2432232314}')).toBe(
+      'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+    )
+  })
+
+  test('is verified by its receiver, and carries what happened', async () => {
+    const server = await hookServer()
+    expect(await deliver(server.url)).toEqual({ to: [`http://127.0.0.1:${server.port}`], answer: 'HTTP 200: thanks' })
+    const [hook] = server.hooks as [ReceivedHook]
+    expect(verify(NEW, hook)).toEqual({
+      type: 'job.failed',
+      timestamp: '2026-01-01T00:00:00.000Z',
+      data: JSON.parse(JSON.stringify(someNotice())),
+    })
+    expect(hook).toMatchObject({ method: 'POST', path: '/hook', headers: { 'content-type': 'application/json' } })
+    expect(hook.headers['webhook-id']).toBe(someDelivery().id)
+    expect(hook.headers['webhook-signature']).toMatch(/^v1,[A-Za-z0-9+/]{43}=$/)
+  })
+
+  test('does not pass for another one: other secret, other body, other id, or an old one sent again', async () => {
+    const server = await hookServer()
+    await deliver(server.url)
+    const [hook] = server.hooks as [ReceivedHook]
+    expect(() => verify(FOREIGN, hook)).toThrow('No matching signature')
+    expect(() => verify(NEW, { ...hook, body: hook.body.replace('ann', 'eve') })).toThrow('No matching signature')
+    const otherId = { ...hook, headers: { ...hook.headers, 'webhook-id': 'another' } }
+    expect(() => verify(NEW, otherId)).toThrow('No matching signature')
+    // What was sent ten minutes ago is no longer good, and giving it a new time breaks the signature.
+    await deliver(server.url, {}, someDelivery({ nowMs: systemClock.nowMs() - 600_000 }))
+    const [, old] = server.hooks as [ReceivedHook, ReceivedHook]
+    expect(() => verify(NEW, old)).toThrow('too old')
+    const renewed = { ...old.headers, 'webhook-timestamp': String(Math.floor(systemClock.nowMs() / 1000)) }
+    expect(() => verify(NEW, { ...old, headers: renewed })).toThrow('No matching signature')
+  })
+
+  test('is good for receivers of the old secret and of the new one while it is changed', async () => {
+    const server = await hookServer()
+    await deliver(server.url, { secrets: [NEW, OLD] })
+    const [hook] = server.hooks as [ReceivedHook]
+    expect(verify(NEW, hook)).toEqual(verify(OLD, hook))
+    expect(() => verify(FOREIGN, hook)).toThrow('No matching signature')
+  })
+
+  test('has the same id on every attempt, and the time of the attempt', async () => {
+    const server = await hookServer()
+    await deliver(server.url, {}, someDelivery({ nowMs: systemClock.nowMs() - 60_000 }))
+    await deliver(server.url, {}, someDelivery({ attempt: 2 }))
+    const [first, second] = server.hooks as [ReceivedHook, ReceivedHook]
+    expect(second.headers['webhook-id']).toBe(first.headers['webhook-id'])
+    expect(Number(second.headers['webhook-timestamp'])).toBeGreaterThan(Number(first.headers['webhook-timestamp']))
+    expect(verify(NEW, first)).toEqual(verify(NEW, second))
+  })
+
+  test('has a body and headers of one’s own, and goes where it is told to; nowhere is fine', async () => {
+    const server = await hookServer()
+    const body = () => ({ state: 'PARTIAL', text: 'Grüße 🎉 \u2028' })
+    await deliver(async () => server.url, { body, headers: { Authorization: 'Bearer abc' } })
+    const [hook] = server.hooks as [ReceivedHook]
+    expect(verify(NEW, hook)).toEqual(body())
+    expect(hook.headers.authorization).toBe('Bearer abc')
+    expect(await deliver(() => null)).toEqual({ to: [], answer: 'there was nobody to tell' })
+  })
+})
+
+describe('when it is not taken', () => {
+  test.each([300, 400, 401, 404, 408, 422, 429, 500, 502, 503])('%i is worth another attempt', async (status) => {
+    const server = await hookServer((response) => response.writeHead(status).end('not now'))
+    const error = await deliver(server.url).catch((thrown: unknown) => thrown)
+    expect(captured(error)).toMatchObject({
+      retry: 'transient',
+      retryAfterMs: null,
+      failure: { code: 'CHANNEL_REFUSED', context: { httpStatus: status, answer: `HTTP ${status}: not now` } },
+    })
+  })
+
+  test('410 is the end of it', async () => {
+    const server = await hookServer((response) => response.writeHead(410).end())
+    const error = await deliver(server.url).catch((thrown: unknown) => thrown)
+    expect(captured(error)).toMatchObject({ retry: 'never', failure: { code: 'CHANNEL_GONE' } })
+  })
+
+  test.each([
+    ['120', 120_000],
+    ['Thu, 01 Jan 2026 00:01:00 GMT', 60_000],
+  ])('a Retry-After of %s is honoured', async (after, ms) => {
+    const server = await hookServer((response) => response.writeHead(503, { 'retry-after': after }).end())
+    const error = await deliver(server.url).catch((thrown: unknown) => thrown)
+    expect(captured(error).retryAfterMs).toBe(ms)
+  })
+
+  test('a redirect is not followed', async () => {
+    const elsewhere = await hookServer()
+    const server = await hookServer((response) => response.writeHead(307, { location: elsewhere.url }).end())
+    await expect(deliver(server.url)).rejects.toMatchObject({ code: 'CHANNEL_REFUSED' })
+    expect(elsewhere.hooks).toEqual([])
+  })
+
+  test('who is not there, or does not answer in time, or hangs up, is asked again later', async () => {
+    const port = await freePort()
+    await expect(deliver(`http://127.0.0.1:${port}/`)).rejects.toMatchObject({
+      code: 'CHANNEL_DOWN',
+      context: { answer: expect.stringContaining('ECONNREFUSED') },
+    })
+    const silent = await hookServer(() => undefined)
+    await expect(deliver(silent.url, { timeout: '50ms' })).rejects.toMatchObject({
+      code: 'CHANNEL_DOWN',
+      context: { answer: 'no answer within 50 ms' },
+    })
+    const rude = await hookServer((response) => response.destroy())
+    await expect(deliver(rude.url)).rejects.toMatchObject({ code: 'CHANNEL_DOWN' })
+  })
+
+  test('an endless answer is not read to its end', async () => {
+    const server = await hookServer((response) => {
+      response.writeHead(500)
+      const pour = (): void => {
+        while (!response.destroyed && response.write('x'.repeat(10_000)));
+      }
+      response.on('drain', pour)
+      pour()
+    })
+    await expect(deliver(server.url)).rejects.toMatchObject({ code: 'CHANNEL_REFUSED' })
+  })
+
+  test('an attempt that no longer counts ends with its own reason', async () => {
+    const controller = new AbortController()
+    const silent = await hookServer(() => controller.abort(new Error('the worker stops')))
+    await expect(deliver(silent.url, {}, someDelivery({ signal: controller.signal }))).rejects.toThrow(
+      'the worker stops',
+    )
+  })
+
+  test('what cannot be put into JSON is said so, and nothing is sent', async () => {
+    const server = await hookServer()
+    for (const value of [1n, undefined, 'x'.repeat(2_000_000)]) {
+      await expect(deliver(server.url, { body: () => value })).rejects.toMatchObject({ code: 'NOTICE_UNRENDERABLE' })
+    }
+    await expect(deliver(() => 'ftp://example.org')).rejects.toMatchObject({ code: 'RECIPIENT_INVALID' })
+    expect(server.hooks).toEqual([])
+  })
+
+  test('no secret, password or path is in what is said', async () => {
+    const server = await hookServer((response) => response.writeHead(500).end(`no ${NEW}`))
+    const headers = { authorization: 'Bearer my-token' }
+    const error = await deliver(`${server.url}/private-path?token=abc`, { headers }).catch((thrown: unknown) => thrown)
+    const said = JSON.stringify(captured(error))
+    for (const secret of [NEW.slice(6), 'my-token', 'private-path', 'token=abc']) expect(said).not.toContain(secret)
+  })
+})
+
+describe('a channel that could never work is refused when it is declared', () => {
+  test.each([
+    [{ secrets: [] }, 'at least one secret'],
+    [{ secrets: ['topsecret'] }, 'a secret must be'],
+    [{ secrets: [secretOf(1, 23)] }, 'a secret must be'],
+    [{ secrets: [secretOf(1, 65)] }, 'a secret must be'],
+    [{ secrets: ['whsec_***'] }, 'a secret must be'],
+    [{ url: 'nowhere' }, 'url must be'],
+    [{ url: 'file:///etc/passwd' }, 'url must be'],
+    [{ url: 'https://user:pass@example.org' }, 'url must be'],
+    [{ headers: { 'Webhook-Id': 'mine' } }, 'not yours to set'],
+    [{ headers: { 'x-a': 'b\r\nc: d' } }, 'no header'],
+    [{ timeout: 'soon' }, 'timeout'],
+  ])('%j', (parts, words) => {
+    const make = () => webhook({ url: 'https://example.org', secrets: [NEW], ...parts })
+    expect(make).toThrow(words)
+    expect(make).not.toThrow(/topsecret|pass@/)
+  })
+})
