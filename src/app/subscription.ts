@@ -1,0 +1,115 @@
+import type { HubEvent, Position } from './hub-events.ts'
+
+/** Why a subscription ended by itself. */
+export type EndReason = 'slow' | 'stopped'
+
+/**
+ * One subscriber's line. It holds a bounded number of events: who does not fetch them in time is let go, and goes on
+ * later from the last one they have.
+ */
+export class Subscription implements AsyncIterableIterator<HubEvent> {
+  readonly topics: ReadonlySet<string>
+  readonly bufferMax: number
+  /** Everything up to here was put in the line, or was not for it. */
+  position: Position
+  /** From now on nothing that happens is missed. */
+  readonly ready: Promise<void>
+  readonly markReady: () => void
+  readonly #line: HubEvent[] = []
+  readonly #close: (subscription: Subscription) => void
+  #isEnded = false
+  #onChange = new Set<() => void>()
+  #lastId: string | null
+
+  constructor(
+    topics: readonly string[],
+    position: Position,
+    lastId: string | null,
+    bufferMax: number,
+    close: (subscription: Subscription) => void,
+  ) {
+    this.topics = new Set(topics)
+    this.position = position
+    this.#lastId = lastId
+    this.bufferMax = bufferMax
+    this.#close = close
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.ready = promise
+    this.markReady = resolve
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded
+  }
+
+  /** How many events wait to be fetched. */
+  get waiting(): number {
+    return this.#line.length
+  }
+
+  get isFull(): boolean {
+    return this.#line.length >= this.bufferMax
+  }
+
+  put(event: HubEvent): void {
+    if (this.#isEnded) return
+    this.#line.push(event)
+    this.#changed()
+  }
+
+  /** What waits can still be fetched, and then why there is no more. */
+  end(reason: EndReason): void {
+    if (this.#isEnded) return
+    this.#line.push({ id: null, topics: [], event: 'end', data: { reason, after: this.#lastQueuedId() } })
+    this.#finish()
+  }
+
+  async next(): Promise<IteratorResult<HubEvent>> {
+    while (this.#line.length === 0) {
+      if (this.#isEnded) return { done: true, value: undefined }
+      await this.#change()
+    }
+    const value = this.#line.shift() as HubEvent
+    if (value.id !== null) this.#lastId = value.id
+    this.#changed()
+    return { done: false, value }
+  }
+
+  /** The subscriber wants no more. */
+  async return(): Promise<IteratorResult<HubEvent>> {
+    this.#line.length = 0
+    this.#finish()
+    return { done: true, value: undefined }
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  /** Resolves when no more than so many events wait. */
+  async hasRoomFor(waitingMax: number): Promise<void> {
+    while (this.#line.length > waitingMax && !this.#isEnded) await this.#change()
+  }
+
+  #change(): Promise<void> {
+    return new Promise((resolve) => this.#onChange.add(resolve))
+  }
+
+  #changed(): void {
+    const waiting = this.#onChange
+    this.#onChange = new Set()
+    for (const wake of waiting) wake()
+  }
+
+  #lastQueuedId(): string | null {
+    return this.#line.findLast(({ id }) => id !== null)?.id ?? this.#lastId
+  }
+
+  #finish(): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.#close(this)
+    this.markReady()
+    this.#changed()
+  }
+}

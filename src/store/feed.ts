@@ -1,0 +1,60 @@
+import type { EventData, EventKind } from '../core/events.ts'
+import type { Status } from '../core/states.ts'
+
+/** Everything that happens in the store, in one row. */
+export interface FeedStore {
+  /**
+   * The events after a number, in order. Numbers become readable in their order: whoever has read one will never find
+   * a lower one that is new.
+   */
+  feed(params: { afterSeq: number; limit: number }): Promise<FeedPage>
+  /** The number of the newest event; 0 when there is none. */
+  lastSeq(): Promise<number>
+  /** Calls back when this process has committed something. A hint: what other processes commit must be asked for. */
+  onCommit(listener: () => void): () => void
+}
+
+export interface FeedPage {
+  events: FeedEvent[]
+  /** Where to go on: the number up to which everything is in `events`, or was removed. */
+  nextSeq: number
+  hasMore: boolean
+  /** The highest number of an event after `afterSeq` that was removed with its job; null when none was. */
+  removedToSeq: number | null
+}
+
+export type FeedEvent = JobFeedEvent | SubjectFeedEvent
+
+/** What happened to a job, with what a reader needs to know whether it is their concern. */
+export interface JobFeedEvent {
+  seq: number
+  atMs: number
+  subject: null
+  kind: EventKind
+  jobId: string
+  type: string
+  queue: string
+  owner: string | null
+  batchId: string | null
+  attempt: number
+  /** Where the job stood after it. */
+  status: Status
+  /** The failure that the event is about. */
+  failure: {
+    code: string
+    /** For the owner: of a failure that will be retried, what is said meanwhile. */
+    message: string
+    /** Whether the policy lets the owner see it while the job goes on. */
+    isPublic: boolean
+  } | null
+  data: EventData
+}
+
+/** What happened to anything else: `subject` is 'batch:ID', 'breaker:NAME', 'queue:NAME', 'schedule:NAME'. */
+export interface SubjectFeedEvent {
+  seq: number
+  atMs: number
+  subject: string
+  kind: string
+  data: Record<string, unknown>
+}
