@@ -1,0 +1,96 @@
+import type { Registry } from '../../runtime/exposition.ts'
+import type { Store } from '../../store/store.ts'
+import type { WorkerOptions } from '../../worker/options.ts'
+import type { AppHost } from '../host.ts'
+import { familiesOf } from './families.ts'
+import { StoreReader, type StoreReading } from './reading.ts'
+import { withTally } from './tallied-store.ts'
+import { Tally } from './tally.ts'
+
+type MetricsHost = Pick<AppHost, 'store' | 'clock' | 'log'>
+
+type Listeners = Pick<WorkerOptions, 'tell' | 'tellLost' | 'tellTry'>
+
+/** However large the store is and however often somebody looks: reading it takes no more than a share of the time. */
+const READING_SHARE_MAX = 1 / 20
+
+/**
+ * This process in numbers, as Prometheus reads them. Counters are this process's own, so that those of several can be
+ * added; gauges are the store's, so they are the same in each.
+ */
+export class Metrics {
+  readonly contentType = 'text/plain; version=0.0.4; charset=utf-8'
+  readonly #host: MetricsHost
+  /** Whether a policy lets more than counts be shown of its type. */
+  readonly #mayAggregate: (type: string) => boolean
+  readonly #tally = new Tally()
+  readonly #reader = new StoreReader()
+  #registry: Promise<Registry> | null = null
+  #reading: StoreReading | null = null
+  #staleAtMonoMs = Number.NEGATIVE_INFINITY
+
+  constructor(host: MetricsHost, mayAggregate: (type: string) => boolean) {
+    this.#host = host
+    this.#mayAggregate = mayAggregate
+  }
+
+  /** The exposition, as `GET /metrics` answers it. */
+  async text(): Promise<string> {
+    const registry = await this.registry()
+    await this.#readStore()
+    return registry.metrics()
+  }
+
+  /** prom-client's registry, made for this app alone: metrics of your own can be added to it. */
+  registry(): Promise<Registry> {
+    this.#registry ??= this.#open()
+    return this.#registry
+  }
+
+  async #open(): Promise<Registry> {
+    // Loaded when somebody first looks: most programs that submit a job never do.
+    const { expositionOf } = await import('../../runtime/exposition.ts')
+    const reading = () => this.#reading
+    return expositionOf(familiesOf({ tally: this.#tally, reading, mayAggregate: this.#mayAggregate }))
+  }
+
+  async #readStore(): Promise<void> {
+    const { clock, log } = this.#host
+    const beganMonoMs = clock.monoMs()
+    if (beganMonoMs < this.#staleAtMonoMs) return
+    try {
+      this.#reading = await this.#reader.read(await this.#host.store())
+    } catch (error) {
+      this.#reading = null
+      log.error({ err: error }, 'the store could not be read for metrics; those of this process are told all the same')
+    }
+    const nowMonoMs = clock.monoMs()
+    this.#staleAtMonoMs = nowMonoMs + (nowMonoMs - beganMonoMs) / READING_SHARE_MAX
+  }
+
+  /** For the app: its workers tell here what became of their jobs, and then whoever else wanted to know. */
+  static listeners(metrics: Metrics, { tell, tellLost, tellTry }: Listeners): Required<Listeners> {
+    const tally = metrics.#tally
+    return {
+      tell: both(tally.told, tell),
+      tellLost: both(tally.lost, tellLost),
+      tellTry: both(tally.tried, tellTry),
+    }
+  }
+
+  /** For the app: the store, counting what goes through it. */
+  static watch(metrics: Metrics, store: Store): Store {
+    return withTally(store, metrics.#tally, metrics.#host.clock)
+  }
+}
+
+function both<Facts extends unknown[]>(
+  first: (...facts: Facts) => void,
+  second: ((...facts: Facts) => void) | undefined,
+): (...facts: Facts) => void {
+  if (second === undefined) return first
+  return (...facts) => {
+    first(...facts)
+    second(...facts)
+  }
+}
