@@ -57,6 +57,10 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
   ],
   aggregates: ['true, false', 'Whether rates and percentages may be shown.'],
   cancel: ['true, false', 'Whether a person may cancel.'],
+  deny: [
+    '`hide`, `forbid`',
+    'What somebody who asks for a job of another owner is told: that there is none (404), or that it is not theirs (403).',
+  ],
   forwardOnly: ['true, false', 'No way back to the queue at all; the database itself refuses one.'],
   'retention.complete': ['duration or null', 'How long complete jobs are kept. null = for ever.'],
   'retention.failed': ['duration or null', 'How long failed jobs are kept.'],

@@ -10,7 +10,8 @@ import { PLANTED_BUGS, type PlantedBug } from './support/planted-bugs.ts'
  */
 
 const ROOT = join(import.meta.dirname, '..')
-const COPIES = join(ROOT, '.planted')
+// Two runs at once, in two terminals, must not remove each other's copies.
+const COPIES = join(ROOT, '.planted', String(process.pid))
 const COPIED = ['src', 'test', 'package.json', 'tsconfig.json', 'vitest.config.ts']
 const AT_ONCE_MAX = 2
 

@@ -2,31 +2,46 @@ import { captureFailure } from '../core/capture.ts'
 import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
 import { renderExplanation } from '../core/explain-text.ts'
+import { isName } from '../core/name.ts'
+import { refuseOwnType } from '../core/notices.ts'
 import { checkPolicyCodes, policy as makePolicy, type Policy } from '../core/policy.ts'
 import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import type { EventView, FailureView } from '../core/view-history.ts'
+import type { RetryQuestion, RetryRefusal } from '../operations/admit-retry.ts'
 import type { OperationName } from '../operations/catalog.ts'
 import type { Intervened } from '../operations/interventions.ts'
 import type { JobDetail, JobList } from '../operations/jobs.ts'
 import { detailOf } from '../operations/jobs.ts'
-import { type Operation, perform } from '../operations/operation.ts'
+import { type Context, type Operation, perform } from '../operations/operation.ts'
 import { OPERATIONS, type InputOf as OperationInput, type OutputOf } from '../operations/table.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { fillFromSystem, idMaker, type MakeId } from '../runtime/id.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
+import type { AddedNotice } from '../store/notices.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
-import { failWith } from '../worker/attempt.ts'
+import type { AsyncExecutor, Executor, SyncExecutor } from '../store/transactional.ts'
+import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
 import type { Duty } from '../worker/duty.ts'
 import type { Handler } from '../worker/handler.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
+import { Batches } from './batches.ts'
+import type { Channel } from './channel.ts'
+import { Channels, type NotifyOptions } from './channels.ts'
+import { DeadLetters, Replays } from './dead-letters.ts'
+import { Dependencies, type DependencyOptions } from './dependencies.ts'
 import { dutiesOf } from './duties.ts'
 import type { AppHost } from './host.ts'
+import { Hub } from './hub.ts'
 import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
+import { Metrics } from './metrics/metrics.ts'
 import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
-import { newJob, rejection } from './submission.ts'
+import { askRetryHook, type RetryHook } from './retry-hook.ts'
+import { type ScheduleDefinition, Schedules } from './schedules.ts'
+import { asRejected, naming, newJob, rejection } from './submission.ts'
+import { type Pending, Transactions } from './transactions.ts'
 
 export interface AppOptions {
   /**
@@ -41,15 +56,17 @@ export interface AppOptions {
   chance?: Chance
   log?: Log
   makeId?: MakeId
+  /** How often subscribers of `app.hub` are told what other processes did; 250 when left out. */
+  hubPollMs?: number
 }
 
 const PAYLOAD_BYTES_MAX = 1024 * 1024
-const TYPE_NAME = /^[a-zA-Z][\w.:-]{0,99}$/
 
 interface Declared {
   handler: Handler
   queue: string
   admit: ((input: unknown, owner: string | null) => unknown) | null
+  admitRetry: RetryHook | null
 }
 
 /** One program's view of a store: the job types it declares, and what it submits and runs. */
@@ -64,6 +81,19 @@ export class App {
   #opened: Opened | null = null
   #ready: Promise<Store> | null = null
   #isStopped = false
+  /** Jobs with a common outcome. */
+  readonly batches: Batches
+  /** Jobs set aside, and the replay of many of them. */
+  readonly deadLetters: DeadLetters
+  readonly replays: Replays
+  readonly #transactions: Transactions
+  readonly schedules: Schedules
+  /** This process in numbers, for Prometheus. */
+  readonly metrics: Metrics
+  /** Live events of the store, for those who subscribe. */
+  readonly hub: Hub
+  readonly #channels: Channels
+  readonly #dependencies: Dependencies
   /** What its workers do beside running jobs. */
   readonly duties: readonly Duty[]
 
@@ -73,7 +103,18 @@ export class App {
     this.#log = options.log ?? silentLog
     this.#makeId = options.makeId ?? idMaker(() => this.#clock.nowMs(), fillFromSystem)
     const host = this.#host()
-    this.duties = dutiesOf(host)
+    this.batches = new Batches(host)
+    this.deadLetters = new DeadLetters(host)
+    this.replays = new Replays(host)
+    this.schedules = new Schedules(host)
+    this.metrics = new Metrics(host, (type) => this.#declared.get(type)?.handler.policy.aggregates ?? true)
+    this.hub = new Hub(host, options.hubPollMs)
+    this.#transactions = new Transactions(host)
+    this.#channels = new Channels(host, (name, definition) => void this.#declare(name, definition))
+    this.#dependencies = new Dependencies(host, () =>
+      [...this.#declared.values()].flatMap(({ handler }) => handler.policy.breaker?.guards ?? []),
+    )
+    this.duties = dutiesOf(host, this.schedules, this.#channels, this.#dependencies)
   }
 
   #host(): AppHost {
@@ -86,6 +127,8 @@ export class App {
       },
       makeId: this.#makeId,
       prepare: (type, input, options) => this.#prepare(type, input, options),
+      types: () => this.types,
+      admitRetry: (question) => this.#admitRetry(question),
       perform: (name, input) => this.perform(name, input),
     }
   }
@@ -112,10 +155,16 @@ export class App {
     name: string,
     definition: JobDefinition<Input, Stored, Codes, Output>,
   ): JobType<Stored> {
-    if (!TYPE_NAME.test(name))
+    refuseOwnType(name)
+    return this.#declare(name, definition)
+  }
+
+  // biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
+  #declare(name: string, definition: JobDefinition<any, any, any, any>): JobType<any> {
+    if (!isName(name))
       throw new RedressError(
         'OPTION_INVALID',
-        `${JSON.stringify(name)} is not a name for a job type: use letters, digits and . _ : -`,
+        `${JSON.stringify(name)} is not a name for a job type: begin with a letter, then letters, digits and . _ : -`,
       )
     if (this.#declared.has(name))
       throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
@@ -126,7 +175,7 @@ export class App {
     checkRules(rules, codes)
     const policy = makePolicy(definition.policy)
     checkPolicyCodes(policy, codes)
-    const { admit, verify } = definition
+    const { admit, admitRetry, verify } = definition
     this.#declared.set(name, {
       queue: definition.queue ?? 'default',
       admit:
@@ -140,6 +189,15 @@ export class App {
                   throw failWith(code, options)
                 },
               }),
+      admitRetry:
+        admitRetry === undefined
+          ? null
+          : (input, { jobId, type, owner, actor, mode }) => {
+              const fail = (code: string, options?: AttemptFailOptions): never => {
+                throw failWith(code, options)
+              }
+              return admitRetry(input as never, { jobId, type, owner, actor, mode, fail })
+            },
       handler: {
         type: name,
         policy,
@@ -157,7 +215,31 @@ export class App {
       policy,
       submit: (input, options) => this.submit(name, input, options),
       submitMany: (inputs, options) => this.submitMany(name, inputs, options),
+      prepare: (input, options) => this.prepare(name, input, options),
+      with: (input, options = {}) => ({ type: name, input, options }),
     }
+  }
+
+  /** Declares a way to tell somebody: what the policies' `notify` names. */
+  channel(name: string, channel: Channel): void {
+    this.#channels.add(name, channel)
+  }
+
+  /** Declares how to ask a dependency for its health: what its breaker tries before it risks a job. */
+  dependency(name: string, options: DependencyOptions): void {
+    this.#dependencies.declare(name, options)
+  }
+
+  /** Tells something of your own, by the same way and as surely as failures are told. */
+  notify(kind: string, options: NotifyOptions): Promise<AddedNotice> {
+    return this.#channels.notify(kind, options)
+  }
+
+  /** Declares a schedule: a job at times that a cron expression names. Every worker of every process looks after it. */
+  // biome-ignore lint/suspicious/noExplicitAny: a job type that is given by name says nothing of its input
+  schedule<Input = any>(name: string, definition: ScheduleDefinition<Input>): void {
+    this.schedules.declare(name, definition)
+    this.#ready = null
   }
 
   async submit(type: string, input: unknown, options: SubmitOptions = {}): Promise<Submitted> {
@@ -169,14 +251,16 @@ export class App {
   async submitMany<Input>(
     type: string,
     inputs: readonly Input[],
-    { dedupe, ...options }: SubmitManyOptions<Input> = {},
+    { dedupe, limitKey, ...options }: SubmitManyOptions<Input> = {},
   ): Promise<Submitted[]> {
     const store = await this.store()
     const jobs: NewJob[] = []
     for (const [i, input] of inputs.entries()) {
       const key = dedupe?.(input, i)
+      const turn = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
+      const own = { ...(key !== undefined && { dedupe: key }), ...(turn !== undefined && { limitKey: turn }) }
       try {
-        jobs.push(await this.#prepare(type, input, key === undefined ? options : { ...options, dedupe: key }))
+        jobs.push(await this.#prepare(type, input, { ...options, ...own }))
       } catch (error) {
         throw naming(error, i, inputs.length)
       }
@@ -184,20 +268,50 @@ export class App {
     return jobs.length === 0 ? [] : store.submit({ jobs })
   }
 
+  /** Checks a submission and makes it ready for `submitIn`. Nothing is submitted yet. */
+  prepare(type: string, input: unknown, options: SubmitOptions = {}): Promise<Pending> {
+    return this.#transactions.prepare(type, input, options)
+  }
+
+  /** Submits in the transaction that is open on a connection of yours: the jobs are there if it commits. */
+  submitIn(database: SyncExecutor, pending: Pending | readonly Pending[]): Submitted[]
+  submitIn(client: AsyncExecutor, pending: Pending | readonly Pending[]): Promise<Submitted[]>
+  submitIn(executor: Executor, pending: Pending | readonly Pending[]): Submitted[] | Promise<Submitted[]> {
+    return this.#transactions.submitIn(executor as SyncExecutor, pending)
+  }
+
+  /** Tells the workers of this app to look for work now, for instance after a long transaction of yours. */
+  hint(): void {
+    this.#opened?.store.hint()
+  }
+
   /** Does one of the operations that every door offers: `app.perform('queues.list', {})`. */
   async perform<Name extends OperationName>(name: Name, input: OperationInput<Name>): Promise<OutputOf<Name>> {
-    const store = await this.store()
-    const context = {
-      store,
-      prepare: (type: string, value: unknown, options: SubmitOptions) => this.#prepare(type, value, options),
-      codesOf: (type: string) => this.#declared.get(type)?.handler.codes,
+    return (await perform(OPERATIONS[name] as Operation, await this.#context(), input)) as OutputOf<Name>
+  }
+
+  async #context(): Promise<Context> {
+    return {
+      store: await this.store(),
+      prepare: (type, value, options) => this.#prepare(type, value, options),
+      codesOf: (type) => this.#declared.get(type)?.handler.codes,
+      admitRetry: (question) => this.#admitRetry(question),
+      makeId: this.#makeId,
+      probe: (name) => this.#dependencies.probeNow(name),
+      inputOfSchedule: this.schedules.inputOf.bind(this.schedules),
     }
-    return (await perform(OPERATIONS[name] as Operation, context, input)) as OutputOf<Name>
+  }
+
+  async #admitRetry(question: RetryQuestion): Promise<RetryRefusal | null> {
+    const declared = this.#declared.get(question.type)
+    if (declared === undefined || declared.admitRetry === null) return null
+    return askRetryHook(declared.admitRetry, declared.handler, question, this.#clock)
   }
 
   async find(id: string): Promise<JobDetail | null> {
-    const job = await (await this.store()).job({ id })
-    return job === null ? null : detailOf(job)
+    const context = await this.#context()
+    const job = await context.store.job({ id })
+    return job === null ? null : detailOf(context, job)
   }
 
   /** The newest first. */
@@ -219,7 +333,7 @@ export class App {
   }
 
   /** In place or as a new job, as its policy says; only a new job can be given another input. */
-  retry(id: string, by: { actor: string; reason: string; input?: unknown }): Promise<Intervened> {
+  retry(id: string, by: { actor: string; reason: string; input?: unknown; owner?: string }): Promise<Intervened> {
     return this.perform('jobs.retry', { id, ...by })
   }
 
@@ -228,7 +342,7 @@ export class App {
   }
 
   /** A job that waits is cancelled; of one that runs, the worker is told. */
-  cancel(id: string, by: { actor: string; reason: string }): Promise<Intervened> {
+  cancel(id: string, by: { actor: string; reason: string; owner?: string }): Promise<Intervened> {
     return this.perform('jobs.cancel', { id, ...by })
   }
 
@@ -247,7 +361,8 @@ export class App {
     const { log = this.#log } = options
     // What is told of the store goes where its worker's log goes.
     this.#log = log
-    const worker = new Worker({ clock, chance, log, duties: this.duties, ...options, store, handlers })
+    const told = Metrics.listeners(this.metrics, options)
+    const worker = new Worker({ clock, chance, log, duties: this.duties, ...options, ...told, store, handlers })
     this.#workers.add(worker)
     return worker
   }
@@ -255,6 +370,7 @@ export class App {
   /** Lets workers finish, then lets go of the store. Safe to call twice. */
   async stop(options?: { graceMs?: number }): Promise<void> {
     this.#isStopped = true
+    this.hub.stop()
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
     await this.#opened?.store.stop()
   }
@@ -272,12 +388,15 @@ export class App {
   async #open(): Promise<Store> {
     if (this.#isStopped) throw new RedressError('STORE_STOPPED', 'The app was stopped.')
     const { store: location = this.#locationDefault, failureLog } = this.#options
-    this.#opened ??= openStore(location, this.#clock, failureLog, (error) =>
-      this.#log.error(
-        { err: error },
-        'the failure log cannot be written: no job that needs it is claimed until it can',
-      ),
-    )
+    if (this.#opened === null) {
+      const opened = openStore(location, this.#clock, failureLog, (error) =>
+        this.#log.error(
+          { err: error },
+          'the failure log cannot be written: no job that needs it is claimed until it can',
+        ),
+      )
+      this.#opened = { ...opened, store: Metrics.watch(this.metrics, opened.store) }
+    }
     const { store } = this.#opened
     this.#refuseUnlogged(this.#opened)
     const types = [...this.#declared.values()].map(({ handler, queue }) => ({
@@ -286,6 +405,7 @@ export class App {
       policy: handler.policy,
     }))
     if (types.length > 0) await store.register({ types })
+    await this.schedules.register(store)
     return store
   }
 
@@ -300,6 +420,7 @@ export class App {
 
   /** Everything that can be wrong with a submission is found here, before the store is asked. */
   async #prepare(type: string, input: unknown, options: SubmitOptions): Promise<NewJob> {
+    refuseOwnType(type)
     const declared = this.#declared.get(type)
     // A type of another program: its worker checks the input before it runs.
     if (declared === undefined) return newJob(type, this.#pack(type, input), options, this.#makeId)
@@ -313,7 +434,7 @@ export class App {
     } catch (thrown) {
       if (handler.policy.reject === 'refuse') throw this.#refusal(handler, thrown)
       const rejected = rejection(type, handler.codes, handler.rules, thrown, this.#clock.nowMs())
-      return { ...newJob(type, payload, options, this.#makeId), rejected }
+      return asRejected(newJob(type, payload, options, this.#makeId), rejected, handler.policy, this.#clock.nowMs())
     }
     return newJob(type, payload, options, this.#makeId)
   }
@@ -334,14 +455,6 @@ export class App {
     })
     return new RedressError('SUBMISSION_REFUSED', `${failure.code}: ${failure.message}`, { cause: thrown })
   }
-}
-
-/** The same refusal, saying which of many inputs it is about. */
-function naming(error: unknown, index: number, count: number): unknown {
-  if (!(error instanceof RedressError) || count === 1) return error
-  const { code, action, problems, cause } = error
-  const message = `Input ${index} (counted from 0) of ${count}: ${error.message} Nothing was submitted.`
-  return new RedressError(code, message, { action, problems, cause })
 }
 
 export function redress(options?: AppOptions): App {

@@ -32,6 +32,7 @@ const CHANNEL_NAME = /^[A-Za-z][\w.:-]{0,99}$/
 
 /** Checked, and put in the store's words. */
 export function newBatch(name: string, options: BatchOptions, makeId: () => string): NewBatch {
+  if (typeof options !== 'object' || options === null) throw invalid('the options of a batch must be an object')
   const { owner, rollup, expires, data = {}, onSettled, notify, jobs, open = jobs === undefined, id } = options
   if (typeof name !== 'string' || name.trim() === '' || name.length > NAME_CHARS_MAX) {
     throw invalid(`the name of a batch must be a text of 1 to ${NAME_CHARS_MAX} characters`)
@@ -40,6 +41,10 @@ export function newBatch(name: string, options: BatchOptions, makeId: () => stri
   if (rollup !== undefined && !ROLLUPS.includes(rollup)) {
     throw invalid(`rollup must be one of ${ROLLUPS.join(', ')}, not ${String(rollup)}`)
   }
+  if (jobs !== undefined && !Array.isArray(jobs)) throw invalid('jobs must be a list, each made with `with`')
+  if (notify !== undefined && !Array.isArray(notify)) throw invalid('notify must be a list of names of channels')
+  const expiresInMs = expires === undefined ? null : durationMs(expires, 'expires')
+  if (expiresInMs === 0) throw invalid('expires: a batch must last longer than nothing')
   const strange = notify?.find((channel) => !CHANNEL_NAME.test(channel))
   if (strange !== undefined) throw invalid(`notify: ${JSON.stringify(strange)} is not the name of a channel`)
   const elsewhere = jobs?.findIndex((job) => job.options?.batch !== undefined) ?? -1
@@ -50,7 +55,7 @@ export function newBatch(name: string, options: BatchOptions, makeId: () => stri
     owner: owner ?? null,
     rollup: rollup ?? null,
     isSealed: !open,
-    expiresInMs: expires === undefined ? null : durationMs(expires, 'expires'),
+    expiresInMs,
     data: packObject(data, 'data'),
     onSettled: onSettled === undefined ? null : toOnSettled(onSettled),
     notify: notify ?? null,
@@ -58,7 +63,8 @@ export function newBatch(name: string, options: BatchOptions, makeId: () => stri
 }
 
 function toOnSettled({ job, input = {} }: NonNullable<BatchOptions['onSettled']>): NewBatch['onSettled'] {
-  const type = typeof job === 'string' ? job : job.name
+  const type = typeof job === 'string' ? job : job?.name
+  if (typeof type !== 'string') throw invalid('onSettled.job must be a job type, or its name')
   if ('batch' in input) throw invalid('onSettled.input: `batch` is where the outcome goes')
   return { type, input: packObject(input, 'onSettled.input') }
 }

@@ -1,13 +1,14 @@
-import { exponential } from '../core/backoff.ts'
+import { type Backoff, backoffMs, exponential } from '../core/backoff.ts'
 import { DAY_MS, type Duration, durationMs, HOUR_MS } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
+import { factsOf, retryAfterMs } from '../core/facts.ts'
 import { isName } from '../core/name.ts'
 import { type NewNotice, NOTIFY_PREFIX, type Notice, typeOfChannel } from '../core/notices.ts'
 import { type Policy, policy } from '../core/policy.ts'
 import { clip } from '../core/redact.ts'
 import { derivedId } from '../store/derived-id.ts'
 import type { AddedNotice } from '../store/notices.ts'
-import type { Attempt } from '../worker/attempt.ts'
+import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
 import type { Duty } from '../worker/duty.ts'
 import { type Channel, DELIVERY_CODES, type Delivered, type DeliveryCode } from './channel.ts'
 import type { AppHost } from './host.ts'
@@ -20,6 +21,7 @@ const FORGET_EVERY_MS = 10 * 60_000
 const FORGET_PER_STEP = 1_000
 const KEPT_MS = 30 * DAY_MS
 const LATER_MS = 60_000
+const WAIT_MS_MAX = 6 * HOUR_MS
 const CHANNELS_MAX = 20
 const SUBJECT_CHARS_MAX = 1_000
 const DATA_BYTES_MAX = 256 * 1024
@@ -32,7 +34,7 @@ export const DELIVERY_POLICY: Policy = policy({
     max: 6,
     unknown: 'transient',
     backoff: exponential('15s', { factor: 5, cap: '6h', jitter: '20%' }),
-    retryAfterMax: '6h',
+    retryAfterMax: WAIT_MS_MAX,
   },
   manualRetry: 'in-place',
   orphan: 'requeue',
@@ -135,13 +137,14 @@ export class Channels {
 
   async #deliver(name: string, channel: Channel, input: DeliveryInput, attempt: Attempt<DeliveryCode>) {
     const { notice, rest } = input
+    const nowMs = this.#host.clock.nowMs()
     const delivered = await channel.deliver(notice, {
       id: rest?.of ?? attempt.jobId,
       attempt: attempt.number,
       signal: attempt.signal,
-      nowMs: this.#host.clock.nowMs(),
+      nowMs,
       only: rest?.only ?? null,
-      fail: (code, options) => attempt.fail(code, options),
+      fail: (code, options = {}) => attempt.fail(code, notSooner(options, attempt.number, nowMs)),
     })
     const { to, answer, refused = [], later = [] } = delivered
     const result: DeliveryResult = { to: [...to], answer: clip(answer, 500), refused: [...refused], later: [...later] }
@@ -163,9 +166,26 @@ export class Channels {
   }
 }
 
+/**
+ * A receiver may ask for a longer wait, never for a shorter one: who says "in a second" each time would use up the
+ * attempts of hours in a few seconds.
+ */
+function notSooner(options: AttemptFailOptions, attempt: number, nowMs: number): AttemptFailOptions {
+  const { max, backoff } = DELIVERY_POLICY.retry
+  const askedMs =
+    options.retryAfter === undefined
+      ? retryAfterMs(factsOf(options.cause, 'execution'), nowMs)
+      : durationMs(options.retryAfter, 'retryAfter')
+  if (askedMs === null) return options
+  const ownMs = backoffMs(backoff as Backoff, (attempt - 1) % max, 0).delayMs
+  return { ...options, retryAfter: Math.ceil(Math.min(Math.max(askedMs, ownMs), WAIT_MS_MAX)) }
+}
+
 function appNotice(kind: string, { channels, subject, cause, window, data = null }: NotifyOptions): NewNotice {
   if (!isName(kind) || ENGINE_KINDS.has(kind)) {
-    throw invalid(`${JSON.stringify(kind)} is not a kind of notice of your own: use letters, digits and . _ : -`)
+    throw invalid(
+      `${JSON.stringify(kind)} is not a kind of notice of your own: begin with a letter, then letters, digits and . _ : -`,
+    )
   }
   if (!Array.isArray(channels) || channels.length === 0 || channels.length > CHANNELS_MAX) {
     throw invalid(`channels must be a list of 1 to ${CHANNELS_MAX} names`)
@@ -208,7 +228,9 @@ function asJson(data: unknown): unknown {
 /** A channel gives its name to a job type, which may have so many characters. */
 function checkChannelName(name: unknown): void {
   if (isName(name) && isName(`${NOTIFY_PREFIX}${name}`)) return
-  throw invalid(`${JSON.stringify(name)} is not a name for a channel: use letters, digits and . _ : -`)
+  throw invalid(
+    `${JSON.stringify(name)} is not a name for a channel: begin with a letter, then letters, digits and . _ : -`,
+  )
 }
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)

@@ -58,7 +58,7 @@ export class Dependencies implements Duty {
 
   declare(name: string, { probe, every = EVERY_MS_DEFAULT, timeout = EVERY_MS_DEFAULT }: DependencyOptions): void {
     if (!isName(name)) {
-      const message = `${JSON.stringify(name)} is not a name for a dependency: use letters, digits and . _ : -`
+      const message = `${JSON.stringify(name)} is not a name for a dependency: begin with a letter, then letters, digits and . _ : -`
       throw new RedressError('OPTION_INVALID', message)
     }
     if (typeof probe !== 'function') {

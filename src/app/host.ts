@@ -1,3 +1,4 @@
+import type { RetryQuestion, RetryRefusal } from '../operations/admit-retry.ts'
 import type { OperationName } from '../operations/catalog.ts'
 import type { InputOf, OutputOf } from '../operations/table.ts'
 import type { Clock } from '../runtime/clock.ts'
@@ -14,5 +15,9 @@ export interface AppHost {
   readonly makeId: MakeId
   /** Checks a submission in every way that needs no store. */
   prepare(type: string, input: unknown, options: SubmitOptions): Promise<NewJob>
+  /** The job types that this program has declared. */
+  types(): readonly string[]
+  /** Asks a type's own `admitRetry`; null: nothing against it, or not known here. */
+  admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>
   perform<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>>
 }

@@ -3,8 +3,10 @@ import type { Duration } from '../core/duration.ts'
 import type { Policy, PolicyInput } from '../core/policy.ts'
 import type { Schema } from '../core/schema.ts'
 import type { ENGINE_CODES, Taxonomy } from '../core/taxonomy.ts'
+import type { RetryMode } from '../operations/admit-retry.ts'
 import type { DedupeScope, Submitted } from '../store/store.ts'
 import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
+import type { Pending } from './transactions.ts'
 
 type EngineCode = keyof typeof ENGINE_CODES & string
 
@@ -23,6 +25,12 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   queue?: string
   /** Runs at submission, after the schema. A throw (or `submission.fail`) refuses the job before any dispatch. */
   admit?(input: Input, submission: Submission<Codes | EngineCode>): unknown
+  /**
+   * Runs before a person retries or replays a failed job, where this program knows the type: does the source still
+   * exist? A throw (or `retry.fail`) refuses it with RETRY_REFUSED, and nothing is changed. Also asked when a job is
+   * shown, to say whether it can be retried; so it must change nothing itself.
+   */
+  admitRetry?(input: Input, retry: Retry<Codes | EngineCode>): unknown
   run(input: Input, attempt: Attempt<Codes | EngineCode>): Output
   /** A throw here is a verification failure, never an execution one. */
   verify?(output: Awaited<NoInfer<Output>>, attempt: Attempt<Codes | EngineCode>): unknown
@@ -34,6 +42,17 @@ export interface Submission<Codes extends string> {
   fail(code: Codes, options?: AttemptFailOptions): never
 }
 
+/** A failed job that somebody wants to bring back. */
+export interface Retry<Codes extends string> {
+  readonly jobId: string
+  readonly type: string
+  readonly owner: string | null
+  /** null when nothing is to be done yet, and somebody only looks at the job. */
+  readonly actor: string | null
+  readonly mode: RetryMode
+  fail(code: Codes, options?: AttemptFailOptions): never
+}
+
 export interface SubmitOptions {
   owner?: string
   /** Higher goes first. */
@@ -41,8 +60,19 @@ export interface SubmitOptions {
   delay?: Duration
   /** One job per key. An array is joined without ambiguity. */
   dedupe?: DedupeKey | { key: DedupeKey; scope: DedupeScope }
+  /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key': a host, a tenant, an owner. */
+  limitKey?: string
   /** A UUID of your own, so that you can submit again after an unknown answer without making a second job. */
   id?: string
+  /** Id of an open batch to add it to. A job that is there already (see `dedupe`) stays where it is. */
+  batch?: string
+}
+
+/** A submission that is yet to be made: for batches. */
+export interface JobRequest {
+  type: string
+  input: unknown
+  options?: SubmitOptions
 }
 
 export type DedupeKey = string | readonly (string | number | null)[]
@@ -53,8 +83,13 @@ export interface JobType<Input> {
   submit(input: Input, options?: SubmitOptions): Promise<Submitted>
   /** All or none: one transaction. */
   submitMany(inputs: readonly Input[], options?: SubmitManyOptions<Input>): Promise<Submitted[]>
+  /** Checks it and submits nothing yet: for `app.submitIn`, as part of a transaction of yours. */
+  prepare(input: Input, options?: SubmitOptions): Promise<Pending>
+  /** Submits nothing yet: what a batch is made of. */
+  with(input: Input, options?: SubmitOptions): JobRequest
 }
 
-export type SubmitManyOptions<Input> = Omit<SubmitOptions, 'id' | 'dedupe'> & {
+export type SubmitManyOptions<Input> = Omit<SubmitOptions, 'id' | 'dedupe' | 'limitKey'> & {
   dedupe?: (input: Input, index: number) => SubmitOptions['dedupe']
+  limitKey?: string | ((input: Input, index: number) => string | undefined)
 }

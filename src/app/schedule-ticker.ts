@@ -16,6 +16,8 @@ const LOOK_AGAIN_MS_MAX = 5_000
 /** A tick whose job cannot be made is tried again after this long, then after twice as long, and so on. */
 const HOLD_MS = 10_000
 const HOLD_MS_MAX = 300_000
+/** An input that takes longer would hold up every other schedule of this program. */
+const INPUT_MS_MAX = 30_000
 const SEEN_EVERY_MS = 60_000
 /** Missed ticks are counted one by one up to here; beyond, that there were more is all that is said. */
 const COUNT_MAX = 1_000
@@ -97,9 +99,20 @@ export class ScheduleTicker implements Duty {
 
   async #jobOf({ name, type, payload, owner, priority }: StoredSchedule, atMs: number): Promise<NewJob> {
     const tick = { schedule: name, scheduledFor: isoTime(atMs), isTriggered: false }
-    const input = await this.#schedules.inputOf(tick, payload)
+    const input = await this.#inTime(this.#schedules.inputOf(tick, payload))
     const options = { id: tickId(name, atMs), priority, ...(owner !== null && { owner }) }
     return this.#host.prepare(type, input, options)
+  }
+
+  async #inTime<T>(making: Promise<T>): Promise<T> {
+    const { promise: late, reject } = Promise.withResolvers<never>()
+    const tooLate = new Error(`its input was not made within ${INPUT_MS_MAX / 1_000} s`)
+    const timer = this.#host.clock.setTimer(INPUT_MS_MAX, () => reject(tooLate))
+    try {
+      return await Promise.race([making, late])
+    } finally {
+      timer.cancel()
+    }
   }
 
   #isHeld(name: string): boolean {

@@ -48,6 +48,7 @@ export interface Declared {
 // biome-ignore lint/suspicious/noExplicitAny: whether the input fits the job type is checked where `schedule` is called
 type AnyDefinition = ScheduleDefinition<any>
 
+const FIELDS = ['cron', 'timezone', 'job', 'input', 'missed', 'owner', 'priority']
 const INPUT_BYTES_MAX = 1024 * 1024
 
 /** The schedules that a program declares, and what can be done with those that are stored. */
@@ -65,7 +66,9 @@ export class Schedules {
 
   declare(name: string, definition: AnyDefinition): void {
     if (!isName(name)) {
-      throw invalid(`${JSON.stringify(name)} is not a name for a schedule: use letters, digits and . _ : -`)
+      throw invalid(
+        `${JSON.stringify(name)} is not a name for a schedule: begin with a letter, then letters, digits and . _ : -`,
+      )
     }
     if (this.#declared.has(name)) throw invalid(`The schedule ${name} was declared already`, 'Give each its own name.')
     this.#declared.set(
@@ -74,7 +77,11 @@ export class Schedules {
     )
   }
 
-  #checked({ cron, timezone = 'UTC', job, input = {}, missed = 'once', ...options }: AnyDefinition): Declared {
+  #checked(definition: AnyDefinition): Declared {
+    // A misspelt time zone must not become UTC in silence.
+    const stray = Object.keys(definition ?? {}).find((field) => !FIELDS.includes(field))
+    if (stray !== undefined) throw invalid(`${stray}: a schedule has no such field; it has ${FIELDS.join(', ')}`)
+    const { cron, timezone = 'UTC', job, input = {}, missed = 'once', ...options } = definition ?? {}
     const type = typeof job === 'string' ? job : job?.name
     if (!isName(type)) throw invalid('job: it must be a job type, or the name of one')
     if (!MISSED_RULES.includes(missed)) {

@@ -3,6 +3,8 @@ import type { DecidedFailure } from '../core/change.ts'
 import type { Rule } from '../core/classify.ts'
 import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
+import { noticesOfFailure } from '../core/notices.ts'
+import type { Policy } from '../core/policy.ts'
 import type { Taxonomy } from '../core/taxonomy.ts'
 import type { MakeId } from '../runtime/id.ts'
 import type { DedupeScope, NewJob } from '../store/store.ts'
@@ -11,19 +13,20 @@ import type { DedupeKey, SubmitOptions } from './job-type.ts'
 const PRIORITY_MAX = 1_000_000
 const DEDUPE_CHARS_MAX = 1_000
 const OWNER_CHARS_MAX = 200
+const LIMIT_KEY_CHARS_MAX = 200
 const DEDUPE_SCOPES: readonly DedupeScope[] = ['live', 'always']
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** Options of a submission, checked and put in the store's words. */
 export function newJob(type: string, payload: string, options: SubmitOptions, makeId: MakeId): NewJob {
-  const { owner, priority = 0, delay, dedupe, id } = options
+  const { owner, priority = 0, delay, dedupe, id, batch, limitKey } = options
   if (!Number.isSafeInteger(priority) || Math.abs(priority) > PRIORITY_MAX) {
     throw invalid(`priority must be a whole number from -${PRIORITY_MAX} to ${PRIORITY_MAX}, not ${String(priority)}`)
   }
-  if (owner !== undefined && (typeof owner !== 'string' || owner === '' || owner.length > OWNER_CHARS_MAX)) {
-    throw invalid(`owner must be a text of 1 to ${OWNER_CHARS_MAX} characters`)
-  }
-  if (id !== undefined && !UUID.test(id)) throw invalid('id must be a UUID in lower case')
+  checkOwnerAndId(options)
+  if (batch !== undefined && (typeof batch !== 'string' || batch === ''))
+    throw invalid('batch must be the id of a batch')
+  checkLimitKey(limitKey)
   return {
     id: id ?? makeId(),
     type,
@@ -34,9 +37,30 @@ export function newJob(type: string, payload: string, options: SubmitOptions, ma
     dedupe: dedupe === undefined ? null : toDedupe(dedupe),
     retriedFrom: null,
     rejected: null,
-    batch: null,
-    limitKey: null,
+    batch: batch ?? null,
+    limitKey: limitKey ?? null,
   }
+}
+
+export function checkOwnerAndId({ owner, id }: Pick<SubmitOptions, 'owner' | 'id'>): void {
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '' || owner.length > OWNER_CHARS_MAX)) {
+    throw invalid(`owner must be a text of 1 to ${OWNER_CHARS_MAX} characters`)
+  }
+  if (id !== undefined && !UUID.test(id)) throw invalid('id must be a UUID in lower case')
+}
+
+function checkLimitKey(limitKey: unknown): void {
+  if (limitKey === undefined) return
+  if (typeof limitKey === 'string' && limitKey !== '' && limitKey.length <= LIMIT_KEY_CHARS_MAX) return
+  throw invalid(`limitKey must be a text of 1 to ${LIMIT_KEY_CHARS_MAX} characters`)
+}
+
+/** The same refusal, saying which of many inputs it is about. */
+export function naming(error: unknown, index: number, count: number): unknown {
+  if (!(error instanceof RedressError) || count === 1) return error
+  const { code, action, problems, cause } = error
+  const message = `Input ${index} (counted from 0) of ${count}: ${error.message} Nothing was submitted.`
+  return new RedressError(code, message, { action, problems, cause })
 }
 
 function toDedupe(dedupe: NonNullable<SubmitOptions['dedupe']>): NewJob['dedupe'] {
@@ -66,6 +90,14 @@ function packKey(key: DedupeKey): string {
 const isKeyPart = (part: unknown): boolean => typeof part === 'string' || part === null || Number.isFinite(part)
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
+
+/** Recorded as a failed job, and told to whom its policy names. */
+export function asRejected(job: NewJob, rejected: DecidedFailure, policy: Policy, nowMs: number): NewJob {
+  const isForwardOnly = policy.forwardOnly
+  const facts = { ...job, attempt: 0, spent: null, createdAtMs: nowMs, retriedFrom: null, isForwardOnly }
+  const notices = noticesOfFailure(facts, rejected, policy)
+  return { ...job, rejected, ...(notices.length > 0 && { notices }) }
+}
 
 /** The failure of a submission that is recorded instead of only refused (`reject: 'record'`). */
 export function rejection(

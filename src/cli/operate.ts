@@ -119,5 +119,28 @@ const EXAMPLES: Partial<Record<OperationName, readonly string[]>> = {
     `redress retry JOB --reason 'the gateway is back'`,
     `redress retry JOB --reason 'disk was full' --input '{"file":"a.pdf"}'`,
   ],
+  'schedules.pause': [`redress schedules pause nightly --reason 'the ledger is being moved'`],
+  'schedules.trigger': [`redress schedules trigger nightly --reason 'the run of last night was incomplete'`],
+  'dead-letters.list': [
+    'redress dead-letters list --type sample.convert --since 2h',
+    'redress dead-letters list --replayed no --json',
+  ],
+  'dead-letters.replay': [
+    `redress dead-letters replay 17 --reason 'the gateway is back'`,
+    `redress dead-letters replay 17 --reason 'wrong file' --input '{"file":"b.pdf"}'`,
+  ],
+  'dead-letters.replay-matching': [
+    `redress dead-letters replay-matching --code GW_5XX --rate 5/s --canary 10 --reason 'the gateway is back'`,
+  ],
+  'dead-letters.purge': [
+    `redress dead-letters purge --until 90d --replayed yes --dry-run --reason 'old and done'`,
+    `redress dead-letters purge 17 --reason 'a test of ours'`,
+  ],
+  'replays.plan': [
+    `redress replays plan --code GW_5XX --since 2h --reason 'the gateway is back'`,
+    `redress replays plan --type sample.convert --patch '{"gateway":"up"}' --canary 10 --rate 90/m --reason 'moved'`,
+  ],
+  'batches.list': ['redress batches list --state partial', 'redress batches list --owner ann --json'],
+  'batches.retry-failed': [`redress batches retry BATCH --reason 'the gateway is back'`],
   'jobs.mark-failed': [`redress jobs mark-failed JOB --reason 'its machine is gone for good'`],
 }

@@ -1,13 +1,14 @@
 import type { App } from '../app/app.ts'
 import { fileOf } from '../app/open-store.ts'
+import { outcomeLog } from '../app/outcome-log.ts'
 import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
+import { channelOfType, isOwnType } from '../core/notices.ts'
 import type { LogLevel } from '../runtime/json-log.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import { commandName, quoted } from './command-name.ts'
 import type { Program } from './invoke.ts'
 import { logLastWords } from './last-words.ts'
-import { outcomeLog } from './outcome-log.ts'
 import { type OptionSpec, ownOption, type Parsed } from './parse.ts'
 import { stopOnSignals } from './stop-on-signals.ts'
 import { chooseStore, type StoreChoice } from './store-option.ts'
@@ -21,6 +22,7 @@ const WORKER_OPTIONS: readonly OptionSpec[] = [
     fallback: 'info',
     choices: ['debug', 'info', 'warn', 'error'],
   }),
+  ownOption('log-complete', 'flag', 'log the jobs that completed at level info, not only at debug'),
   ownOption('quiet', 'flag', 'no log and no introduction'),
 ]
 
@@ -55,7 +57,7 @@ async function serve({ values }: Parsed, file: string | undefined): Promise<void
   const stopped = stopOnSignals(app, graceMs, isQuiet)
   const working = await app.work({
     log,
-    tell: outcomeLog(log),
+    tell: outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' }),
     ...(typeof values.concurrency === 'string' && { concurrency: Number(values.concurrency) }),
   })
   if (values.json === true) process.stdout.write(`${JSON.stringify(factsOf(app, working.id))}\n`)
@@ -85,11 +87,15 @@ function introduction(app: App, workerId: string, isSample: boolean, choice: Sto
   const flags = location === null || location === choice.location ? choice.flags : ` --store ${quoted(location)}`
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
   const sample = `submit sample.convert '{"file":"a.pdf","gateway":"down"}'`
-  const submit = isSample ? sample : `submit ${app.types[0] ?? 'TYPE'} '{}'`
+  // Deliveries of notices are jobs, too, but nobody submits one by hand.
+  const types = app.types.filter((type) => !isOwnType(type))
+  const channels = app.types.flatMap((type) => channelOfType(type) ?? [])
+  const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
   return [
     `redress is working${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
     `  store   ${file}\n`,
-    `  types   ${app.types.join(', ') || 'none: the app declares no job type'}\n`,
+    `  types   ${types.join(', ') || 'none: the app declares no job type'}\n`,
+    ...(channels.length === 0 ? [] : [`  tells   ${channels.join(', ')}\n`]),
     `  worker  ${workerId}\n`,
     '\nIn another terminal, submit a job, look at it, and ask why:\n\n',
     me(submit),

@@ -59,6 +59,17 @@ export class TotalTimeout extends Error {
   }
 }
 
+/** One try of a stage took longer than it may. */
+export class StageTimeout extends Error {
+  override readonly name = 'StageTimeout'
+  readonly limitMs: number
+
+  constructor(stage: string, limitMs: number) {
+    super(`a try of stage ${stage} was stopped at its limit of ${limitMs} ms`)
+    this.limitMs = limitMs
+  }
+}
+
 function oneLine(note: unknown): string | null {
   if (typeof note !== 'string') return null
   // Control characters must reach neither a page nor a terminal.

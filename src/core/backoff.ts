@@ -166,7 +166,7 @@ export const backoffField = z.unknown().transform((value, context): Backoff => {
 const isCappedBelowBase = (backoff: Backoff): boolean =>
   backoff.kind === 'exponential' && backoff.capMs !== null && backoff.capMs < backoff.baseMs
 
-function readBackoff(value: unknown, where: string): Backoff {
+export function readBackoff(value: unknown, where: string): Backoff {
   const read = backoffField.safeParse(value)
   if (read.success) return read.data
   const problems = read.error.issues.map(({ path, message }) => `${[where, ...path].join(' ')}: ${message}`)

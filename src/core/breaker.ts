@@ -75,6 +75,8 @@ export function sumWindow(newestFirst: Iterable<CallBucket>, policy: BreakerPoli
   const fromMs = nowMs - policy.windowMs
   let sum = NO_CALLS
   for (const { atMs, succeeded, failed } of newestFirst) {
+    // The clock was set back since: nobody knows how long ago that was.
+    if (atMs > nowMs) continue
     // A bucket counts while any of it is in the window: a call must not vanish early because its second began before.
     if (atMs + BUCKET_MS <= fromMs || sum.calls >= policy.windowCalls) break
     sum = withOlder(sum, { calls: succeeded + failed, failed }, policy)
@@ -141,6 +143,20 @@ export function afterTime({ state, policy, isProbed }: Standing, nowMs: number):
   if (state.status === 'half-open' && !isProbed && state.triesAtMs !== null) return { ...state, triesAtMs: null }
   if (state.status !== 'open' || isProbed || nowMs < (state.triesAtMs ?? nowMs)) return state
   return halfOpen(`the cooldown of ${formatMs(policy.cooldownMs)} is over`, nowMs)
+}
+
+/**
+ * The clock was set back to before the last that is known of it (`heardAtMs`): nobody can tell how long it has waited, so
+ * it waits no longer.
+ */
+export function afterSettingBack(state: BreakerState, heardAtMs: number, nowMs: number): BreakerState {
+  const { sinceMs, triesAtMs } = state
+  if (Math.max(sinceMs, heardAtMs) <= nowMs || (sinceMs <= nowMs && (triesAtMs ?? nowMs) <= nowMs)) return state
+  return {
+    ...state,
+    sinceMs: Math.min(sinceMs, nowMs),
+    triesAtMs: triesAtMs === null ? null : Math.min(triesAtMs, nowMs),
+  }
 }
 
 /** A person wants it tried now. */

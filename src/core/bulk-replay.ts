@@ -76,6 +76,8 @@ const dueAtMs = ({ anchorMs, sent }: Pace, perSecond: number): number =>
 export function allowance(pace: Pace, perSecond: number | null, nowMs: number): { count: number; pace: Pace } {
   if (perSecond === null) return { count: Number.POSITIVE_INFINITY, pace }
   const lateMs = nowMs - dueAtMs(pace, perSecond)
+  // The next one is never further away than one step, unless the clock was set back: then the pace begins anew.
+  if (lateMs < -SECOND_MS / perSecond - 1) return { count: 1, pace: { anchorMs: nowMs, sent: 0 } }
   if (lateMs < 0) return { count: 0, pace }
   const kept = lateMs <= CATCH_UP_MS_MAX ? pace : afterLoss(perSecond, nowMs)
   // At least the one that is due: a sum of fractions may come out a hair too small.

@@ -99,6 +99,8 @@ function authored(context: Readonly<Record<string, unknown>> | undefined): objec
 
 export interface EngineFailureInput {
   code: EngineCode
+  /** A code of the author's for the same, where the policy names one. */
+  as?: string | null
   stage: Stage
   type: string
   detail: string
@@ -108,7 +110,8 @@ export interface EngineFailureInput {
 }
 
 /** A failure that nobody threw: a lost worker, an operator's decision. Each code is one cause, so it is one group. */
-export function engineFailure({ code, stage, type, detail, context, codes }: EngineFailureInput): Failure {
+export function engineFailure({ as, stage, type, detail, context, codes, ...engine }: EngineFailureInput): Failure {
+  const code = as ?? engine.code
   const spec = specOf(code, codes ?? ENGINE_CODES)
   return {
     stage,

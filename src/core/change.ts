@@ -1,5 +1,8 @@
 import type { Reasons } from './decide.ts'
+import type { EventData } from './events.ts'
 import type { Failure } from './failure.ts'
+import type { RetryBudget } from './retry-budget.ts'
+import type { StageSummary } from './stage.ts'
 
 /** How a job may be set aside when it fails for good. */
 export type DeadLetter = 'none' | 'flag' | 'queue'
@@ -17,7 +20,7 @@ export type RequeueCause = 'retry' | 'reclaimed' | 'released' | 'snoozed'
  * Times are delays, never instants: the store adds them to its own clock.
  */
 export type Change =
-  | { to: 'complete'; result: string | null }
+  | { to: 'complete'; result: string | null; stages?: readonly StageSummary[] }
   | {
       to: 'queued'
       cause: RequeueCause
@@ -25,6 +28,9 @@ export type Change =
       spent: string | null
       failure: DecidedFailure | null
       note: string | null
+      /** Where retries of the type have a budget: over it, the store lets them wait longer. */
+      budget?: RetryBudget
+      stages?: readonly StageSummary[]
     }
   | {
       to: 'failed'
@@ -33,5 +39,14 @@ export type Change =
       deadLetter: DeadLetter
       /** No further attempt would have helped; false where the attempts were merely used up. */
       isPermanent: boolean
+      stages?: readonly StageSummary[]
     }
-  | { to: 'cancelled'; note: string | null }
+  | { to: 'cancelled'; note: string | null; stages?: readonly StageSummary[] }
+
+/** What the event that ends an attempt says of it beside the change itself; null when there is nothing to say. */
+export function attemptFactsOf(change: Change): Pick<EventData, 'httpStatus' | 'stages'> | null {
+  const httpStatus = 'failure' in change ? change.failure?.context.httpStatus : undefined
+  const { stages } = change
+  if (stages === undefined && typeof httpStatus !== 'number') return null
+  return { ...(typeof httpStatus === 'number' && { httpStatus }), ...(stages !== undefined && { stages }) }
+}

@@ -188,6 +188,7 @@ export function classify(facts: Facts, rules: readonly Rule[], codes: Taxonomy):
   }
   if (facts.engineLimit === 'total') return { code: 'TOTAL_TIMEOUT', rule: 'stopped at the total time limit' }
   if (facts.engineLimit === 'attempt') return { code: 'TIMEOUT', rule: 'stopped at the attempt time limit' }
+  if (facts.engineLimit === 'stage') return { code: 'TIMEOUT', rule: 'stopped at the time limit of a stage' }
   if (facts.stage === 'verification') return { code: 'VERIFICATION_FAILED', rule: 'thrown while verifying' }
   return { code: 'UNKNOWN', rule: NO_RULE }
 }

@@ -51,6 +51,8 @@ export interface FailureFacts {
   retry: RetryClass | 'unknown'
   /** What the error itself asked for, e.g. an HTTP Retry-After. */
   retryAfterMs: number | null
+  /** Why it ends the job although the code might be retried: a part of the attempt used up all its tries. */
+  final?: { rule: string; because: string } | null
 }
 
 /** Called after an attempt failed. Nothing here is read from a clock or drawn: the same arguments decide the same. */
@@ -70,6 +72,7 @@ export function decide(job: JobSoFar, failure: FailureFacts, policy: Policy, now
   if (final !== null) return fail(final.rule, final.because, budgets[0], true)
 
   const found = failure.retry === 'unknown' ? `${failure.code} is taken as transient` : `${failure.code} is transient`
+  if (failure.final) return fail(failure.final.rule, `${found}; ${failure.final.because}`)
   const exhausted = exhaustedOf(budgets)
   if (exhausted !== undefined) {
     return fail(exhausted.name, `${found}; ${counted(job, exhausted)}; no attempt is left`, exhausted)

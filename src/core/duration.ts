@@ -22,7 +22,7 @@ const UNITS = [
 
 const NUMBER = String.raw`(\d+(?:\.\d+)?)`
 const PATTERN = new RegExp(`^(?:${NUMBER}d)?(?:${NUMBER}h)?(?:${NUMBER}m)?(?:${NUMBER}s)?(?:${NUMBER}ms)?$`)
-const HOW_TO_WRITE = "write '250ms', '5s', '1m30s', '2h', '7d' or a whole number of milliseconds"
+const HOW_TO_WRITE = "write '250ms', '5s', '1m30s', '2h' or '7d'"
 
 /** Milliseconds, or what is wrong with the value in words that can follow a field's name. */
 function readDuration(value: unknown, msMin: number): number | { problem: string } {

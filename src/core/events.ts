@@ -1,3 +1,4 @@
+import type { StageSummary } from './stage.ts'
 import type { Status } from './states.ts'
 
 /**
@@ -29,6 +30,10 @@ export interface EventData {
   /** `seq` of the failure's record. */
   failure?: number
   code?: string
+  /** The HTTP status of the failure, where it has one. */
+  httpStatus?: number
+  /** The stages of the attempt in which something was tried again, or that gave up. */
+  stages?: readonly StageSummary[]
   /** Budgets after this event, packed; see budget.ts. */
   spent?: string
   actor?: string
@@ -38,6 +43,9 @@ export interface EventData {
   status?: Status
   currentAttempt?: number
   deadLetterOffset?: number
+  /** `queued`: the schedule that made the job, and for which time. */
+  schedule?: string
+  scheduledForMs?: number
 }
 
 export interface JobEvent {

@@ -4,6 +4,7 @@ import { formatMs } from './duration.ts'
 import type { ExplainedStep, Explanation, Tone } from './explain.ts'
 import { oneLine, printable } from './printable.ts'
 import type { FailureRecord } from './record.ts'
+import { stageInWords } from './stage.ts'
 
 export interface RenderOptions {
   /** Lines are broken to fit. */
@@ -24,7 +25,7 @@ const INDENT = '  '
 
 export function renderExplanation(explanation: Explanation, options: RenderOptions = {}): string {
   const { columns = COLUMNS_DEFAULT, paint = (_tone, text) => text, commandFor = () => null } = options
-  const { verdict, tone, steps, actions } = explanation
+  const { verdict, tone, alike, steps, actions } = explanation
   const [headline = '', ...rest] = sentencesOnTwoLines(verdict)
   // How it began and how it ended; a job with a thousand attempts has its history in `jobs events`.
   const left = Math.max(0, steps.length - STEPS_MAX)
@@ -34,6 +35,7 @@ export function renderExplanation(explanation: Explanation, options: RenderOptio
   const lines = [
     ...wrap(headline, columns).map((line) => paint(tone, line)),
     ...rest.flatMap((line) => wrap(line, columns)),
+    ...(alike === null ? [] : wrap(alike.text, columns)),
     '',
     ...subjectOf(explanation).map((line) => paint('quiet', line)),
     '',
@@ -70,6 +72,7 @@ function renderStep(step: ExplainedStep, sinceWidth: number, columns: number, pa
   const title = wrap(oneLine(step.text + ran), columns - margin.length)
   const details = [
     ...step.notes.map((note) => labelled('', note.text, note.tone)),
+    ...step.stages.map((stage, i) => labelled(i === 0 ? 'stages' : '', stageInWords(stage), 'plain')),
     ...(step.failure === null ? [] : failureLines(step.failure)),
     ...(step.ended === null ? [] : [labelled('then', step.ended.text, step.ended.tone)]),
     ...(step.failure === null ? [] : [labelled('by', reckoning(step.failure.decision), 'quiet')]),

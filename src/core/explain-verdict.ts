@@ -2,6 +2,7 @@ import { unpackSpent } from './budget.ts'
 import { formatMs } from './duration.ts'
 import type { JobEvent } from './events.ts'
 import type { Tone } from './explain.ts'
+import { type Hold, holdText } from './hold.ts'
 import { isoTime } from './iso-time.ts'
 import type { FailureRecord, JobRecord } from './record.ts'
 import type { Status } from './states.ts'
@@ -14,14 +15,19 @@ export interface VerdictOnJob {
 const NOTHING_BY_ITSELF = 'Nothing will happen by itself.'
 
 /** What one must know first: how it stands, whose fault it is, and whether anything will still happen. */
-export function verdictOn(job: JobRecord, events: readonly JobEvent[], nowMs: number): VerdictOnJob {
-  return VERDICTS[job.status](job, events, nowMs)
+export function verdictOn(
+  job: JobRecord,
+  events: readonly JobEvent[],
+  nowMs: number,
+  holds: readonly Hold[] = [],
+): VerdictOnJob {
+  return VERDICTS[job.status](job, events, nowMs, holds)
 }
 
-type Judge = (job: JobRecord, events: readonly JobEvent[], nowMs: number) => VerdictOnJob
+type Judge = (job: JobRecord, events: readonly JobEvent[], nowMs: number, holds: readonly Hold[]) => VerdictOnJob
 
 const VERDICTS: Readonly<Record<Status, Judge>> = {
-  queued: onQueued,
+  queued: onQueuedOrHeld,
   processing: onProcessing,
   complete: onComplete,
   failed: onFailed,
@@ -55,31 +61,46 @@ function tried({ attempt, spent, policy, latestFailure }: JobRecord): string {
     : `${count}: ${sentence(decision.because)}`
 }
 
-function onQueued(job: JobRecord, events: readonly JobEvent[], nowMs: number): VerdictOnJob {
+/** What holds it comes before how it got here: that is what somebody can do something about. */
+function onQueuedOrHeld(
+  job: JobRecord,
+  events: readonly JobEvent[],
+  nowMs: number,
+  holds: readonly Hold[],
+): VerdictOnJob {
+  const [head = 'QUEUED.', ...rest] = onQueued(job, events, nowMs, holds.length > 0)
+  const held = holds.map((hold) => sentence(capitalised(holdText(hold))))
+  return { tone: 'waiting', verdict: [head, ...held, ...rest] }
+}
+
+function onQueued(job: JobRecord, events: readonly JobEvent[], nowMs: number, isHeld: boolean): string[] {
   const { latestFailure, dueAtMs, queuedAtMs } = job
   const lastMove = events.findLast(({ kind }) => kind !== 'lost')
   const isDue = dueAtMs === null || dueAtMs <= nowMs
-  const next = isDue ? 'as soon as a worker is free' : `in ${formatMs(dueAtMs - nowMs)}, at ${isoTime(dueAtMs)}`
+  const free = isHeld ? 'as soon as nothing holds it' : 'as soon as a worker is free'
+  const next = isDue ? free : `in ${formatMs(dueAtMs - nowMs)}, at ${isoTime(dueAtMs)}`
   switch (lastMove?.kind) {
     case 'retry': {
       const { failures } = unpackSpent(job.spent)
       const fault = latestFailure === null ? [] : faultOf(latestFailure, latestFailure.waiting)
       const count = `Failed ${failures} of ${job.policy.retry.max}.`
-      return { tone: 'waiting', verdict: ['QUEUED, to be tried again.', ...fault, count, `Next attempt ${next}.`] }
+      const { reason } = lastMove.data
+      const slowed = reason === undefined ? [] : [sentence(capitalised(reason))]
+      return ['QUEUED, to be tried again.', ...fault, count, `Next attempt ${next}.`, ...slowed]
     }
     case 'manual-retry': {
       const { actor, reason } = lastMove.data
-      return { tone: 'waiting', verdict: [`QUEUED again by ${actor}: ${sentence(reason ?? '')}`, `It goes ${next}.`] }
+      return [`QUEUED again by ${actor}: ${sentence(reason ?? '')}`, `It goes ${next}.`]
     }
     case 'released':
     case 'reclaimed':
     case 'snoozed':
-      return { tone: 'waiting', verdict: [`QUEUED again: it was ${lastMove.kind}.`, `Next attempt ${next}.`] }
+      return [`QUEUED again: it was ${lastMove.kind}.`, `Next attempt ${next}.`]
     default: {
       const since = isDue
         ? `It has waited for ${formatMs(Math.max(0, nowMs - queuedAtMs))}.`
         : 'It was submitted with a delay.'
-      return { tone: 'waiting', verdict: ['QUEUED.', `It goes ${next}.`, since] }
+      return ['QUEUED.', `It goes ${next}.`, since]
     }
   }
 }
@@ -115,6 +136,8 @@ function onCancelled(_job: JobRecord, events: readonly JobEvent[]): VerdictOnJob
   const by = asked === undefined ? '' : ` by ${asked.data.actor}: ${sentence(asked.data.reason ?? '')}`
   return { tone: 'plain', verdict: [by === '' ? 'CANCELLED.' : `CANCELLED${by}`, NOTHING_BY_ITSELF] }
 }
+
+const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
 
 function sentence(text: string): string {
   const trimmed = text.trim()

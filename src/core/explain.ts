@@ -1,9 +1,13 @@
 import { type Action, actionsFor } from './actions.ts'
 import { formatMs } from './duration.ts'
 import type { JobEvent } from './events.ts'
+import { type Alike, alikeOf } from './explain-alike.ts'
 import { verdictOn } from './explain-verdict.ts'
+import type { FailureGroup } from './failure-group.ts'
+import { type Hold, type HoldView, viewHold } from './hold.ts'
 import { isoTime } from './iso-time.ts'
 import type { FailureRecord, JobRecord } from './record.ts'
+import type { StageSummary } from './stage.ts'
 import type { Status } from './states.ts'
 
 export type Tone = 'bad' | 'good' | 'waiting' | 'plain'
@@ -22,6 +26,10 @@ export interface Explanation {
   tone: Tone
   /** Sentences, the most important first. */
   verdict: string[]
+  /** What keeps it back though it could go. */
+  held: HoldView[]
+  /** What else failed the same way; null where nothing did, or where its policy wants no aggregates. */
+  alike: Alike | null
   steps: ExplainedStep[]
   actions: Action[]
 }
@@ -39,6 +47,8 @@ export interface ExplainedStep {
   tone: Tone
   /** What happened to the attempt meanwhile. */
   notes: { sinceSubmittedMs: number; text: string; tone: Tone }[]
+  /** Parts of the attempt that were tried again within it, or gave up. */
+  stages: readonly StageSummary[]
   /** Why the attempt, or the submission, did not succeed. */
   failure: FailureRecord | null
   /** What became of it; null while it runs. */
@@ -49,11 +59,15 @@ export interface ExplainInput {
   job: JobRecord
   events: readonly JobEvent[]
   failures: readonly FailureRecord[]
+  /** The group of its newest failure. */
+  group?: FailureGroup | null
+  /** What keeps it back though it could go. */
+  holds?: readonly Hold[]
   nowMs: number
 }
 
-export function explain({ job, events, failures, nowMs }: ExplainInput): Explanation {
-  const { tone, verdict } = verdictOn(job, events, nowMs)
+export function explain({ job, events, failures, group = null, holds = [], nowMs }: ExplainInput): Explanation {
+  const { tone, verdict } = verdictOn(job, events, nowMs, holds)
   return {
     id: job.id,
     type: job.type,
@@ -65,6 +79,8 @@ export function explain({ job, events, failures, nowMs }: ExplainInput): Explana
     at: isoTime(nowMs),
     tone,
     verdict,
+    held: holds.map(viewHold),
+    alike: alikeOf(job, failures, group),
     steps: stepsOf(job, events, failures),
     actions: actionsFor(job),
   }
@@ -96,7 +112,10 @@ function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly
       case 'snoozed':
       case 'reclaimed':
         if (open === null) steps.push({ ...step(event, since, '', 'plain'), attempt: null, ...outside(event, failure) })
-        else Object.assign(open, { ranMs: event.durationMs, failure, ended: endingOf(event, failure) })
+        else {
+          const stages = event.data.stages ?? []
+          Object.assign(open, { ranMs: event.durationMs, failure, stages, ended: endingOf(event, failure) })
+        }
         open = null
         break
       case 'queued':
@@ -111,7 +130,7 @@ function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly
 
 function step(event: JobEvent, sinceSubmittedMs: number, text: string, tone: Tone): ExplainedStep {
   const { atMs, attempt, worker } = event
-  const nothingYet = { ranMs: null, notes: [], failure: null, ended: null }
+  const nothingYet = { ranMs: null, notes: [], stages: [], failure: null, ended: null }
   return { at: isoTime(atMs), sinceSubmittedMs, attempt, worker, text, tone, ...nothingYet }
 }
 
@@ -158,12 +177,13 @@ function noteOf(event: JobEvent): { text: string; tone: Tone } {
 function endingOf(event: JobEvent, failure: FailureRecord | null): { text: string; tone: Tone } {
   const { kind, data, atMs } = event
   const because = failure?.decision.because
+  const more = data.reason === undefined ? '' : `; ${data.reason}`
   const wait = data.dueAtMs === undefined ? 'at once' : `in ${formatMs(data.dueAtMs - atMs)}`
   switch (kind) {
     case 'complete':
       return { text: 'complete', tone: 'good' }
     case 'retry':
-      return { text: `to be tried again: ${because ?? 'its policy says so'}`, tone: 'waiting' }
+      return { text: `to be tried again: ${because ?? 'its policy says so'}${more}`, tone: 'waiting' }
     case 'failed':
       return { text: `failed for good: ${because ?? 'its policy says so'}`, tone: 'bad' }
     case 'released':

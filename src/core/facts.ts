@@ -22,7 +22,7 @@ export interface Facts {
   subject: string | null
   isTimeout: boolean
   /** Which of the engine's own limits stopped the work. */
-  engineLimit: 'attempt' | 'total' | null
+  engineLimit: 'attempt' | 'total' | 'stage' | null
   stderrTail: string | null
   retryAfterMs: number | null
   /** A Retry-After that is a date: only somebody with a clock can turn it into a delay; see retryAfterMs(). */
@@ -107,7 +107,9 @@ function gather(facts: Facts, link: unknown): void {
   facts.subject ??= text(read(link, 'subject'))
   if (name === 'AttemptTimeout') facts.engineLimit ??= 'attempt'
   if (name === 'TotalTimeout') facts.engineLimit ??= 'total'
-  facts.isTimeout ||= name === 'TimeoutError' || name === 'AttemptTimeout' || read(link, 'timedOut') === true
+  if (name === 'StageTimeout') facts.engineLimit ??= 'stage'
+  facts.isTimeout ||= name === 'TimeoutError' || name === 'AttemptTimeout' || name === 'StageTimeout'
+  facts.isTimeout ||= read(link, 'timedOut') === true
   facts.isTimeout ||= typeof code === 'string' && TIMEOUT_CODE.test(code)
   // A RedressError has an exit code and a status too, but they are those of our own doors.
   if (name === 'RedressError') return

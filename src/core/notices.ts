@@ -189,7 +189,8 @@ export function tellOrCount(
 ): { count: true } | { count: false; untilMs: number; earlier: number; earlierAtMs: number | null } {
   const untilMs = nowMs + windowMs
   if (windowMs === 0 || last === null) return { count: false, untilMs, earlier: 0, earlierAtMs: null }
-  if (nowMs < last.untilMs) return { count: true }
+  // Before the one that was told: the clock was set back, and nobody may go unheard until it has caught up.
+  if (nowMs >= last.atMs && nowMs < last.untilMs) return { count: true }
   return { count: false, untilMs, earlier: last.repeats, earlierAtMs: last.atMs }
 }
 

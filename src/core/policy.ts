@@ -50,6 +50,8 @@ export interface Policy extends FlowPolicy {
   readonly aggregates: boolean
   /** Whether a person may cancel. */
   readonly cancel: boolean
+  /** What somebody is told of a job that is not theirs: nothing (404), or that it is not (403). */
+  readonly deny: 'hide' | 'forbid'
   /** No backward edge at all: the database itself refuses one. */
   readonly forwardOnly: boolean
   /** null = kept for ever. */
@@ -84,6 +86,7 @@ export interface PolicyInput extends FlowPolicyInput {
   errors?: 'latest' | 'terminal'
   aggregates?: boolean
   cancel?: boolean
+  deny?: 'hide' | 'forbid'
   forwardOnly?: boolean
   retention?: {
     complete?: Duration | null
@@ -164,6 +167,7 @@ const schema = z
     errors: z.enum(['latest', 'terminal']).default('terminal'),
     aggregates: z.boolean().default(true),
     cancel: z.boolean().default(true),
+    deny: z.enum(['hide', 'forbid']).default('hide'),
     forwardOnly: z.boolean().default(false),
     retention: z
       .strictObject(FIELDS.retention)
@@ -228,6 +232,11 @@ export function asForwardOnly(policy: Policy): Policy {
 /** Whether the store must count how many jobs of this type are under way. */
 export function isLimited({ breaker, concurrency, rate }: Policy): boolean {
   return breaker !== null || rate !== null || concurrency.max !== null || concurrency.perKey !== null
+}
+
+/** Whether its jobs carry a limit key, by which the store finds those that run, are ready or wait without a walk. */
+export function isCounted(policy: Policy): boolean {
+  return isLimited(policy) || policy.backlog.max !== null
 }
 
 /** For policy files, about which the compiler knows nothing. */

@@ -149,6 +149,13 @@ export const ENGINE_CODES = failures({
     message: 'The outcome could not be written to the failure log, so the job does not count as done.',
     waiting: 'The outcome could not be written to the failure log, so the job does not count as done.',
   },
+  BREAKER_OPEN: {
+    fault: 'dependency',
+    retry: 'never',
+    http: 503,
+    message: 'A service that this job needs is failing at the moment, so it was not tried. Submit it again later.',
+    waiting: 'A service that this job needs is failing at the moment.',
+  },
   SNOOZE_REFUSED: {
     fault: 'code',
     retry: 'never',

@@ -11,11 +11,15 @@ export interface EventView {
   attempt: number
   worker: string | null
   durationMs: number | null
-  data: Omit<EventData, 'dueAtMs' | 'spent'> & { dueAt?: string; spent?: Spent }
+  data: Omit<EventData, 'dueAtMs' | 'scheduledForMs' | 'spent'> & {
+    dueAt?: string
+    scheduledFor?: string
+    spent?: Spent
+  }
 }
 
 export function viewEvent({ seq, atMs, kind, attempt, worker, durationMs, data }: JobEvent): EventView {
-  const { dueAtMs, spent, ...rest } = data
+  const { dueAtMs, scheduledForMs, spent, ...rest } = data
   return {
     seq,
     at: isoTime(atMs),
@@ -26,6 +30,7 @@ export function viewEvent({ seq, atMs, kind, attempt, worker, durationMs, data }
     data: {
       ...rest,
       ...(dueAtMs === undefined ? {} : { dueAt: isoTime(dueAtMs) }),
+      ...(scheduledForMs === undefined ? {} : { scheduledFor: isoTime(scheduledForMs) }),
       ...(spent === undefined ? {} : { spent: unpackSpent(spent === '' ? null : spent) }),
     },
   }

@@ -1,5 +1,6 @@
 import type { Action } from './actions.ts'
 import { unpackSpent } from './budget.ts'
+import { type Hold, type HoldView, viewHold } from './hold.ts'
 import { isoTime, isoTimeOrNull } from './iso-time.ts'
 import type { FailureRecord, JobRecord } from './record.ts'
 import type { Status } from './states.ts'
@@ -38,10 +39,12 @@ export interface JobView {
   orphanedAt: string | null
   cancelRequestedAt: string | null
   deadLettered: boolean
+  /** What keeps it back though it could go: a breaker, a paused queue, a limit. */
+  held: HoldView[]
   actions: Action[]
 }
 
-export function viewJob(job: JobRecord, actions: Action[]): JobView {
+export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[] = []): JobView {
   const spent = unpackSpent(job.spent)
   const { max } = job.policy.retry
   const error = shownError(job)
@@ -75,6 +78,7 @@ export function viewJob(job: JobRecord, actions: Action[]): JobView {
     orphanedAt: isoTimeOrNull(job.orphanedAtMs),
     cancelRequestedAt: isoTimeOrNull(job.cancelRequestedAtMs),
     deadLettered: job.isDeadLettered,
+    held: holds.map(viewHold),
     actions,
   }
 }

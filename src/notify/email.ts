@@ -64,14 +64,15 @@ export function email(options: EmailOptions): Channel {
   return {
     kind: 'email',
     async deliver(notice, delivery) {
-      const recipients = await recipientsOf(notice, to, delivery)
+      const { recipients, refused } = await recipientsOf(notice, to, delivery)
       if (recipients.length === 0) return { to: [], answer: 'there was nobody to tell' }
       const mail = checkedMail(await asked(delivery, () => inWords(notice)), delivery)
       transport ??= openTransport(smtp, timeoutMs)
       // The same for everybody and on every attempt: a mailbox that gets it twice can tell.
       const same = { ...mail, from, messageId: `<${delivery.id}@${domain}>`, headers: AUTOMATIC }
       const { sendMail } = await transport
-      return sendToEach(recipients, (recipient) => sendMail({ ...same, to: [recipient] }), delivery)
+      const sent = await sendToEach(recipients, (recipient) => sendMail({ ...same, to: [recipient] }), delivery)
+      return { ...sent, refused: [...refused, ...(sent.refused ?? [])] }
     },
   }
 }
@@ -149,19 +150,26 @@ function outcomeOf(error: unknown): Sent {
   return { how: 'later', answer, code: 'CHANNEL_DOWN', isForAll: true }
 }
 
-async function recipientsOf(notice: Notice, to: EmailOptions['to'], delivery: Delivery): Promise<CheckedAddress[]> {
+/** What is no address is refused by itself, and keeps nobody else from hearing. */
+async function recipientsOf(notice: Notice, to: EmailOptions['to'], delivery: Delivery) {
   const named = await asked(delivery, () => to(notice))
   const list = named === null || named === undefined ? [] : Array.isArray(named) ? named : [named]
   if (list.length > RECIPIENTS_MAX) {
     delivery.fail('RECIPIENT_INVALID', { detail: `${list.length} recipients; at most ${RECIPIENTS_MAX} are told` })
   }
-  const checked = list.map((one) => readAddress(one) ?? delivery.fail('RECIPIENT_INVALID', { detail: describe(one) }))
+  const wrong = list.filter((one) => readAddress(one) === null)
+  if (wrong.length > 0 && wrong.length === list.length) {
+    delivery.fail('RECIPIENT_INVALID', { detail: wrong.map(describe).join('; ') })
+  }
+  const checked = list.flatMap((one) => readAddress(one) ?? [])
   const unique = [...new Map(checked.map((one) => [one.address, one])).values()]
-  return delivery.only === null ? unique : unique.filter(({ address }) => delivery.only?.includes(address))
+  if (delivery.only === null) return { recipients: unique, refused: wrong.map(asRefused) }
+  return { recipients: unique.filter(({ address }) => delivery.only?.includes(address)), refused: [] }
 }
 
-const describe = (value: unknown): string =>
-  `no address: ${redactAndClip(JSON.stringify(value) ?? String(value), 200)}; use 'a@example.org' or { name, address }`
+const shown = (value: unknown): string => redactAndClip(JSON.stringify(value) ?? String(value), 200)
+const describe = (value: unknown): string => `no address: ${shown(value)}; use 'a@example.org' or { name, address }`
+const asRefused = (value: unknown) => ({ to: shown(value), answer: 'no address' })
 
 /** The author's functions may look things up, and fail at it: that is worth another attempt. */
 async function asked<T>(delivery: Delivery, ask: () => T): Promise<Awaited<T>> {

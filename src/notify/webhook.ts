@@ -28,6 +28,7 @@ export function webhook(options: WebhookOptions): Channel {
   if (!Array.isArray(secrets) || secrets.length === 0) throw invalid('secrets must be a list of at least one secret')
   const keys = secrets.map(keyOf)
   const timeoutMs = durationMs(options.timeout ?? '10s', 'timeout')
+  if (timeoutMs === 0) throw invalid('timeout must be longer than nothing')
   const headers = checkedHeaders(options.headers ?? {})
   if (typeof url === 'string' && readUrl(url) === null) throw invalid(NO_URL)
   if (typeof url !== 'string' && typeof url !== 'function') throw invalid('url must be a text or a function')
@@ -174,6 +175,8 @@ function checkedHeaders(headers: Readonly<Record<string, string>>): Record<strin
       const lower = name.toLowerCase()
       if (lower.startsWith('webhook-')) throw invalid(`${lower} is a header of the signature, and not yours to set`)
       try {
+        // What is not set would be sent as the word 'undefined'.
+        if (typeof value !== 'string') throw new TypeError()
         new Headers([[lower, value]])
       } catch {
         throw invalid(`${JSON.stringify(name)} is no header, or its value is none`)

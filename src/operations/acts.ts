@@ -4,17 +4,21 @@ import { viewJob } from '../core/view.ts'
 import type { Submitted } from '../store/store.ts'
 import { cancelJob, markJobFailed, retryJob } from './interventions.ts'
 import { neededJob } from './needed-job.ts'
-import { actFields, dryRunField, operation, typeField } from './operation.ts'
+import { actFields, dryRunField, operation, ownerField, typeField } from './operation.ts'
 
 export const retry = operation('jobs.retry', {
   input: z.strictObject({
     ...actFields,
+    owner: ownerField,
     input: z.unknown().optional().describe('another input, where a retry makes a new job'),
   }),
   run: retryJob,
 })
 
-export const cancel = operation('jobs.cancel', { input: z.strictObject(actFields), run: cancelJob })
+export const cancel = operation('jobs.cancel', {
+  input: z.strictObject({ ...actFields, owner: ownerField }),
+  run: cancelJob,
+})
 
 export const markFailed = operation('jobs.mark-failed', { input: z.strictObject(actFields), run: markJobFailed })
 
@@ -26,12 +30,17 @@ export const submit = operation('jobs.submit', {
     priority: z.coerce.number().int().optional().describe('higher goes first; 0 when left out'),
     delay: z.union([z.string(), z.number()]).optional().describe(`not to begin before this long: '30s', '5m', '2h'`),
     dedupe: z.string().min(1).optional().describe('a key: one live job per key'),
+    limitKey: z.string().min(1).optional().describe('whose turn it takes, where its type limits jobs per key'),
     id: z.string().optional().describe('a UUID of your own, so that submitting twice makes one job'),
+    batch: z.string().min(1).optional().describe('id of an open batch to add it to'),
+    actor: z.string().max(200).optional().describe('who hands it in: kept in the audit trail'),
     dryRun: dryRunField,
   }),
-  run: async ({ store, prepare }, { type, input, dryRun, ...options }) => {
+  run: async ({ store, prepare }, { type, input, dryRun, actor, ...options }) => {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
-    const job = await prepare(type, input, given)
+    const prepared = await prepare(type, input, given)
+    // Programs submit without a name: their jobs have a history, and the trail is about people.
+    const job = actor?.trim() ? { ...prepared, by: { actor, reason: 'submitted by hand' } } : prepared
     if (dryRun) return { isDone: false, did: `Nothing was done. This submits a job of type ${type}.`, job: null }
     const [submitted] = await store.submit({ jobs: [job] })
     const { id, isNew, status } = submitted as Submitted

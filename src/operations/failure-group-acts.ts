@@ -42,6 +42,7 @@ export const snoozeFailureGroup = operation('failures.snooze', {
       })
     }
     const forMs = duration === undefined ? null : durationMs(duration, 'for')
+    if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: a snooze of no time is none.')
     return actOn(context, act, { to: 'snoozed', forMs, more: more ?? null })
   },
 })

@@ -3,8 +3,11 @@ import { packSpent, spendManualRetry, unpackSpent } from '../core/budget.ts'
 import { engineFailure } from '../core/capture.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Stage } from '../core/failure.ts'
+import { noticesOfFailure } from '../core/notices.ts'
 import { type JobView, viewJob } from '../core/view.ts'
 import type { Intervention, JobRow, Store } from '../store/store.ts'
+import { refuseUnlessAdmitted } from './admit-retry.ts'
+import { checkBy } from './by.ts'
 import { neededJob } from './needed-job.ts'
 import type { Context } from './operation.ts'
 import { submitRetry } from './retry-as-new-job.ts'
@@ -15,6 +18,8 @@ export interface Act {
   actor: string
   reason: string
   dryRun?: boolean
+  /** Given by whoever may touch only their own. */
+  owner?: string | undefined
 }
 
 export interface Intervened {
@@ -25,13 +30,11 @@ export interface Intervened {
   job: JobView
 }
 
-const ACTOR_CHARS_MAX = 200
-const REASON_CHARS_MAX = 2_000
-
 /** W19, D23, E20: in place, or P10, P41, P44: as a new job made from the failed one. `input` replaces the payload. */
 export async function retryJob(context: Context, act: Act & { input?: unknown }): Promise<Intervened> {
   const { job, why } = await judged(context.store, act, 'retry')
   if (job.policy.manualRetry.mode === 'new-job') return submitRetry(context, act, job)
+  // The record of what ran must stay true: attempts that failed with one input are no history of another.
   if (act.input !== undefined) {
     throw new RedressError(
       'NOT_ALLOWED_BY_POLICY',
@@ -39,6 +42,9 @@ export async function retryJob(context: Context, act: Act & { input?: unknown })
       { action: 'Submit a new job with the other input.', jobId: job.id },
     )
   }
+  const { id, type, owner, payload } = job
+  const question = { jobId: id, type, owner, input: JSON.parse(payload), actor: act.actor, mode: 'in-place' } as const
+  await refuseUnlessAdmitted(context, question)
   const spent = spendManualRetry(unpackSpent(job.spent), job.attempt, job.policy.manualRetry.budget)
   return intervene(context.store, act, job, why, { kind: 'retry-in-place', spent: packSpent(spent) })
 }
@@ -60,11 +66,13 @@ export async function markJobFailed(context: Context, act: Act): Promise<Interve
     rule: 'mark-failed',
     budget: { name: 'retry.max', before: failures, after: failures, max: job.policy.retry.max },
   }
+  const notices = noticesOfFailure(job, failure, job.policy)
   return intervene(context.store, act, job, why, {
     kind: 'mark-failed',
     failure: { ...failure, decision },
     spent: job.spent,
     deadLetter: job.policy.deadLetter,
+    ...(notices.length > 0 && { notices }),
   })
 }
 
@@ -82,16 +90,11 @@ function stageOf({ status, startedAtMs }: JobRow): Stage {
 
 async function judged(
   store: Store,
-  { id, actor, reason }: Act,
+  { id, owner, ...by }: Act,
   name: ActionName,
 ): Promise<{ job: JobRow; why: string }> {
-  if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `Nobody is named as doing this to job ${id}.`)
-  if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `No reason is given for doing this to job ${id}.`)
-  if (actor.length > ACTOR_CHARS_MAX || reason.length > REASON_CHARS_MAX) {
-    const limits = `an actor has at most ${ACTOR_CHARS_MAX} characters, and a reason ${REASON_CHARS_MAX}`
-    throw new RedressError('OPTION_INVALID', `Too long: ${limits}.`)
-  }
-  const job = await neededJob(store, id)
+  checkBy(by, `job ${id}`)
+  const job = await neededJob(store, id, owner)
   const verdict = judge(job, name)
   if (verdict.allowed) return { job, why: verdict.why }
   const code = verdict.by === 'state' ? 'JOB_WRONG_STATE' : 'NOT_ALLOWED_BY_POLICY'

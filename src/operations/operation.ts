@@ -3,6 +3,7 @@ import { RedressError } from '../core/errors.ts'
 import { problemsOf } from '../core/schema.ts'
 import type { Taxonomy } from '../core/taxonomy.ts'
 import type { NewJob, Store } from '../store/store.ts'
+import type { RetryQuestion, RetryRefusal } from './admit-retry.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from './catalog.ts'
 
 /** What an operation works with, given by the program that performs it. */
@@ -12,6 +13,16 @@ export interface Context {
   prepare(type: string, input: unknown, options: SubmissionOptions): Promise<NewJob>
   /** The failure codes of a type that this program declared. */
   codesOf(type: string): Taxonomy | undefined
+  /** Asks a type's own `admitRetry` before a person brings a job back; null: nothing against it, or not known here. */
+  admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>
+  makeId(): string
+  /** Makes a health probe now; null where this program has none for the dependency. */
+  probe?(dependency: string): Promise<{ passed: boolean; said: string } | 'busy' | null>
+  /** The input of a run of a schedule; undefined where another program makes it. */
+  inputOfSchedule?(
+    tick: { schedule: string; scheduledFor: string; isTriggered: boolean },
+    payload: string | null,
+  ): Promise<unknown>
 }
 
 export interface SubmissionOptions {
@@ -19,7 +30,9 @@ export interface SubmissionOptions {
   priority?: number
   delay?: string | number
   dedupe?: string
+  limitKey?: string
   id?: string
+  batch?: string
 }
 
 export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = unknown> extends CatalogEntry {
@@ -51,6 +64,7 @@ export async function perform<Fields extends z.ZodObject, Output>(
 // ---- fields that several operations have -------------------------------------------------------------------------
 
 export const idField = z.string().min(1).describe('id of the job')
+export const ownerField = z.string().min(1).optional().describe('only if it is a job of this owner')
 export const typeField = z.string().min(1).describe('name of the job type')
 export const limitField = (most: number) =>
   z.coerce.number().int().min(1).max(most).default(50).describe(`how many at most (up to ${most})`)

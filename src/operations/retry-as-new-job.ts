@@ -2,6 +2,7 @@ import { actionsFor } from '../core/actions.ts'
 import { RedressError } from '../core/errors.ts'
 import { viewJob } from '../core/view.ts'
 import type { JobRow, NewJob, Store, Submitted } from '../store/store.ts'
+import { refuseUnlessAdmitted } from './admit-retry.ts'
 import type { Act, Intervened } from './interventions.ts'
 import { neededJob } from './needed-job.ts'
 import type { Context } from './operation.ts'
@@ -19,8 +20,15 @@ export async function submitRetry(
   // Checked like any submission, edited or not: what its type refuses by now would only fail again.
   const prepared = await context.prepare(failed.type, isEdited ? input : JSON.parse(failed.payload), {
     ...owned,
+    ...(failed.limitKey !== null && { limitKey: failed.limitKey }),
     priority: failed.priority,
   })
+  // What was refused as an input is not asked about any further.
+  if (prepared.rejected === null) {
+    const { type, owner } = failed
+    const asked = isEdited ? input : JSON.parse(failed.payload)
+    await refuseUnlessAdmitted(context, { jobId: id, type, owner, input: asked, actor, mode: 'new-job' })
+  }
   const what = isEdited ? 'with the given input' : 'with the same input'
   if (dryRun) {
     const did = `Nothing was done. This makes a new job ${what}; job ${id} stays failed.`

@@ -60,6 +60,7 @@ async function actOn(
   const { store } = context
   checkBy({ actor, reason }, `schedule ${name}`)
   const before = await neededSchedule(store, name)
+  if (kind === 'remove') refuseDeclared(before, await store.nowMs())
   const job = kind === 'trigger' ? await jobNow(context, before) : null
   const nowMs = await store.nowMs()
   if (dryRun) {
@@ -75,6 +76,13 @@ async function actOn(
   if (answer === 'done')
     return { isDone: true, did: `Schedule ${name} ${DID[kind]}.`, schedule, jobId: job?.id ?? null }
   return { isDone: false, did: `Nothing was done: schedule ${name} ${standing(now)}.`, schedule, jobId: null }
+}
+
+/** Its programs would not notice, and without a tick to take they would run nothing until they are started anew. */
+function refuseDeclared(schedule: StoredSchedule, nowMs: number): void {
+  const { name, state, seenAt } = viewSchedule(schedule, nowMs)
+  if (state !== 'active' && state !== 'paused') return
+  throw new RedressError('SCHEDULE_DECLARED', `A program declares the schedule ${name}; it was last seen at ${seenAt}.`)
 }
 
 function standing(schedule: StoredSchedule | undefined): string {

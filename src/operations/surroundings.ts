@@ -1,12 +1,10 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { isoTime, isoTimeOrNull } from '../core/iso-time.ts'
-import { viewFailure } from '../core/view-history.ts'
-import { limitField, operation, typeField } from './operation.ts'
+import { operation, typeField } from './operation.ts'
 
-/** What stands around the jobs: types and their policies, workers, queues, dead letters. */
+/** What stands around the jobs: types and their policies, workers, queues. */
 
-const LETTERS_MAX = 1_000
 /** An idle worker shows itself every ten seconds; after three silences it is taken for gone. */
 const SEEN_MS_MAX = 30_000
 
@@ -49,33 +47,5 @@ export const workers = operation('workers.list', {
       stoppedAt: isoTimeOrNull(stoppedAtMs),
     }))
     return { workers: all ? every : every.filter(({ state }) => state === 'working') }
-  },
-})
-
-export const queues = operation('queues.list', {
-  input: z.strictObject({}),
-  run: async ({ store }) => ({ queues: await store.counts() }),
-})
-
-export const deadLetters = operation('dead-letters.list', {
-  input: z.strictObject({
-    after: z.coerce.number().int().min(0).default(0).describe('only letters with a higher offset'),
-    limit: limitField(LETTERS_MAX),
-  }),
-  run: async ({ store }, { after, limit }) => {
-    const found = await store.deadLetters({ afterOffset: after, limit: limit + 1 })
-    const letters = found.slice(0, limit)
-    return {
-      deadLetters: letters.map(({ offset, jobId, type, payload, failure, attempts, atMs }) => ({
-        offset,
-        jobId,
-        type,
-        attempts,
-        at: isoTime(atMs),
-        failure: viewFailure(failure),
-        input: JSON.parse(payload) as unknown,
-      })),
-      nextAfter: found.length > letters.length ? (letters.at(-1)?.offset ?? null) : null,
-    }
   },
 })

@@ -45,12 +45,12 @@ export class Journal {
 
   /** One write of whole lines with O_APPEND, so that several processes may share the file. */
   async #writeLines(text: string): Promise<void> {
-    const bytes = Buffer.from(text)
     try {
       if (this.#file === null) {
         mkdirSync(dirname(this.path), { recursive: true })
-        this.#file = await open(this.path, 'a', 0o600)
+        this.#file = await open(this.path, 'a+', 0o600)
       }
+      const bytes = Buffer.from((await endsInALine(this.#file)) ? text : `\n${text}`)
       const { bytesWritten } = await this.#file.write(bytes)
       if (bytesWritten !== bytes.length) throw new Error(`only ${bytesWritten} of ${bytes.length} bytes fitted`)
       await this.#file.datasync()
@@ -62,3 +62,17 @@ export class Journal {
     }
   }
 }
+
+/**
+ * A full disk takes half a line, and so may a crash: ours, or that of another process on the file. It was never
+ * acknowledged, but without an end it would swallow the next line, which is. It is not cut away: somebody may have
+ * written behind it.
+ */
+async function endsInALine(file: FileHandle): Promise<boolean> {
+  const { size } = await file.stat()
+  if (size === 0) return true
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(1), 0, 1, size - 1)
+  return bytesRead === 0 || buffer[0] === LINE_FEED
+}
+
+const LINE_FEED = 0x0a

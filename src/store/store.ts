@@ -1,8 +1,21 @@
 import type { Change, DeadLetter, DecidedFailure } from '../core/change.ts'
 import type { JobEvent } from '../core/events.ts'
+import type { NewNotice } from '../core/notices.ts'
 import type { Policy } from '../core/policy.ts'
 import type { FailureRecord, JobRecord } from '../core/record.ts'
 import type { Status } from '../core/states.ts'
+import type { AuditStore } from './audit.ts'
+import type { BatchStore } from './batches.ts'
+import type { BreakerStanding, BreakerStore, LeaseGuard } from './breakers.ts'
+import type { DeadLetterStore } from './dead-letters.ts'
+import type { DepthStore } from './depths.ts'
+import type { FailureGroupStore } from './failure-groups.ts'
+import type { FeedStore } from './feed.ts'
+import type { NoticeStore } from './notices.ts'
+import type { QueueStore } from './queues.ts'
+import type { ReplayStore } from './replays.ts'
+import type { ScheduleStore } from './schedules.ts'
+import type { TransactionalStore } from './transactional.ts'
 
 /**
  * Durable state behind one interface. What every driver promises is written as sentences, and tested, in
@@ -14,7 +27,19 @@ import type { Status } from '../core/states.ts'
  * - The event is written with the change it describes, in one transaction; the history replays to the row.
  * - Rules stay in core: the store persists a `Change` and never decides one.
  */
-export interface Store {
+export interface Store
+  extends AuditStore,
+    BatchStore,
+    BreakerStore,
+    DeadLetterStore,
+    DepthStore,
+    FailureGroupStore,
+    FeedStore,
+    NoticeStore,
+    QueueStore,
+    ReplayStore,
+    ScheduleStore,
+    TransactionalStore {
   /** Declares a job type, or renews its policy. Refuses to weaken one that is locked (P68). */
   register(params: { types: readonly TypeDeclaration[] }): Promise<void>
   types(): Promise<StoredType[]>
@@ -51,7 +76,6 @@ export interface Store {
   jobs(params: JobFilter): Promise<JobRow[]>
   events(params: { id: string }): Promise<JobEvent[]>
   failures(params: { id: string }): Promise<StoredFailure[]>
-  deadLetters(params: { afterOffset: number; limit: number }): Promise<StoredDeadLetter[]>
   counts(): Promise<TypeCounts[]>
 
   /** Removes finished jobs past their retention, a bounded number per call; call again with the answered cursor. */
@@ -94,6 +118,15 @@ export interface StoredWorker {
   stoppedAtMs: number | null
 }
 
+/** The failed job that a person made a new one from. */
+export interface RetriedFrom extends By {
+  id: string
+  /** The operation by which it was done: 'jobs.retry' when left out. */
+  act?: 'dead-letters.replay' | 'replays.start'
+  /** Of the replay that it is a part of. */
+  replay?: string
+}
+
 export interface NewJob {
   /** Made by the submitter, so that submitting again after an unknown commit finds the job instead of doubling it. */
   id: string
@@ -104,14 +137,20 @@ export interface NewJob {
   priority: number
   delayMs: number
   dedupe: { key: string; scope: DedupeScope } | null
+  /** The person who handed it in, where one did: then it is in the audit trail. */
+  by?: By
   /** The failed job that a person made this one from. */
-  retriedFrom: { id: string; actor: string; reason: string } | null
+  retriedFrom: RetriedFrom | null
   /** Why it was refused before any dispatch, where the policy records refusals as failed jobs. */
   rejected: DecidedFailure | null
+  /** To be told of the refusal, once the job is there. */
+  notices?: readonly NewNotice[]
   /** Id of the batch it belongs to. A job made from a failed one takes that one's place in its batch by itself. */
   batch: string | null
   /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key'. */
   limitKey: string | null
+  /** The schedule that makes it, the time it is made for, and who asked for it if that was a person. */
+  scheduled?: { name: string; atMs: number; by?: By }
 }
 
 /** `live`: the key is free again when the job fails or is cancelled. `always`: as long as the job is kept. */
@@ -135,6 +174,8 @@ export interface Claimed {
   leases: Lease[]
   /** When the next waiting job of these lanes becomes due, if one waits. */
   nextDueAtMs: number | null
+  /** The breakers of these lanes, as they stood in the claim; left out where no lane has one. */
+  breakers?: BreakerStanding[]
 }
 
 /** A worker's expiring right to close one attempt. */
@@ -154,6 +195,8 @@ export interface Lease {
   isForwardOnly: boolean
   /** Its place in a batch; the worker hands it back with the close, so that no row need be read for it. */
   batch: BatchKey | null
+  /** Where its type has a breaker. */
+  guard?: LeaseGuard
 }
 
 export interface Held {
@@ -187,6 +230,8 @@ export interface Close extends Held {
   ranMs: number | null
   /** The lease's. */
   batch?: BatchKey | null
+  /** To be told if it counts. Absent where nobody is to be told, as for most jobs. */
+  notices?: readonly NewNotice[]
 }
 
 export type CloseAnswer = 'closed' | 'lost'
@@ -199,6 +244,9 @@ export interface Stalled extends Held {
   claimedAtMs: number
   startedAtMs: number | null
   queuedAtMs: number
+  createdAtMs: number
+  owner: string | null
+  retriedFrom: string | null
   spent: string | null
   isExpired: boolean
   isCancelRequested: boolean
@@ -210,6 +258,8 @@ export interface Reclaim extends Held {
   /** The row must still be so, or it is left alone. */
   expect: 'expired' | 'expired-unstarted' | 'unstarted'
   change: Exclude<Change, { to: 'complete' }> | { to: 'orphaned' }
+  /** To be told if it is done. */
+  notices?: readonly NewNotice[]
 }
 
 export interface Intervention {
@@ -220,7 +270,13 @@ export interface Intervention {
   expect: { status: Status; attempt: number }
   act:
     | { kind: 'retry-in-place'; spent: string | null }
-    | { kind: 'mark-failed'; failure: DecidedFailure; spent: string | null; deadLetter: DeadLetter }
+    | {
+        kind: 'mark-failed'
+        failure: DecidedFailure
+        spent: string | null
+        deadLetter: DeadLetter
+        notices?: readonly NewNotice[]
+      }
     | { kind: 'cancel' }
     | { kind: 'request-cancel' }
 }
@@ -242,21 +298,13 @@ export interface StoredFailure extends FailureRecord {
   jobId: string
 }
 
-export interface StoredDeadLetter {
-  offset: number
-  jobId: string
-  type: string
-  payload: string
-  failure: StoredFailure
-  attempts: number
-  atMs: number
-}
-
 export interface JobFilter {
   status?: Status
   type?: string
   owner?: string
   isOrphaned?: boolean
+  /** Id of a batch: the jobs that have a place in it. */
+  batch?: string
   /** Newest first, older than this key. */
   beforeKey?: JobKey
   limit: number
@@ -279,10 +327,14 @@ export interface PruneRule {
   completeMs: number | null
   failedMs: number | null
   cancelledMs: number | null
+  /** A letter is kept with its job; only when it is gone may the job go. Left out: for ever. */
+  deadLettersMs?: number | null
 }
 
 export interface Pruned {
+  /** Jobs. */
   removed: number
+  letters: number
   /** Where to go on; null when the end was reached. */
   cursor: number | null
 }

@@ -1,6 +1,9 @@
 import { engineFailure } from '../core/capture.ts'
 import type { Change, DecidedFailure } from '../core/change.ts'
+import { RedressError } from '../core/errors.ts'
 import { isoTime } from '../core/iso-time.ts'
+import { type NotifiedJob, noticesOfFailure } from '../core/notices.ts'
+import type { Policy } from '../core/policy.ts'
 import type { Status } from '../core/states.ts'
 import type { Close, Intervention, JobKey, NewJob, Reclaim, Store } from './store.ts'
 
@@ -15,6 +18,8 @@ interface Known {
   type: string
   worker: string | null
   spent: string | null
+  /** For what is to be told of it. */
+  job?: NotifiedJob
 }
 
 /**
@@ -26,14 +31,14 @@ export function withWriteAhead(
   log: LineLog,
   tellBroken: (error: unknown) => void = () => undefined,
 ): Store {
-  const watched = new Set<string>()
+  const watched = new Map<string, Policy>()
   /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
   const seen = new Map<JobKey, Known>()
   const workers = new Map<number, string>()
 
   const refresh = async () => {
     for (const { name, policy } of await store.types()) {
-      if (policy.audit === 'write-ahead') watched.add(name)
+      if (policy.audit === 'write-ahead') watched.set(name, policy)
     }
   }
 
@@ -94,9 +99,42 @@ export function withWriteAhead(
     },
 
     async submit(params) {
-      const lines = params.jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
-      await logAll(lines)
-      return store.submit(params)
+      await logAll(linesOfSubmissions(params.jobs))
+      try {
+        return await store.submit(params)
+      } catch (error) {
+        // Whoever reads the log must not look for jobs that were announced and then turned away.
+        if (error instanceof RedressError && error.code === 'BACKLOG_FULL') await logAll(linesOfRefusals(params.jobs))
+        throw error
+      }
+    },
+
+    async tickSchedule(params) {
+      await logAll(linesOfSubmissions(params.runs.map(({ job }) => job)))
+      return store.tickSchedule(params)
+    },
+
+    async actOnSchedule(params) {
+      const { act } = params
+      if (act.kind === 'trigger') await logAll(linesOfSubmissions([act.job]))
+      return store.actOnSchedule(params)
+    },
+
+    async openBatch(params) {
+      await logAll(linesOfSubmissions(params.jobs))
+      return store.openBatch(params)
+    },
+
+    async replayDeadLetter(params) {
+      await logAll(linesOfSubmissions([params.job]))
+      return store.replayDeadLetter(params)
+    },
+
+    async advanceReplay(params) {
+      await logAll(
+        linesOfSubmissions(params.decided.flatMap(({ decision }) => ('job' in decision ? [decision.job] : []))),
+      )
+      return store.advanceReplay(params)
     },
 
     async claim(params) {
@@ -105,9 +143,10 @@ export function withWriteAhead(
       const lanes = isWritable ? params.lanes : params.lanes.filter(({ type }) => !watched.has(type))
       const claimed = await store.claim({ ...params, lanes })
       const worker = workers.get(params.worker) ?? null
-      const lines = claimed.leases.flatMap(({ key, id, type, attempt, spent }) => {
+      const lines = claimed.leases.flatMap((job) => {
+        const { key, id, type, attempt, spent } = job
         if (!watched.has(type)) return []
-        const known = { id, type, worker, spent }
+        const known = { id, type, worker, spent, job }
         seen.set(key, known)
         return [line(known, 'queued', 'processing', null, { attempt })]
       })
@@ -144,8 +183,9 @@ export function withWriteAhead(
 
     async stalled(params) {
       const found = await store.stalled(params)
-      for (const { key, id, type, worker, spent } of found) {
-        if (watched.has(type)) seen.set(key, { id, type, worker, spent })
+      for (const job of found) {
+        const { key, id, type, worker, spent } = job
+        if (watched.has(type)) seen.set(key, { id, type, worker, spent, job })
       }
       return found
     },
@@ -175,6 +215,21 @@ export function withWriteAhead(
     },
   }
 
+  function linesOfSubmissions(jobs: readonly NewJob[]): Promise<object>[] {
+    return jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
+  }
+
+  function linesOfRefusals(jobs: readonly NewJob[]): Promise<object>[] {
+    const refused = jobs.filter(({ type }) => watched.has(type))
+    return refused.map(async ({ id, type }) => ({
+      ts: isoTime(await store.nowMs()),
+      job_id: id,
+      type,
+      event: 'refused',
+      reason: 'BACKLOG_FULL',
+    }))
+  }
+
   function lineOfReclaim({ key, attempt, change }: Reclaim): Promise<object>[] {
     const known = seen.get(key)
     if (known === undefined) return []
@@ -201,9 +256,19 @@ export function withWriteAhead(
       const why = error instanceof Error ? error.message : String(error)
       return closes.map((close) => {
         const known = seen.get(close.key)
-        return known === undefined ? close : { ...close, change: unlogged(close.change, known, why) }
+        return known === undefined
+          ? close
+          : toldOfUnlogged({ ...close, change: unlogged(close.change, known, why) }, known)
       })
     }
+  }
+
+  /** What was to be told of the outcome is told; of a job that failed only by this, what its policy says of failures. */
+  function toldOfUnlogged(close: Close, { type, job }: Known): Close {
+    const policy = watched.get(type)
+    if (close.notices !== undefined || close.change.to !== 'failed' || policy === undefined || job === undefined)
+      return close
+    return { ...close, notices: noticesOfFailure(job, close.change.failure, policy) }
   }
 }
 

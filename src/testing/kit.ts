@@ -27,6 +27,7 @@ export interface CrashOptions extends Omit<WorkerOptions, 'store' | 'handlers' |
 
 /** Jobs that are looked at when the kit works out what happens next. */
 const JOBS_MAX = 10_000
+const HELD_MAX = 1_000
 /** A worker of the kit is woken by the kit, not by itself. */
 const NEVER_MS = 2 ** 31
 /** Two renewals may fail before a lease is in danger; the kit lets none fail. */
@@ -54,7 +55,14 @@ export class TestKit {
     // A chance of their own: the ids of a test must not depend on how often something else was drawn.
     const makeId = idMaker(() => this.clock.nowMs(), fillFromChance(seededChance(seed + 1)))
     const opened = store?.({ nowMs: () => this.clock.nowMs() }) ?? 'sqlite::memory:'
-    this.app = new App({ store: opened, clock: this.clock, chance: this.chance, makeId, ...options })
+    this.app = new App({
+      store: opened,
+      clock: this.clock,
+      chance: this.chance,
+      makeId,
+      hubPollMs: NEVER_MS,
+      ...options,
+    })
   }
 
   /** The worker that runs whatever the app has declared. It is made when it is first needed. */
@@ -92,7 +100,7 @@ export class TestKit {
   async advance(duration: Duration): Promise<void> {
     await this.#settle()
     for (let leftMs = durationMs(duration, 'advance'); leftMs > 0; ) {
-      const stepMs = Math.min(leftMs, await this.#untilSomethingMustBeDoneMs())
+      const stepMs = Math.min(leftMs, await this.#untilSomethingHappensMs())
       await this.clock.advance(stepMs, () => this.#settle())
       leftMs -= stepMs
     }
@@ -213,7 +221,12 @@ export class TestKit {
   async #untilSomethingHappensMs(): Promise<number> {
     const nowMs = this.clock.nowMs()
     const dues = (await this.#open()).flatMap(({ dueAtMs }) => (dueAtMs === null ? [] : [dueAtMs - nowMs]))
-    return Math.min(...dues.filter((wait) => wait > 0), await this.#untilSomethingMustBeDoneMs())
+    // What a rate, a breaker or a paused queue holds goes when that lets it.
+    const { jobs } = await this.app.list({ status: 'queued', limit: HELD_MAX })
+    const holds = jobs.flatMap(({ held }) =>
+      held.flatMap(({ until }) => (until === null ? [] : Date.parse(until) - nowMs)),
+    )
+    return Math.min(...[...dues, ...holds].filter((wait) => wait > 0), await this.#untilSomethingMustBeDoneMs())
   }
 
   async #describeOpen(): Promise<string> {

@@ -1,12 +1,12 @@
-import { AttemptFailed, type FailOptions } from '../core/attempt-failed.ts'
 import { type Duration, durationMs } from '../core/duration.ts'
+import type { StageOptions, StageSummary } from '../core/stage.ts'
 import type { Lease } from '../store/store.ts'
+import { type AttemptFailOptions, failWith } from './fail-with.ts'
 import { Snoozed } from './signals.ts'
+import { runStage, type StageWork } from './stage.ts'
+import { type GivenUp, StageBook, type StageGround } from './stage-book.ts'
 
-export interface AttemptFailOptions extends Omit<FailOptions, 'retryAfterMs'> {
-  /** How long the other side asked us to wait; it wins over the policy's backoff. */
-  retryAfter?: Duration
-}
+export { type AttemptFailOptions, failWith }
 
 /** One numbered dispatch of a job, as its handler sees it. `Code` narrows `fail` to the type's own taxonomy. */
 export class Attempt<Code extends string = string> {
@@ -15,9 +15,14 @@ export class Attempt<Code extends string = string> {
   #stopReason: unknown
   #progress: number | null = null
   #isProgressNew = false
+  /** Most attempts have neither. */
+  #context: Record<string, unknown> | null = null
+  #stages: StageBook | null = null
+  readonly #ground: StageGround
 
-  constructor(lease: Lease) {
+  constructor(lease: Lease, ground: StageGround) {
     this.#lease = lease
+    this.#ground = ground
   }
 
   get jobId(): string {
@@ -64,6 +69,20 @@ export class Attempt<Code extends string = string> {
     throw failWith(code, options)
   }
 
+  /** Facts about this attempt. If it fails, they are part of the failure's context. */
+  context(fields: Record<string, unknown>): void {
+    this.#context = { ...this.#context, ...fields }
+  }
+
+  /**
+   * A part of the work with tries of its own: it is tried again, within this attempt, while the taxonomy calls its
+   * error transient. Rejects with its last error when it gives up; what was tried is kept with the attempt.
+   */
+  stage<T>(name: string, options: StageOptions<Code>, work: StageWork<T, Code>): Promise<Awaited<T>> {
+    this.#stages ??= new StageBook(this.#ground)
+    return runStage({ book: this.#stages, path: '', signal: () => this.signal }, name, options, work)
+  }
+
   /** Puts the job back for later; spends nothing. Refused where the policy has no way back. */
   snooze(delay: Duration, note?: string): never {
     throw new Snoozed(durationMs(delay, 'snooze'), note ?? null)
@@ -81,9 +100,20 @@ export class Attempt<Code extends string = string> {
     attempt.#isProgressNew = false
     return attempt.#progress
   }
-}
 
-export function failWith(code: string, { retryAfter, ...rest }: AttemptFailOptions = {}): AttemptFailed {
-  const wait = retryAfter === undefined ? {} : { retryAfterMs: durationMs(retryAfter, 'retryAfter') }
-  return new AttemptFailed(code, { ...rest, ...wait })
+  /** For the worker: what the author said about the attempt, if anything. */
+  static contextOf(attempt: Attempt): Readonly<Record<string, unknown>> | null {
+    return attempt.#context
+  }
+
+  /** For the worker: the stage that gave up with this error, or was cut short by this time limit. */
+  static givenUpWith(attempt: Attempt, thrown: unknown, isTimeLimit: boolean): GivenUp | null {
+    if (attempt.#stages === null) return null
+    return isTimeLimit ? attempt.#stages.cutShort() : attempt.#stages.givenUpWith(thrown)
+  }
+
+  /** For the worker: the stages worth telling, if there are any. */
+  static stagesOf(attempt: Attempt): readonly StageSummary[] | null {
+    return attempt.#stages?.summary() ?? null
+  }
 }

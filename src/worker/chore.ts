@@ -1,10 +1,11 @@
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
+import { Trouble } from './trouble.ts'
 
 /** Something done again and again, `everyMs` after it was last done. Its failure is told and does not end it. */
 export class Chore {
   readonly #clock: Clock
-  readonly #log: Log
+  readonly #trouble: Trouble
   readonly #name: string
   readonly #everyMs: number
   readonly #run: () => Promise<unknown>
@@ -13,7 +14,7 @@ export class Chore {
 
   constructor(clock: Clock, log: Log, name: string, everyMs: number, run: () => Promise<unknown>) {
     this.#clock = clock
-    this.#log = log
+    this.#trouble = new Trouble(clock, log)
     this.#name = name
     this.#everyMs = everyMs
     this.#run = run
@@ -36,8 +37,9 @@ export class Chore {
   async #once(): Promise<void> {
     try {
       await this.#run()
+      this.#trouble.isOver()
     } catch (error) {
-      this.#log.error({ err: error }, `${this.#name} failed; will try again`)
+      this.#trouble.failed({ err: error }, `${this.#name} failed; will try again`)
     }
     if (!this.#isStopped) this.#setTimer()
   }

@@ -3,6 +3,7 @@ import type { Policy } from '../core/policy.ts'
 import type { Lease } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Handler } from './handler.ts'
+import type { StageWorld } from './stage-book.ts'
 
 /** What became of an attempt, before the policy is asked. */
 export type Outcome =
@@ -35,6 +36,13 @@ export class Flight {
   /** Its outcome could not be recorded at the first try. */
   isRecordLate = false
   isWorking = false
+  isLossTold = false
+  /** Of its breaker, where it has one, since it began: what it calls belongs to that epoch. */
+  callEpoch: number | null = null
+  /** `run` has ended, and `verify` has the attempt. */
+  isVerifying = false
+  /** Given when it begins. */
+  world: StageWorld | null = null
   /** Why the handler was told to stop, if it was. */
   stopReason: Error | null = null
   readonly #storeMinusMonoMs: number
@@ -42,7 +50,7 @@ export class Flight {
   constructor(lease: Lease, handler: Handler, storeNowMs: number, askedMonoMs: number) {
     this.lease = lease
     this.handler = handler
-    this.attempt = new Attempt(lease)
+    this.attempt = new Attempt(lease, this)
     this.isSuspect = lease.spent !== null && isSuspect(unpackSpent(lease.spent), handler.policy)
     this.claimedMonoMs = askedMonoMs
     this.renewedMonoMs = askedMonoMs

@@ -1,10 +1,12 @@
-import { asForwardOnly, type Policy } from '../core/policy.ts'
+import { asForwardOnly, isLimited, type Policy } from '../core/policy.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
+import type { BreakerStanding } from '../store/breakers.ts'
 import type { Lane, Lease, Store, WorkerKey } from '../store/store.ts'
 import { Flight } from './flight.ts'
 import type { Handler } from './handler.ts'
 import { Prefetch } from './prefetch.ts'
+import { Trouble } from './trouble.ts'
 
 export interface TakenIn {
   flights: Flight[]
@@ -18,24 +20,33 @@ export interface TakenIn {
 export class Intake {
   readonly #store: Store
   readonly #clock: Clock
-  readonly #log: Log
+  readonly #trouble: Trouble
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
+  readonly #learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
   readonly #lanes: Lane[]
-  /** Jobs that can be given back may be claimed before there is a slot for them. */
+  /** Jobs that can be given back, and take nothing from others while they wait, may be claimed before there is a slot. */
   readonly #lanesAhead: Lane[]
 
-  constructor(store: Store, clock: Clock, log: Log, handlers: ReadonlyMap<string, Handler>, prefetchMax: number) {
+  constructor(
+    store: Store,
+    clock: Clock,
+    log: Log,
+    handlers: ReadonlyMap<string, Handler>,
+    prefetchMax: number,
+    learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void,
+  ) {
     this.#store = store
     this.#clock = clock
-    this.#log = log
+    this.#trouble = new Trouble(clock, log)
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
+    this.#learn = learn
     const lanesOf = (served: readonly Handler[]): Lane[] =>
       served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     const served = [...handlers.values()]
     this.#lanes = lanesOf(served)
-    this.#lanesAhead = lanesOf(served.filter(({ policy }) => mayBeGivenBack(policy)))
+    this.#lanesAhead = lanesOf(served.filter(({ policy }) => mayWaitHere(policy)))
   }
 
   /** A job is done: the pace by which the next claim is measured. */
@@ -45,6 +56,7 @@ export class Intake {
 
   /** The buffer is filled again when it is half empty. */
   isWorthAsking(freeSlots: number, buffered: number): boolean {
+    if (this.#trouble.isWaiting) return false
     const ahead = this.#prefetch.size
     return freeSlots > 0 || (freeSlots + ahead > 0 && buffered <= ahead / 2)
   }
@@ -58,10 +70,12 @@ export class Intake {
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') {
         // What the other claim brought is ours to run all the same.
-        this.#log.error({ err: answer.reason }, 'claiming failed; will try again')
+        this.#trouble.failed({ err: answer.reason }, 'claiming failed; will try again')
         continue
       }
-      const { nowMs, leases, nextDueAtMs } = answer.value
+      this.#trouble.isOver()
+      const { nowMs, leases, nextDueAtMs, breakers } = answer.value
+      if (breakers !== undefined) this.#learn(breakers, askedMonoMs)
       if (nextDueAtMs !== null) taken.nextDueInMs = Math.min(taken.nextDueInMs, nextDueAtMs - nowMs)
       if (leases.length >= (claims[i]?.max ?? 0)) taken.hasMore = true
       for (const lease of leases) {
@@ -102,3 +116,9 @@ export class Intake {
 function mayBeGivenBack({ shutdown, orphan }: Policy): boolean {
   return shutdown === 'requeue' && orphan.action === 'requeue'
 }
+
+/**
+ * Of a limited type only so many may be under way: one that waits in a buffer would use up somebody's turn. A breaker
+ * is no such limit while all is well, and what waits here is given back when it opens.
+ */
+const mayWaitHere = (policy: Policy): boolean => mayBeGivenBack(policy) && !isLimited({ ...policy, breaker: null })

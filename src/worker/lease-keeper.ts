@@ -1,7 +1,9 @@
+import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Renewal, Store, WorkerKey } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Flight } from './flight.ts'
+import { Trouble } from './trouble.ts'
 
 /** A lease is renewed when a third of it has passed: two renewals may fail before it is in danger. */
 const RENEW_AT_SHARE = 1 / 3
@@ -12,14 +14,14 @@ const SEEN_EVERY_MS = 10_000
 /** Renews everything this worker holds in one call, and finds out what it no longer holds. */
 export class LeaseKeeper {
   readonly #store: Store
-  readonly #log: Log
+  readonly #trouble: Trouble
   readonly #lost: (flight: Flight) => void
   #seenMonoMs = Number.NEGATIVE_INFINITY
   #progressMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(store: Store, log: Log, lost: (flight: Flight) => void) {
+  constructor(store: Store, clock: Clock, log: Log, lost: (flight: Flight) => void) {
     this.#store = store
-    this.#log = log
+    this.#trouble = new Trouble(clock, log)
     this.#lost = lost
   }
 
@@ -30,10 +32,11 @@ export class LeaseKeeper {
     try {
       lost = (await this.#store.renew({ worker, leases: renewals })).lost
     } catch (error) {
-      this.#log.error({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
+      this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
       this.#giveUpExpired(held, nowMonoMs)
       return
     }
+    this.#trouble.isOver()
     this.#seenMonoMs = nowMonoMs
     for (const { key, attempt, ttlMs } of renewals) {
       const flight = held.get(key)
@@ -61,6 +64,9 @@ export class LeaseKeeper {
 
   /** The store does not answer and the lease is over: somebody else may have the job by now. */
   #giveUpExpired(held: ReadonlyMap<number, Flight>, nowMonoMs: number): void {
-    for (const flight of [...held.values()]) if (flight.trustedUntilMonoMs <= nowMonoMs) this.#lost(flight)
+    for (const flight of [...held.values()]) {
+      // What has ended and only waits to be recorded does no harm: its outcome counts if the store still says so.
+      if (flight.trustedUntilMonoMs <= nowMonoMs && flight.state !== 'closing') this.#lost(flight)
+    }
   }
 }

@@ -2,7 +2,8 @@ import { formatMs } from '../core/duration.ts'
 import { asForwardOnly, type Policy } from '../core/policy.ts'
 import { ENGINE_CODES, type Taxonomy } from '../core/taxonomy.ts'
 import type { Log } from '../runtime/log.ts'
-import type { Reclaim, Stalled, Store } from '../store/store.ts'
+import type { Pruned, Reclaim, Stalled, Store } from '../store/store.ts'
+import { toldOf } from './notices.ts'
 import { changeForLost } from './orphan.ts'
 
 export interface MaintenanceReport {
@@ -92,7 +93,8 @@ export class Maintenance {
     const change = changeForLost(lost, policy, codes, job.nowMs)
     // What was decided about a job that never started must not befall one that has started since.
     const expired = lost.isStarted ? 'expired' : 'expired-unstarted'
-    return [{ key, attempt, expect: job.isExpired ? expired : 'unstarted', change }]
+    const told = toldOf(job, change, policy, job.worker)
+    return [{ key, attempt, expect: job.isExpired ? expired : 'unstarted', change, ...told }]
   }
 
   /** Walks the whole store once, in short transactions with room between them for everybody else. */
@@ -100,17 +102,20 @@ export class Maintenance {
     const { store, log } = this.#options
     const rules = (await store.types()).map(({ name, policy }) => ({ type: name, ...policy.retention }))
     let removed = 0
+    let letters = 0
     let after: number | null = 0
     while (after !== null) {
-      const step: { removed: number; cursor: number | null } = await store.prune({
+      const step: Pruned = await store.prune({
         rules,
         after,
         limit: PRUNE_PER_STEP,
       })
       removed += step.removed
+      letters += step.letters
       after = step.cursor
     }
     if (removed > 0) log.info({ removed }, 'jobs past their retention were removed')
+    if (letters > 0) log.info({ letters }, 'dead letters past their retention were removed')
     return removed
   }
 }

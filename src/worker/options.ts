@@ -1,3 +1,4 @@
+import type { BreakerStatus } from '../core/breaker.ts'
 import { RedressError } from '../core/errors.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
@@ -27,6 +28,10 @@ export interface WorkerOptions {
   id?: string
   /** Called after an outcome is durable. */
   tell?: (outcome: Told) => void
+  /** Called once for each attempt whose lease was gone before its outcome counted. */
+  tellLost?: (lost: { jobId: string; type: string; attempt: number }) => void
+  /** Called when a try of a stage has ended, either way. */
+  tellTry?: (type: string, stage: string, ms: number) => void
   /** Called as an attempt enters a step; answering 'crash' makes the worker fall dead there, as if killed. */
   probe?: (step: Step, attempt: { jobId: string; number: number }) => 'crash' | undefined
 }
@@ -37,6 +42,10 @@ export interface Told {
   attempt: number
   answer: CloseAnswer
   change: Close['change']
+  /** How long the handler ran; null when it never began. */
+  ranMs: number | null
+  /** The breaker of its type as this worker last heard of it; null where the type has none. */
+  breaker: { name: string; status: BreakerStatus } | null
 }
 
 /** What `WorkerOptions` takes when nothing is said. */
@@ -55,8 +64,10 @@ const DEFAULTS = {
 
 const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }
 
-export type FullWorkerOptions = Required<Omit<WorkerOptions, 'tell' | 'probe' | 'id'>> &
-  Pick<WorkerOptions, 'tell' | 'probe' | 'id'>
+/** What stays unset when nothing is said. */
+type Unset = 'tell' | 'tellLost' | 'tellTry' | 'probe' | 'id'
+
+export type FullWorkerOptions = Required<Omit<WorkerOptions, Unset>> & Pick<WorkerOptions, Unset>
 
 /** With the defaults for what was not said, or said as `undefined`. A worker of NaN slots would just never begin. */
 export function fullOptions(options: WorkerOptions): FullWorkerOptions {

@@ -1,3 +1,4 @@
+import { AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
 import { packSpent, spendRelease, spendSnooze, unpackSpent } from '../core/budget.ts'
 import { type Captured, captureFailure, engineFailure } from '../core/capture.ts'
 import type { Change } from '../core/change.ts'
@@ -5,20 +6,33 @@ import { decide } from '../core/decide.ts'
 import { formatMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Stage } from '../core/failure.ts'
+import type { RetryBudget } from '../core/retry-budget.ts'
 import type { Close } from '../store/store.ts'
+import { Attempt } from './attempt.ts'
 import type { Flight, Outcome } from './flight.ts'
+import { isA } from './is-a.ts'
+import { toldOf } from './notices.ts'
 import { changeForLost } from './orphan.ts'
 import { Cancelled, ShuttingDown, Snoozed } from './signals.ts'
+import type { GivenUp } from './stage-book.ts'
 
 /** Turns what happened into what is to be recorded. Pure but for the arguments it is given. */
 export function changeFor(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
+  const change = changeOf(flight, outcome, monoMs, chance)
+  const stages = Attempt.stagesOf(flight.attempt)
+  return stages === null ? change : { ...change, stages }
+}
+
+function changeOf(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
   if (outcome.kind === 'succeeded') return { to: 'complete', result: outcome.result }
   const { thrown, stage } = outcome
   const { stopReason } = flight
   if (stopReason instanceof Cancelled) return { to: 'cancelled', note: stopReason.message }
   if (stopReason instanceof ShuttingDown) return changeForShutdown(flight, monoMs, chance)
   if (isA(thrown, Snoozed)) return changeForSnooze(flight, thrown, monoMs, chance)
-  return decided(flight, capture(flight, thrown, stage, monoMs), monoMs, chance)
+  const isTimeLimit = isA(thrown, AttemptTimeout) || isA(thrown, TotalTimeout)
+  const givenUp = Attempt.givenUpWith(flight.attempt, thrown, isTimeLimit)
+  return decided(flight, capture(flight, thrown, stage, monoMs, givenUp), monoMs, chance, givenUp?.final)
 }
 
 /** The worker stops and this attempt did not end in time. */
@@ -49,7 +63,9 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
   }
   const change = changeForLost(job, handler.policy, handler.codes, flight.storeNowMs(monoMs))
   // A mere report is left to maintenance: it finds the expired lease.
-  return change.to === 'orphaned' ? [] : [{ key: lease.key, attempt: lease.attempt, batch: lease.batch, change, ranMs }]
+  if (change.to === 'orphaned') return []
+  const { key, attempt, batch } = lease
+  return [{ key, attempt, batch, change, ranMs, ...toldOf(lease, change, handler.policy, '') }]
 }
 
 /** Given back unharmed: spends nothing. */
@@ -73,7 +89,7 @@ function changeForSnooze(flight: Flight, { delayMs, note }: Snoozed, monoMs: num
   return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
 }
 
-function capture(flight: Flight, thrown: unknown, stage: Stage, monoMs: number): Captured {
+function capture(flight: Flight, thrown: unknown, stage: Stage, monoMs: number, givenUp: GivenUp | null): Captured {
   const { codes, rules } = flight.handler
   const { type } = flight.lease
   // The payload no longer fits its schema: found by us, so no rule of the author's is asked.
@@ -85,28 +101,38 @@ function capture(flight: Flight, thrown: unknown, stage: Stage, monoMs: number):
     const failure = engineFailure({ code: 'RESULT_INVALID', stage, type, codes, detail: thrown.message })
     return { failure, retry: 'never', retryAfterMs: null }
   }
-  return captureFailure({ thrown, stage, type, codes, rules, nowMs: flight.storeNowMs(monoMs) })
+  const nowMs = flight.storeNowMs(monoMs)
+  const said = Attempt.contextOf(flight.attempt)
+  if (said === null && givenUp === null) return captureFailure({ thrown, stage, type, codes, rules, nowMs })
+  const context = { ...said, ...givenUp?.context }
+  const captured = captureFailure({ thrown, stage, type, codes, rules: givenUp?.rules ?? rules, context, nowMs })
+  if (givenUp === null) return captured
+  const { failure } = captured
+  return { ...captured, failure: { ...failure, context: { ...failure.context, stage: givenUp.record } } }
 }
 
-function decided(flight: Flight, captured: Captured, monoMs: number, chance: number): Change {
+function decided(
+  flight: Flight,
+  captured: Captured,
+  monoMs: number,
+  chance: number,
+  final: GivenUp['final'] = null,
+): Change {
   const { lease, handler } = flight
   const job = { spent: unpackSpent(lease.spent), attempt: lease.attempt, createdAtMs: lease.queuedAtMs }
-  const facts = { code: captured.failure.code, retry: captured.retry, retryAfterMs: captured.retryAfterMs }
+  const facts = { code: captured.failure.code, retry: captured.retry, retryAfterMs: captured.retryAfterMs, final }
   const decision = decide(job, facts, handler.policy, flight.storeNowMs(monoMs), chance)
   const failure = { ...captured.failure, decision: decision.reasons }
   const spent = packSpent(decision.spent)
   return decision.kind === 'retry'
-    ? { to: 'queued', cause: 'retry', delayMs: decision.delayMs, spent, failure, note: null }
+    ? { to: 'queued', cause: 'retry', delayMs: decision.delayMs, spent, failure, note: null, ...budgetOf(flight) }
     : { to: 'failed', spent, failure, deadLetter: decision.deadLetter, isPermanent: decision.isPermanent }
 }
 
-/** Anything can be thrown, also a proxy whose every trap throws: then `instanceof` itself would. */
-function isA<T>(thrown: unknown, type: abstract new (...args: never[]) => T): thrown is T {
-  try {
-    return thrown instanceof type
-  } catch {
-    return false
-  }
+/** Types without a budget for retries pay nothing for one. */
+function budgetOf({ lease, handler }: Flight): { budget?: RetryBudget } {
+  const { budget } = handler.policy.retry
+  return budget === null ? {} : { budget: { type: lease.type, ...budget } }
 }
 
 function describeProblems(error: RedressError): string {

@@ -16,6 +16,8 @@ export interface PipelineHost {
   readonly clock: Clock
   readonly chance: Chance
   readonly resultBytesMax: number
+  /** A try of a stage has ended. */
+  readonly tellTry?: ((type: string, stage: string, ms: number) => void) | undefined
   /** False when the worker fell dead at this step; nothing more may happen then. */
   enter(step: Step, flight: Flight): boolean
   /** Records that an attempt began before it does; false when it is not ours any more. */
@@ -40,6 +42,7 @@ export class Pipeline {
   start(flight: Flight, nowMonoMs: number): void {
     flight.state = 'running'
     flight.isWorking = true
+    flight.world = this.#host
     flight.startedMonoMs = nowMonoMs
     const { attemptMs } = flight.handler.policy.timeout
     flight.deadlineMonoMs = Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), flight.totalDeadlineMonoMs())
@@ -106,6 +109,7 @@ export class Pipeline {
       return
     }
     if (!this.#host.enter('verify', flight)) return
+    flight.isVerifying = true
     const failed = (thrown: unknown) => this.settle(flight, { kind: 'failed', stage: 'verification', thrown })
     try {
       const verified = callVerify(verify, output, flight.attempt)

@@ -1,3 +1,8 @@
+import type { Log } from '../runtime/log.ts'
+import type { Close, Store, WorkerKey } from '../store/store.ts'
+import type { Flight } from './flight.ts'
+import { closeForExit } from './outcome.ts'
+
 type AtExit = (exitCode: number) => void
 
 const waiting = new Set<AtExit>()
@@ -13,4 +18,31 @@ export function beforeProcessExit(atExit: AtExit): () => void {
 
 function runAll(exitCode: number): void {
   for (const atExit of waiting) atExit(exitCode)
+}
+
+interface LastMoment {
+  store: Store
+  log: Log
+  worker: WorkerKey
+  held: readonly Flight[]
+  /** Outcomes that are not known to be recorded. */
+  unsent: readonly Close[]
+  exitCode: number
+  nowMonoMs: number
+}
+
+/** Writes at once what can still be written of a process that ends with jobs in its hands. */
+export function recordAtExit({ store, log, worker, held, unsent, exitCode, nowMonoMs }: LastMoment): void {
+  if (store.closeNow === undefined) return
+  const running = held.filter((flight) => flight.isWorking).map((flight) => flight.lease.id)
+  if (running.length > 0) {
+    log.error({ exit_code: exitCode, running }, 'the process ends while jobs run in it: did one call process.exit?')
+  }
+  const lost = held.flatMap((flight) => closeForExit(flight, exitCode, nowMonoMs))
+  try {
+    store.closeNow({ worker, closes: [...unsent, ...lost] })
+  } catch (error) {
+    // The leases run out by themselves: what is missing then is only the reason.
+    log.error({ err: error }, 'the process ends, and what it was doing could not be recorded')
+  }
 }

@@ -2,6 +2,7 @@ import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Store, WorkerKey } from '../store/store.ts'
 import type { Flight } from './flight.ts'
+import { Trouble } from './trouble.ts'
 
 /**
  * Records that attempts really began. Most end before anybody could tell, and then their close says it all; the others
@@ -11,6 +12,7 @@ export class StartTeller {
   readonly #store: Store
   readonly #clock: Clock
   readonly #log: Log
+  readonly #trouble: Trouble
   readonly #lost: (flight: Flight) => void
   #toTell: Flight[] = []
   #underWay = 0
@@ -20,6 +22,7 @@ export class StartTeller {
     this.#store = store
     this.#clock = clock
     this.#log = log
+    this.#trouble = new Trouble(clock, log)
     this.#lost = lost
   }
 
@@ -66,6 +69,10 @@ export class StartTeller {
     // An attempt that is closing has its start told by its close, unless that close cannot be recorded.
     this.#toTell = untold.filter((flight) => flight.state === 'closing' && !isHeldUp(flight))
     if (starts.length === 0) return
+    if (this.#trouble.isWaiting) {
+      this.#toTell.push(...starts)
+      return
+    }
     const nowMonoMs = this.#clock.monoMs()
     const attempts = starts.map((flight) => {
       flight.isStartTold = true
@@ -74,10 +81,11 @@ export class StartTeller {
     })
     this.#store.start({ worker, attempts }).then(
       ({ lost }) => {
+        this.#trouble.isOver()
         for (const flight of starts) if (lost.includes(flight.lease.key)) this.#lost(flight)
       },
       (error: unknown) => {
-        this.#log.error({ err: error }, 'starts could not be recorded; will try again')
+        this.#trouble.failed({ err: error }, 'starts could not be recorded; will try again')
         // Left untold, a job that runs for long would be taken for one that never started, and taken away.
         for (const flight of starts) flight.isStartTold = false
         this.#toTell.push(...starts)

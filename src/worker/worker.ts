@@ -4,19 +4,22 @@ import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store, WorkerKey } from '../store/store.ts'
 import { Alarm } from './alarm.ts'
+import { BreakerWatch } from './breaker-watch.ts'
 import { Chore } from './chore.ts'
 import type { Flight } from './flight.ts'
 import { Intake } from './intake.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './maintenance.ts'
+import { toldOf } from './notices.ts'
 import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
-import { changeForShutdown, closeForExit, release } from './outcome.ts'
+import { changeForShutdown, release } from './outcome.ts'
 import { Pipeline, type Step } from './pipeline.ts'
-import { beforeProcessExit } from './process-exit.ts'
+import { beforeProcessExit, recordAtExit } from './process-exit.ts'
 import { Quiet } from './quiet.ts'
 import { Recorder } from './recorder.ts'
 import { Cancelled, LeaseLost, ShuttingDown } from './signals.ts'
 import { StartTeller } from './start-teller.ts'
+import { tellLost, tellOutcome } from './tell.ts'
 import { WaitingLine } from './waiting-line.ts'
 
 /** A job claimed ahead that still has no slot after this long is better off with another worker. */
@@ -43,6 +46,7 @@ export class Worker {
   readonly #maintenance: Maintenance
   readonly #pipeline: Pipeline
   readonly #intake: Intake
+  readonly #breakers: BreakerWatch | null
   readonly #starts: StartTeller
   readonly #poll: Alarm
   readonly #quiet: Quiet
@@ -67,20 +71,31 @@ export class Worker {
     this.#clock = clock
     this.#log = log
     this.id = options.id ?? `${hostname()}:${process.pid}:${Math.floor(systemChance() * 2 ** 32).toString(36)}`
-    this.#keeper = new LeaseKeeper(store, log, (flight) => this.#lose(flight))
+    this.#keeper = new LeaseKeeper(store, clock, log, (flight) => this.#lose(flight))
     this.#recorder = new Recorder(store, clock, log, (flight, close, answer) => this.#recorded(flight, close, answer))
     this.#maintenance = new Maintenance({ store, log, codesOf: (type) => handlers.get(type)?.codes })
     this.#pipeline = new Pipeline({
       clock,
       chance: this.#options.chance,
       resultBytesMax: this.#options.resultBytesMax,
+      tellTry: this.#options.tellTry,
       enter: (step, flight) => this.#enter(step, flight),
       tellStartNow: (flight) => this.#starts.tellNow(this.#workerKey, flight),
       tellStartLater: (flight) => this.#starts.tellLater(this.#workerKey, flight),
       heldUp: (flight, ms) => this.#forgive(flight, ms),
       close: (flight, change, nowMonoMs) => this.#close(flight, change, nowMonoMs),
     })
-    this.#intake = new Intake(store, clock, log, handlers, this.#options.prefetchMax)
+    this.#breakers = BreakerWatch.of({
+      ...this.#options,
+      toSend: () => this.#scheduleCycle(),
+      looked: () => this.#begin(),
+      // Jobs that wait here for a slot go back when their breaker shuts.
+      changed: (breakers) =>
+        this.#line.take((flight) => breakers.refusal(flight) !== null).map((one) => this.#start(one)),
+    })
+    this.#intake = new Intake(store, clock, log, handlers, this.#options.prefetchMax, (standings, askedMonoMs) =>
+      this.#breakers?.learn(standings, askedMonoMs),
+    )
     this.#starts = new StartTeller(store, clock, log, (flight) => this.#lose(flight))
     this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
     this.#poll = new Alarm(clock, (lateMs) => void this.#onPoll(lateMs))
@@ -167,6 +182,7 @@ export class Worker {
   }
 
   async #leave(): Promise<void> {
+    await this.#breakers?.end(this.#clock.monoMs())
     const unrecorded = this.#recorder.end().length
     if (unrecorded > 0) {
       this.#log.error({ outcomes: unrecorded }, 'outcomes were not recorded before the worker stopped')
@@ -186,6 +202,7 @@ export class Worker {
     this.#poll.cancel()
     for (const chore of this.#chores) chore.stop()
     this.#forgetExit()
+    this.#breakers?.crash()
     this.#recorder.end()
     for (const flight of this.#held.values()) flight.state = 'gone'
     this.#held.clear()
@@ -224,6 +241,7 @@ export class Worker {
     if (!this.#isAlive || this.#key === null) return
     this.#starts.send(this.#key)
     this.#recorder.send(this.#key)
+    this.#breakers?.send(this.#clock.monoMs())
     if (this.#state === 'running') void this.#claim(this.#key)
     else this.#poll.setWithin(this.#options.pollMs)
     this.#quiet.look()
@@ -260,7 +278,7 @@ export class Worker {
   #begin(): void {
     if (this.#isFilling) return
     this.#isFilling = true
-    while (this.#running < this.#options.concurrency && this.#state === 'running') {
+    while (this.#running < this.#options.concurrency && this.#state === 'running' && !this.#mustLookFirst()) {
       const flight = this.#line.takeNext()
       if (flight === undefined) break
       this.#start(flight)
@@ -281,6 +299,11 @@ export class Worker {
   #start(flight: Flight): void {
     if (flight.state !== 'buffered' || !this.#enter('start', flight)) return
     const nowMonoMs = this.#clock.monoMs()
+    const refusal = this.#breakers?.refusal(flight) ?? null
+    if (refusal !== null) {
+      this.#close(flight, refusal, nowMonoMs)
+      return
+    }
     this.#running++
     this.#pipeline.start(flight, nowMonoMs)
     if (flight.deadlineMonoMs < this.#poll.dueMonoMs) this.#poll.setWithin(flight.deadlineMonoMs - nowMonoMs)
@@ -292,7 +315,9 @@ export class Worker {
     const { key, attempt, batch } = flight.lease
     const ranMs = flight.startedMonoMs === null ? null : nowMonoMs - flight.startedMonoMs
     if (!this.#enter('record', flight)) return
-    this.#recorder.add(flight, { key, attempt, batch, change, ranMs })
+    if (flight.callEpoch !== null) this.#breakers?.ended(flight, change, nowMonoMs)
+    const told = toldOf(flight.lease, change, flight.handler.policy, this.id)
+    this.#recorder.add(flight, { key, attempt, batch, change, ranMs, ...told })
     // Where the record comes first, it also comes before this slot's next job (P66).
     if (wasRunning && flight.handler.policy.audit === 'write-ahead') flight.keepsSlot = true
     else if (wasRunning) this.#freeSlot()
@@ -326,20 +351,8 @@ export class Worker {
     flight.state = 'gone'
     this.#forget(flight)
     this.#freeKeptSlot(flight)
-    if (answer === 'lost') {
-      this.#log.warn(
-        { job_id: flight.lease.id, attempt: close.attempt },
-        'an outcome came after its lease was gone and does not count',
-      )
-    }
-    if (this.#options.tell !== undefined) {
-      const { id: jobId, type, attempt } = flight.lease
-      try {
-        this.#options.tell({ jobId, type, attempt, answer, change: close.change })
-      } catch (error) {
-        this.#log.error({ err: error, job_id: jobId }, 'an outcome is recorded, but whoever was told of it threw')
-      }
-    }
+    const breaker = this.#breakers?.statusOf(flight.handler.policy) ?? null
+    tellOutcome({ flight, close, answer, breaker, to: this.#options, log: this.#log })
     this.#quiet.look()
   }
 
@@ -360,6 +373,7 @@ export class Worker {
       if (flight.state === 'running' && flight.deadlineMonoMs <= nowMonoMs) this.#endByTimeout(flight)
     }
     this.#giveBackWaiting(nowMonoMs)
+    this.#mustLookFirst()
     if (this.#held.size === 0) return
     try {
       for (const { key, attempt, actor, reason } of await this.#store.cancellations({ worker: this.#key })) {
@@ -398,8 +412,7 @@ export class Worker {
   /** The job is not ours any more: stop the work, and write nothing. */
   #lose(flight: Flight): void {
     if (flight.state === 'gone') return
-    const { id: job_id, type, attempt } = flight.lease
-    this.#log.warn({ job_id, type, attempt, worker_id: this.id }, 'lease lost; the attempt is stopped')
+    tellLost(flight, this.id, this.#options.tellLost, this.#log)
     const wasRunning = flight.state === 'running'
     if (flight.state === 'buffered') this.#line.take((other) => other === flight)
     flight.state = 'gone'
@@ -419,6 +432,10 @@ export class Worker {
         : release(flight, 'no slot became free')
       this.#close(flight, change, nowMonoMs)
     }
+  }
+
+  #mustLookFirst(): boolean {
+    return this.#breakers !== null && this.#line.length > 0 && this.#breakers.looksFirst(this.#clock.monoMs())
   }
 
   #releaseBuffer(note: string): void {
@@ -447,23 +464,16 @@ export class Worker {
 
   /** `process.exit` in a handler, or an uncaught error: what a store can still write at once, it writes. */
   readonly #onProcessExit = (exitCode: number): void => {
-    if (!this.#isAlive || this.#key === null || this.#store.closeNow === undefined) return
-    const nowMonoMs = this.#clock.monoMs()
-    const running = [...this.#held.values()].filter((flight) => flight.isWorking).map((flight) => flight.lease.id)
-    if (running.length > 0) {
-      this.#log.error(
-        { exit_code: exitCode, running },
-        'the process ends while jobs run in it: did one call process.exit?',
-      )
-    }
-    const unsent = this.#recorder.end()
-    const lost = [...this.#held.values()].flatMap((flight) => closeForExit(flight, exitCode, nowMonoMs))
-    try {
-      this.#store.closeNow({ worker: this.#key, closes: [...unsent, ...lost] })
-    } catch (error) {
-      // The leases run out by themselves: what is missing then is only the reason.
-      this.#log.error({ err: error }, 'the process ends, and what it was doing could not be recorded')
-    }
+    if (!this.#isAlive || this.#key === null) return
+    recordAtExit({
+      store: this.#store,
+      log: this.#log,
+      worker: this.#key,
+      held: [...this.#held.values()],
+      unsent: this.#recorder.end(),
+      exitCode,
+      nowMonoMs: this.#clock.monoMs(),
+    })
   }
 
   // ---- timers and waiting -------------------------------------------------------------------------------------
@@ -483,7 +493,7 @@ export class Worker {
     for (let still = 0; still < 3; ) {
       await new Promise<void>((resolve) => setImmediate(resolve))
       const isMoving = this.#isCycleScheduled || this.#isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
-      still = isMoving ? 0 : still + 1
+      still = isMoving || this.#breakers?.isMoving ? 0 : still + 1
     }
   }
 }

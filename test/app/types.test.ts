@@ -40,6 +40,21 @@ test('a code that is not in the taxonomy does not compile, in a rule or in a han
       expectTypeOf(attempt.fail).toBeCallableWith('TO_DARK')
     },
   })
+  app.job('staged', {
+    codes,
+    run: async (_, attempt) => {
+      const pages = await attempt.stage('read', { max: 2, exhaustedCode: 'TOO_DARK' }, async (stage) => {
+        expectTypeOf(stage.fail).toBeCallableWith('TOO_DARK')
+        // @ts-expect-error no such code
+        expectTypeOf(stage.fail).toBeCallableWith('TO_DARK')
+        return 7
+      })
+      expectTypeOf(pages).toEqualTypeOf<number>()
+      // @ts-expect-error no such code
+      const options: Parameters<typeof attempt.stage>[1] = { exhaustedCode: 'TO_DARK' }
+      return options
+    },
+  })
   const misspelt = () =>
     app.job('misspelt', {
       codes,

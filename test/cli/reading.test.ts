@@ -101,7 +101,7 @@ test('what stands around the jobs is listed: orphans, dead letters, queues, type
   )
   expect(orphans).toContain(store.ids.orphaned)
   expect(letters).toMatch(new RegExp(`^ +1 +${store.ids.letter} +pdf\\.fetch +1 +GW_5XX`, 'm'))
-  expect(queues).toMatch(/^default +pdf\.convert +1 +1 +0 +0 +1 +1 +0$/m)
+  expect(queues).toMatch(/^default +pdf\.convert +1 +1 +0 +0 +1 +1 +0 +-$/m)
   expect(types).toMatch(/^pdf\.convert +default +2 +in-place +report +none$/m)
   expect(workers).toContain('box:1:a')
   expect(policy).toMatch(/^\* retry\.max +2$/m)

@@ -59,7 +59,7 @@ describe('start', () => {
       level: 'error',
       type: 'sample.archive',
       attempt: 1,
-      code: 'DISK_FULL',
+      error_code: 'DISK_FULL',
       because: 'DISK_FULL is never retried',
       time: expect.stringMatching(/^\d{4}-.*Z$/),
     })

@@ -69,6 +69,7 @@ export const anyPolicyInput: fc.Arbitrary<PolicyInput> = fc.record(
     errors: fc.constantFrom('latest', 'terminal'),
     aggregates: fc.boolean(),
     cancel: fc.boolean(),
+    deny: fc.constantFrom('hide', 'forbid'),
     forwardOnly: fc.boolean(),
     retention: fc.record(
       { complete: anyDuration, failed: fc.option(anyDuration, { nil: null }), deadLetters: anyDuration },

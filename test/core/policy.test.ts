@@ -29,6 +29,7 @@ test('P38 what is not said takes the safest default: one attempt, and an orphan 
     errors: 'terminal',
     aggregates: true,
     cancel: true,
+    deny: 'hide',
     forwardOnly: false,
     retention: { completeMs: 2_592_000_000, failedMs: null, cancelledMs: 2_592_000_000, deadLettersMs: null },
     breaker: null,

@@ -20,3 +20,7 @@ test.each(['yesterday', '2026-13-01', '2026-01-31T99:00', '-2h', ''])('%j is non
   expect(() => momentMs(text, 'since', NOW_MS)).toThrow(RedressError)
   expect(() => momentMs(text, 'since', NOW_MS)).toThrow(/^since: /)
 })
+
+test('whoever writes neither is told of both', () => {
+  expect(() => momentMs('yesterday', 'since', NOW_MS)).toThrow(/'2h'.*'2026-01-31T08:00Z'/)
+})

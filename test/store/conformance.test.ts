@@ -35,6 +35,10 @@ conformance(
         reason: 'memory ends with its process',
       },
       { test: 'a lease outlives the process that gave it', reason: 'memory ends with its process' },
+      {
+        test: 'a breaker stands after every process has ended as it stood before',
+        reason: 'memory ends with its process',
+      },
     ],
   },
 )

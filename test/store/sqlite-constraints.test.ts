@@ -135,3 +135,17 @@ test('two jobs cannot hold one dedupe key, nor have one id', async () => {
   )
   expect(() => raw.exec(`UPDATE job_specs SET id = '${id}'`)).toThrow('UNIQUE constraint failed')
 })
+
+test.each([
+  `UPDATE audit SET actor = 'somebody else'`,
+  `UPDATE audit SET reason = 'another one' WHERE seq = 1`,
+  'DELETE FROM audit',
+])('the audit trail is neither changed nor shortened: %s', async (sql) => {
+  const { bench, raw } = await scene()
+  await bench.submit({ by: { actor: 'ann', reason: 'by hand' } })
+  const trail = () => bench.store.auditTrail({ filter: {}, beforeSeq: null, limit: 10 })
+  const before = await trail()
+  expect(() => raw.exec(sql)).toThrow(/the audit trail is (append-only|kept for ever)/)
+  expect(await trail()).toEqual(before)
+  expect(before).toHaveLength(1)
+})

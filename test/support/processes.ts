@@ -19,6 +19,10 @@ export interface Setup {
   /** Left out: it only submits. */
   worker?: { concurrency?: number; prefetchMax?: number; pollMs?: number; maintenanceMs?: number }
   graceMs?: number
+  /** Health probes, by dependency: whether they pass, or never answer. */
+  probes?: Record<string, 'pass' | 'hang'>
+  /** The schedules it declares, by name. */
+  schedules?: Record<string, { cron: string; job: string; input: Act; missed: 'skip' | 'once' | 'all' }>
   /** To be submitted once it is up, one acknowledged line each. */
   submits?: { type: string; input: Act }[]
 }
@@ -30,20 +34,39 @@ export type Act =
   | { do: 'ignore-signal' }
   /** `times`: only the first attempts do; the next one answers at once. */
   | { do: 'wait' | 'block'; ms: number; times?: number }
+  /** Ends at this moment of the machine's clock, which all processes share. */
+  | { do: 'until'; atMs: number; throws?: boolean }
+  /** Asks the server on this port of the machine, and ends when it answers. */
+  | { do: 'visit'; port: number; key: string }
   | { do: 'exit'; code: number }
   | { do: 'throw-uncaught' }
   | { do: 'reject-unhandled' }
   | { do: 'exhaust-memory' }
   | { do: 'kill-self' }
+  /** Its dependency is not well. */
+  | { do: 'fail' }
 
 /** What it says on its standard output, one JSON line each. */
 export interface Said {
-  said: 'ready' | 'acknowledged' | 'begun' | 'aborted' | 'told' | 'stopping' | 'stopped'
+  said:
+    | 'probing'
+    | 'ready'
+    | 'acknowledged'
+    | 'refused'
+    | 'begun'
+    | 'aborted'
+    | 'told'
+    | 'logged'
+    | 'stopping'
+    | 'stopped'
   jobId?: string
   attempt?: number
   reason?: string
   answer?: string
   to?: string
+  /** Of an error. */
+  code?: string
+  message?: string
 }
 
 export interface Actor {
@@ -106,10 +129,19 @@ export async function pause(actor: Actor, file: string): Promise<void> {
 
 /** A real process. Whatever the test leaves running is killed. */
 export function act(setup: Setup, nodeOptions: readonly string[] = []): Actor {
-  const args = [...NODE_OPTIONS, ...nodeOptions, join(FIXTURES, 'actor.ts'), JSON.stringify(setup)]
+  return program('actor.ts', [JSON.stringify(setup)], setup.file, nodeOptions)
+}
+
+/** The same with another program of `fixtures/`. */
+export function program(
+  script: string,
+  args: readonly string[],
+  file: string,
+  nodeOptions: readonly string[] = [],
+): Actor {
   // In the scratch folder, so that a core file would be removed with it.
-  const child = spawn(process.execPath, args, {
-    cwd: join(setup.file, '..'),
+  const child = spawn(process.execPath, [...NODE_OPTIONS, ...nodeOptions, join(FIXTURES, script), ...args], {
+    cwd: join(file, '..'),
     env: ENV,
     stdio: ['ignore', 'pipe', 'pipe'],
   })

@@ -33,6 +33,7 @@ export const LAYERS: readonly Layer[] = [
       'src/core/redact.ts',
       'node:*',
       'pino',
+      'croner',
       'prom-client',
       '@opentelemetry/api',
       'undici',

@@ -231,3 +231,12 @@ test('a log that breaks while jobs wait is told once, and the jobs that need it 
   expect((await store.job({ id: second.id }))?.status).toBe('complete')
   await inTheWay.stop({ graceMs: 0 })
 })
+
+test('a submission that the backlog has no room for was announced, and is then said to be turned away', async () => {
+  const encode = app.job('encode', { policy: { ...strict, backlog: { max: 1 } }, run: () => undefined })
+  await encode.submit({})
+  await expect(encode.submit({})).rejects.toMatchObject({ code: 'BACKLOG_FULL' })
+  const [, announced, refused] = linesOf(logPath)
+  expect(announced).toMatchObject({ from: null, to: 'queued' })
+  expect(refused).toMatchObject({ job_id: announced?.job_id, event: 'refused', reason: 'BACKLOG_FULL' })
+})

@@ -104,6 +104,24 @@ describe('while outcomes cannot be recorded', () => {
     expect(runs).toBe(1)
   })
 
+  test('an outcome outlives its lease: nothing is written for long, and then it counts', async () => {
+    const { state, store } = breaking('close', 'renew', 'reclaim')
+    const app = scene.newApp({ store })
+    let runs = 0
+    app.job('any', { policy: { orphan: 'requeue', lease: { ttl: '1s' } }, run: () => ++runs })
+    const worker = await scene.worker({}, app)
+    const { id } = await app.submit('any', {})
+    state.isBroken = true
+    await begin(worker)
+    await goesBy(20_000)
+    expect(await scene.status(id)).toBe('processing')
+    state.isBroken = false
+    await worker.maintain()
+    await goesBy(6_000)
+    expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 1 })
+    expect(runs).toBe(1)
+  })
+
   test('the store is asked less and less often, but at least every few seconds', async () => {
     const { state, store } = breaking('close')
     const app = scene.newApp({ store })

@@ -1,6 +1,7 @@
 import type { BreakerView } from '../../operations/breakers.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { columns } from '../columns.ts'
+import { quoted } from '../command-name.ts'
 import type { Style } from '../terminal.ts'
 import type { Rendering } from './rendering.ts'
 
@@ -28,6 +29,8 @@ function stateOf({ status, computed, forced }: BreakerView): string {
 }
 
 export function breakerAct({ did, breaker, isDone }: OutputOf<'breakers.open'>, { hint, command }: Rendering): string {
-  if (isDone && breaker.forced !== null) hint(`To end it: ${command('breakers', 'release', breaker.name)}`)
+  if (isDone && breaker.forced !== null) {
+    hint(`To end it: ${command('breakers', 'release', breaker.name)} --reason ${quoted('say why')}`)
+  }
   return `${did}\n`
 }

@@ -1,7 +1,9 @@
 import type { Action } from '../../core/actions.ts'
 import { formatMs } from '../../core/duration.ts'
 import { renderExplanation } from '../../core/explain-text.ts'
+import { holdText } from '../../core/hold.ts'
 import { oneLine, printable } from '../../core/printable.ts'
+import { stageInWords } from '../../core/stage.ts'
 import type { JobView } from '../../core/view.ts'
 import type { EventView, FailureView } from '../../core/view-history.ts'
 import type { OutputOf } from '../../operations/table.ts'
@@ -32,7 +34,8 @@ export function jobList({ jobs, nextCursor }: OutputOf<'jobs.list'>, rendering: 
   return columns(jobs, shape, terminal)
 }
 
-function errorOf({ errorCode, retryAfter }: JobView): string {
+function errorOf({ errorCode, retryAfter, held: [hold] }: JobView): string {
+  if (hold !== undefined) return holdText(hold)
   if (errorCode === null) return retryAfter === null ? '' : `not before ${retryAfter}`
   return errorCode
 }
@@ -45,6 +48,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
     ['type', shown.type],
     ['queue', shown.queue],
     ['owner', shown.owner],
+    ['batch', shown.batchId],
     ['priority', shown.priority === 0 ? null : shown.priority],
     ['tries', `${triesOf(shown)} of ${shown.maxAttempts}`],
     ['manual retries', shown.manualRetryCount === 0 ? null : shown.manualRetryCount],
@@ -52,6 +56,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
     ['created', when(shown.createdAt)],
     ['last attempt', when(shown.lastAttemptAt)],
     ['not before', when(shown.retryAfter)],
+    ...shown.held.map((hold): [string, string] => ['held', `by ${hold.by} ${hold.name}: ${hold.why}`]),
     ['started', when(shown.startedAt)],
     ['finished', when(shown.finishedAt)],
     ['progress', shown.status === 'processing' ? `${Math.round(shown.progress * 100)} %` : null],
@@ -96,17 +101,16 @@ export function events(shown: OutputOf<'jobs.events'>, { terminal }: Rendering):
 }
 
 function moreOf({ data }: EventView): string {
-  const { spent: _, ...rest } = data
-  return Object.entries(rest)
-    .map(([name, value]) => `${name} ${value}`)
-    .join(', ')
+  const { spent: _, stages = [], ...rest } = data
+  const facts = Object.entries(rest).map(([name, value]) => `${name} ${value}`)
+  return [...facts, ...stages.map((stage) => `stage ${stageInWords(stage)}`)].join(', ')
 }
 
 export function failures(shown: OutputOf<'jobs.failures'>, { terminal }: Rendering): string {
   return shown.failures.map((failure) => failureBlock(failure, terminal)).join('\n')
 }
 
-function failureBlock(failure: FailureView, terminal: Rendering['terminal']): string {
+export function failureBlock(failure: FailureView, terminal: Rendering['terminal']): string {
   const { decision } = failure
   const title = terminal.paint('bad', `${failure.code}  ${oneLine(failure.message)}`)
   const lines = facts(

@@ -1,8 +1,17 @@
 import type { OperationName } from '../../operations/catalog.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import type { Terminal } from '../terminal.ts'
+import { audit } from './audit.ts'
+import { batch, batchActed, batchList } from './batches.ts'
+import { breakerAct, breakers } from './breakers.ts'
+import { letter, letterList, purged, replayedLetter } from './dead-letters.ts'
+import { actedOnGroup, failureGroup, failureGroups } from './failures.ts'
 import { events, explanation, failures, job, jobList } from './jobs.ts'
-import { deadLetters, policy, queues, types, workers } from './surroundings.ts'
+import { deliveries, notices, testedChannel } from './notices.ts'
+import { queueActed, queues } from './queues.ts'
+import { actedOnReplay, planned, replay, replayedMatching, replayList } from './replays.ts'
+import { schedule, scheduleActed, scheduleList } from './schedules.ts'
+import { policy, types, workers } from './surroundings.ts'
 
 export interface Rendering {
   terminal: Terminal
@@ -26,21 +35,65 @@ export const RENDERERS: { [Name in OperationName]: Renderer<Name> } = {
   'jobs.cancel': did,
   'jobs.mark-failed': did,
   'orphans.list': jobList,
-  'dead-letters.list': deadLetters,
+  'failures.list': failureGroups,
+  'failures.show': failureGroup,
+  'failures.resolve': actedOnGroup,
+  'failures.snooze': actedOnGroup,
+  'failures.reopen': actedOnGroup,
+  'dead-letters.list': letterList,
+  'dead-letters.show': letter,
+  'dead-letters.replay': replayedLetter,
+  'dead-letters.replay-matching': replayedMatching,
+  'dead-letters.purge': purged,
+  'replays.plan': planned,
+  'replays.start': actedOnReplay,
+  'replays.pause': actedOnReplay,
+  'replays.resume': actedOnReplay,
+  'replays.abort': actedOnReplay,
+  'replays.list': replayList,
+  'replays.show': replay,
+  'batches.list': batchList,
+  'batches.show': batch,
+  'batches.cancel': batchActed,
+  'batches.retry-failed': batchActed,
+  'notices.list': notices,
+  'notices.deliveries': deliveries,
+  'notices.test': testedChannel,
   'queues.list': queues,
+  'queues.pause': queueActed,
+  'queues.resume': queueActed,
   'types.list': types,
   'workers.list': workers,
+  'audit.list': audit,
+  'breakers.list': breakers,
+  'breakers.open': breakerAct,
+  'breakers.close': breakerAct,
+  'breakers.release': breakerAct,
+  'breakers.probe': breakerAct,
   'policy.show': policy,
+  'schedules.list': scheduleList,
+  'schedules.show': schedule,
+  'schedules.pause': scheduleActed,
+  'schedules.resume': scheduleActed,
+  'schedules.trigger': scheduleActed,
+  'schedules.remove': scheduleActed,
 }
 
 /** What to say instead of an empty table. */
 export const NOTHING: Partial<Record<OperationName, string>> = {
+  'breakers.list': 'No job type has a breaker.',
   'jobs.list': 'No jobs.',
   'jobs.events': 'No events.',
   'jobs.failures': 'It has not failed.',
   'orphans.list': 'No orphans: every processing job has a worker.',
   'dead-letters.list': 'No dead letters.',
-  'queues.list': 'No jobs.',
+  'replays.list': 'No replays.',
+  'batches.list': 'No batches.',
+  'schedules.list': 'No schedules.',
+  'audit.list': 'No entries: nobody did anything like that.',
+  'notices.list': 'No notices.',
+  'notices.deliveries': 'No deliveries.',
+  'queues.list': 'No program has declared a job type here.',
   'types.list': 'No program has declared a job type here.',
   'workers.list': 'No worker is at this store. See --all for those that were.',
 }

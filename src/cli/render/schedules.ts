@@ -43,7 +43,7 @@ export function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Render
   return facts(
     [
       ['schedule', shown.name],
-      ['state', shown.state === 'undeclared' ? `no longer declared: ${undeclared}` : shown.state],
+      ['state', shown.state === 'undeclared' ? `no longer declared: ${undeclared}` : inWords(shown)],
       ['paused', paused && `${when(paused.at)} by ${paused.actor}: ${paused.reason}`],
       ['cannot run', problem && `${problem.message}  (since ${problem.at})`],
       ['cron', `${shown.cron}  (${shown.timezone})`],

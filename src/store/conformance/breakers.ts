@@ -78,6 +78,16 @@ export const breakers = topic('breakers', {
     assert.equal(found.policy.cooldownMs, 3_600_000)
   },
 
+  async 'a breaker that no job type names any more is not shown, unless somebody has forced it'(bench) {
+    await declare(bench)
+    await report(bench.store, 0, 4)
+    await declare(bench, { guards: 'other' })
+    const names = async () => (await bench.store.breakers()).map(({ name }) => name)
+    assert.deepEqual(await names(), ['other'])
+    await bench.store.forceBreaker({ name: 'gateway', status: 'open', forMs: null, by: BY })
+    assert.deepEqual(await names(), ['gateway', 'other'])
+  },
+
   async 'it opens when enough calls were made and too many of them failed, whoever counted them'(bench) {
     await declare(bench)
     const [one, other] = await bench.openMany(2)
@@ -372,6 +382,47 @@ export const breakers = topic('breakers', {
     assert.deepEqual((await claim(worker)).leases, [])
     await bench.clock.advance(10_000)
     assert.equal((await claim(worker)).leases.length, 1)
+  },
+
+  async 'a clock that is set back keeps it neither open nor slow, and calls of a time to come are not counted'(bench) {
+    await declare(bench)
+    await submit(bench, 10)
+    const worker = await bench.worker()
+    await report(bench.store, 8, 0)
+    bench.clock.jump(-3_600_000)
+    await report(bench.store, 0, 4)
+    assert.equal(await status(bench.store), 'open')
+    bench.clock.jump(-3_600_000)
+    await bench.clock.advance(COOLDOWN_MS)
+    assert.equal((await claim(worker)).leases.length, 1)
+    assert.equal(await status(bench.store), 'half-open')
+    await report(bench.store, 2, 0)
+    assert.equal(await status(bench.store), 'closed')
+    bench.clock.jump(-3_600_000)
+    await claim(worker, 1)
+    await bench.clock.advance(RAMP_MS)
+    assert((await claim(worker)).leases.length > 4)
+  },
+
+  async 'a clock that is set back does not put off the next health probe'(bench) {
+    const { store } = bench
+    await declare(bench)
+    await report(store, 0, 4)
+    await store.offerProbe({ name: 'gateway', forMs: 600_000 })
+    await bench.clock.advance(COOLDOWN_MS)
+    for (const passed of [false, true]) {
+      const ticket = await store.beginProbe({ name: 'gateway', ttlMs: 1_000, isAsked: false })
+      assert(ticket !== null)
+      await store.endProbe({ ticket, outcome: { passed, said: '', everyMs: 5_000 } })
+      bench.clock.jump(-3_600_000)
+    }
+    assert.equal(await status(store), 'half-open')
+    // A process that has a probe offers it again and again; when that ends, jobs are tried by the clock as it is now.
+    bench.clock.jump(-3_600_000)
+    await store.offerProbe({ name: 'gateway', forMs: 10_000 })
+    assert.equal((await standing(store)).isProbed, true)
+    await bench.clock.advance(10_000)
+    assert.equal((await standing(store)).isProbed, false)
   },
 
   async 'a breaker stands after every process has ended as it stood before'(bench) {

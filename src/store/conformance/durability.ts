@@ -70,6 +70,17 @@ export const durability = topic('durability', {
       jobs: () => store.jobs({ limit: 1 }),
       events: () => store.events({ id }),
       counts: () => store.counts(),
+      auditTrail: () => store.auditTrail({ filter: {}, beforeSeq: null, limit: 1 }),
+      foldFailures: () => store.foldFailures({ limit: 1 }),
+      failureGroup: () => store.failureGroup({ fingerprint: '1:x' }),
+      actOnFailureGroup: () =>
+        store.actOnFailureGroup({
+          fingerprint: '1:x',
+          act: { to: 'open' },
+          expect: 'open',
+          actor: 'olga',
+          reason: 'late',
+        }),
     }
     for (const [name, call] of Object.entries(calls)) {
       await assert.rejects(call, { name: 'RedressError' }, `${name} was answered by a stopped store`)

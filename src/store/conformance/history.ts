@@ -45,6 +45,25 @@ export const history = topic('history', {
     ])
   },
 
+  async 'the event that ends an attempt says what was tried within it, and the HTTP status of its failure'(bench) {
+    const stages = [
+      { name: 'download', runs: 1, tries: 3, max: 3, succeeded: 0, failed: 1, codes: { BROKEN: 3 } },
+      { name: 'upload', runs: 2, tries: 3, max: 3, succeeded: 2, failed: 0, codes: { BROKEN: 1 } },
+    ]
+    const { id, lease, worker } = await bench.processing()
+    await worker.close(lease, { ...requeued('retry', lease), stages }, 1)
+    const retried = await bench.lastEvent(id)
+    assert.deepEqual([retried.kind, retried.data.httpStatus, retried.data.stages], ['retry', 502, stages])
+    const again = await worker.claimOne()
+    await worker.close(again, { ...failed(again), stages }, 1)
+    const ended = await bench.lastEvent(id)
+    assert.deepEqual([ended.kind, ended.data.httpStatus, ended.data.stages], ['failed', 502, stages])
+    const other = await bench.processing()
+    await other.worker.close(other.lease, { to: 'complete', result: null, stages }, 1)
+    const done = await bench.lastEvent(other.id)
+    assert.deepEqual([done.kind, done.data], ['complete', { stages }])
+  },
+
   async 'an attempt leaves who had it, when, and how long its handler ran'(bench) {
     const { id, lease, worker } = await bench.processing()
     const claimedAtMs = bench.clock.nowMs()

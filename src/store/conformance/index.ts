@@ -1,18 +1,33 @@
+import { audit } from './audit.ts'
+import { backlog } from './backlog.ts'
+import { batchEndings } from './batch-endings.ts'
+import { batches } from './batches.ts'
 import { Bench, type OpenStore } from './bench.ts'
+import { breakers } from './breakers.ts'
 import { claiming } from './claiming.ts'
 import { deadLetters } from './dead-letters.ts'
 import { dedupe } from './dedupe.ts'
+import { depths } from './depths.ts'
 import { durability } from './durability.ts'
+import { failureGroups } from './failure-groups.ts'
+import { feed } from './feed.ts'
 import { fencing } from './fencing.ts'
 import { finality } from './finality.ts'
 import { history } from './history.ts'
 import { interventions } from './interventions.ts'
 import { leases } from './leases.ts'
+import { limits } from './limits.ts'
+import { notices } from './notices.ts'
 import { orphans } from './orphans.ts'
 import type { StorePromise } from './promise.ts'
 import { pruning } from './pruning.ts'
+import { queues } from './queues.ts'
+import { rates } from './rates.ts'
 import { reading } from './reading.ts'
 import { registration } from './registration.ts'
+import { replays } from './replays.ts'
+import { retryBudget } from './retry-budget.ts'
+import { schedules } from './schedules.ts'
 import { submitting } from './submitting.ts'
 import { time } from './time.ts'
 
@@ -27,16 +42,31 @@ export const promises: readonly StorePromise[] = [
   ...submitting,
   ...dedupe,
   ...claiming,
+  ...limits,
+  ...rates,
+  ...queues,
+  ...backlog,
+  ...retryBudget,
+  ...breakers,
   ...leases,
   ...fencing,
   ...finality,
   ...history,
   ...orphans,
+  ...notices,
   ...interventions,
+  ...audit,
+  ...failureGroups,
   ...time,
   ...deadLetters,
+  ...replays,
   ...reading,
+  ...depths,
   ...pruning,
+  ...batches,
+  ...batchEndings,
+  ...schedules,
+  ...feed,
 ]
 
 export interface Driver {

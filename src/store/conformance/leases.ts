@@ -79,13 +79,14 @@ export const leases = topic('leases', {
     await bench.clock.advance(TTL_MS - 1)
     assert.deepEqual(await stalled(bench), [])
     await bench.clock.advance(1)
-    const { claimedAtMs, startedAtMs, queuedAtMs } = await bench.row(id)
+    const { claimedAtMs, startedAtMs, queuedAtMs, createdAtMs } = await bench.row(id)
     const { key, attempt } = lease
     const nowMs = bench.clock.nowMs()
     assert.deepEqual(await stalled(bench), [
       {
         ...{ key, id, type: 'plain', attempt, worker: worker.id, leaseUntilMs: nowMs, claimedAtMs, startedAtMs },
-        ...{ queuedAtMs, spent: null, isExpired: true, isCancelRequested: false, isForwardOnly: false, nowMs },
+        ...{ queuedAtMs, createdAtMs, owner: null, retriedFrom: null, spent: null, isExpired: true },
+        ...{ isCancelRequested: false, isForwardOnly: false, nowMs },
       },
     ])
   },

@@ -42,14 +42,36 @@ export const pruning = topic('pruning', {
     assert.equal(await walk(bench, [{ ...rule, type: 'nobody.declared.this' }]), 0)
   },
 
-  async 'a dead letter is never removed, nor the job it is about'(bench) {
-    const { id, lease, worker } = await bench.processing()
-    await worker.close(lease, failed(lease, { deadLetter: 'queue' }))
+  async 'a dead letter without a retention is never removed, nor the job it is about'(bench) {
+    const id = await deadLettered(bench)
     await bench.clock.advance(1_000 * KEEP_MS)
-    const before = await bench.store.deadLetters({ afterOffset: 0, limit: 10 })
+    const before = await bench.store.deadLetters(LETTERS)
+    assert.equal(before.length, 1)
     assert.equal(await walk(bench), 0)
-    assert.deepEqual(await bench.store.deadLetters({ afterOffset: 0, limit: 10 }), before)
+    assert.equal(await walk(bench, [{ ...rule, deadLettersMs: null }]), 0)
+    assert.deepEqual(await bench.store.deadLetters(LETTERS), before)
     assert.equal((await bench.row(id)).status, 'failed')
+  },
+
+  async 'a dead letter goes when its own time is over, and only then may its job go'(bench) {
+    const id = await deadLettered(bench)
+    const rules = [{ ...rule, failedMs: KEEP_MS, deadLettersMs: 2 * KEEP_MS }]
+    await bench.clock.advance(2 * KEEP_MS - 1)
+    assert.deepEqual(await bench.store.prune({ rules, after: 0, limit: 10 }), { removed: 0, letters: 0, cursor: null })
+    await bench.clock.advance(1)
+    assert.deepEqual(await bench.store.prune({ rules, after: 0, limit: 10 }), { removed: 1, letters: 1, cursor: null })
+    assert.deepEqual(await bench.store.deadLetters(LETTERS), [])
+    assert.equal(await bench.store.job({ id }), null)
+  },
+
+  async 'a dead letter whose time is over leaves its job as it is, where that is kept longer'(bench) {
+    const id = await deadLettered(bench)
+    const { row, ...history } = await bench.picture(id)
+    const rules = [{ ...rule, failedMs: null, deadLettersMs: KEEP_MS }]
+    await bench.clock.advance(KEEP_MS)
+    assert.deepEqual(await bench.store.prune({ rules, after: 0, limit: 10 }), { removed: 0, letters: 1, cursor: null })
+    assert.deepEqual(await bench.picture(id), { row: { ...row, isDeadLettered: false }, ...history })
+    assert.deepEqual(await bench.store.prune({ rules, after: 0, limit: 10 }), { removed: 0, letters: 0, cursor: null })
   },
 
   async 'a step looks at a bounded number of jobs, and the cursor leads through all of them'(bench) {
@@ -73,10 +95,27 @@ export const pruning = topic('pruning', {
   },
 
   async 'nothing to remove is nothing to do'(bench) {
-    assert.deepEqual(await bench.store.prune({ rules: [rule], after: 0, limit: 10 }), { removed: 0, cursor: null })
-    assert.deepEqual(await bench.store.prune({ rules: [], after: 0, limit: 10 }), { removed: 0, cursor: null })
+    assert.deepEqual(await bench.store.prune({ rules: [rule], after: 0, limit: 10 }), {
+      removed: 0,
+      letters: 0,
+      cursor: null,
+    })
+    assert.deepEqual(await bench.store.prune({ rules: [], after: 0, limit: 10 }), {
+      removed: 0,
+      letters: 0,
+      cursor: null,
+    })
   },
 })
+
+const LETTERS = { afterOffset: 0, limit: 10 }
+
+async function deadLettered(bench: Bench): Promise<string> {
+  const { id, lease, worker } = await bench.processing()
+  await worker.close(lease, failed(lease, { deadLetter: 'queue' }))
+  await bench.store.foldFailures({ limit: 100 })
+  return id
+}
 
 /** Through the whole store once; answers how many were removed. */
 async function walk(bench: Bench, rules: readonly PruneRule[] = [rule]): Promise<number> {

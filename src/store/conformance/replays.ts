@@ -178,6 +178,24 @@ export const replays = topic('replays', {
     assert.deepEqual(times, [0, 250, 500, 750])
   },
 
+  async 'a clock that is set back holds up no letter for longer than the rate does'(bench) {
+    const offsets = await letters(bench, 6)
+    const id = await plan(bench, { perSecond: 0.5 })
+    await move(bench, id, 'start')
+    for (let i = 0; i < 3; i++) {
+      await run(bench)
+      await bench.clock.advance(2_000)
+    }
+    assert.deepEqual(await jobsPerLetter(bench, offsets), [1, 1, 1, 0, 0, 0])
+    bench.clock.jump(-3_600_000)
+    await run(bench)
+    await run(bench)
+    assert.deepEqual(await jobsPerLetter(bench, offsets), [1, 1, 1, 1, 0, 0])
+    await bench.clock.advance(2_000)
+    await run(bench)
+    assert.deepEqual(await jobsPerLetter(bench, offsets), [1, 1, 1, 1, 1, 0])
+  },
+
   async 'a pause holds it between any two letters, also those in hand, and resuming goes on where it was'(bench) {
     const offsets = await letters(bench, 4)
     const id = await plan(bench)

@@ -1,5 +1,6 @@
 import {
   afterForcing,
+  afterSettingBack,
   afterTime,
   type BreakerState,
   type BreakerStatus,
@@ -46,7 +47,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     UPDATE breakers SET forced_status = ?2, forced_by = ?3, forced_reason = ?4, forced_at = ?5, forced_until = ?6
     WHERE name = ?1`)
   const calls = connection.prepare('SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ? ORDER BY at DESC')
-  const forgetCalls = connection.prepare('DELETE FROM breaker_calls WHERE breaker = ? AND at < ?')
+  const forgetCalls = connection.prepare('DELETE FROM breaker_calls WHERE breaker = ?1 AND (at < ?2 OR at > ?3)')
   // At once after another is running: both types' jobs count.
   const guarded = `SELECT key FROM job_types WHERE policy ->> '$.breaker.guards' = ?1`
   const underWay = connection.prepare(`
@@ -61,12 +62,18 @@ export function openBreakerRows(connection: Connection, history: History) {
     return known
   }
 
+  /** What time alone makes of it, also where the clock was set back. */
+  const inTime = (breaker: Breaker, nowMs: number): BreakerState => {
+    const state = afterSettingBack(breaker.state, breaker.lastProbe?.atMs ?? 0, nowMs)
+    return afterTime({ ...breaker, state }, nowMs)
+  }
+
   /** As it is at this moment, whether or not anybody has written that down yet. */
   const asOf = (breaker: Breaker, nowMs: number): Breaker => {
     const { forced } = breaker
     const isOver = forced !== null && !isInForce(forced, nowMs)
     const released = isOver ? { ...breaker, forced: null, state: afterForcing(breaker.state, forced, nowMs) } : breaker
-    const state = afterTime(released, nowMs)
+    const state = inTime(released, nowMs)
     return state === released.state ? released : { ...released, state }
   }
 
@@ -112,7 +119,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     update.run(breaker.name, epoch, state.status, state.sinceMs, state.triesAtMs, state.passed, state.reason)
     if (isChange) {
       // What opened it must not open it again after it closed.
-      forgetCalls.run(breaker.name, Number.MAX_SAFE_INTEGER)
+      forgetCalls.run(breaker.name, Number.MAX_SAFE_INTEGER, 0)
       tell(breaker, KIND_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
     }
     return { ...breaker, epoch, state }
@@ -154,7 +161,7 @@ export function openBreakerRows(connection: Connection, history: History) {
       if (breaker === null) return null
       const { forced } = breaker
       const free = forced !== null && !isInForce(forced, nowMs) ? release(breaker, null, nowMs) : breaker
-      return move(free, afterTime(free, nowMs), nowMs)
+      return move(free, inTime(free, nowMs), nowMs)
     },
 
     move,
@@ -170,7 +177,7 @@ export function openBreakerRows(connection: Connection, history: History) {
       return sumWindow(bucketsOf(calls.iterate(name) as IterableIterator<Row>), policy, nowMs)
     },
 
-    forgetCallsBefore: (name: string, atMs: number): void => void forgetCalls.run(name, atMs),
+    forgetCallsOutside: (name: string, fromMs: number, toMs: number): void => void forgetCalls.run(name, fromMs, toMs),
 
     /**
      * Attempts of the guarded types, whoever has them; not those of workers that are gone. `claimedSinceMs`: a call

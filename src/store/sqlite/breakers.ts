@@ -16,9 +16,7 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
   const addCalls = connection.prepare(`
     INSERT INTO breaker_calls (breaker, at, succeeded, failed) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (breaker, at) DO UPDATE SET succeeded = succeeded + ?3, failed = failed + ?4`)
-  const offer = connection.prepare(
-    'UPDATE breakers SET prober_until = max(coalesce(prober_until, 0), ?2) WHERE name = ?1',
-  )
+  const offer = connection.prepare('UPDATE breakers SET prober_until = ?2 WHERE name = ?1')
   const begin = connection.prepare('UPDATE breakers SET probe = probe + 1, probe_until = ?2 WHERE name = ?1')
   const end = connection.prepare(
     'UPDATE breakers SET probe_until = NULL, probed_at = ?2, probe_passed = ?3, probe_said = ?4 WHERE name = ?1',
@@ -44,7 +42,7 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
       succeeded += bucket.succeeded
       failed += bucket.failed
     }
-    rows.forgetCallsBefore(name, bucketOf(atMs - breaker.policy.windowMs))
+    rows.forgetCallsOutside(name, bucketOf(atMs - breaker.policy.windowMs), atMs)
     const window = rows.windowOf(breaker, atMs)
     const after = move(breaker, afterCalls(breaker.state, { succeeded, failed }, window, breaker.policy, atMs), atMs)
     return rows.standingOf(after, atMs, after.epoch === epoch ? window : rows.windowOf(after, atMs))
@@ -75,7 +73,9 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
     breakers: () =>
       read('reading breakers', () => {
         const atMs = nowMs()
-        return rows.peekAll(atMs).map((breaker) => stored(breaker, atMs))
+        const all = rows.peekAll(atMs).map((breaker) => stored(breaker, atMs))
+        // Of a name that was given up nobody counts calls any more: it would be shown as open for ever.
+        return all.filter(({ types: guarded, forced }) => guarded.length > 0 || forced !== null)
       }),
 
     standings: ({ names }) =>

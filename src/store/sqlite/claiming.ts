@@ -2,6 +2,7 @@ import type { StatementSync } from 'node:sqlite'
 import type { Claimed, Lane, Lease, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
 import { type Gates, type LaneGate, leftOf, opensAtMs, takePermits } from './gates.ts'
+import type { RetryMeters } from './retry-meters.ts'
 import type { Types } from './types.ts'
 
 /** How many waiting jobs one claim may move to the ready line; a larger number would make a long transaction. */
@@ -18,12 +19,13 @@ interface OpenLane extends LaneKey {
   gate: LaneGate | null
 }
 
-export function openClaiming(connection: Connection, types: Types, gates: Gates) {
+export function openClaiming(connection: Connection, types: Types, gates: Gates, retries: RetryMeters) {
   const isAnyDue = connection.prepare(
     'SELECT 1 FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL AND due_at <= ? LIMIT 1',
   )
+  // What is due already and was not claimed is held by something: who polls for it would never stop.
   const nextDue = connection.prepare(
-    'SELECT min(due_at) AS due_at FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL',
+    'SELECT min(due_at) AS due_at FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL AND due_at > ?',
   )
   const promote = connection.prepare(`
     UPDATE jobs SET ready = 1 WHERE key IN (
@@ -56,6 +58,8 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates)
   }
 
   const keysOf = (lanes: readonly Lane[], nowMs: number): LaneKey[] => {
+    if (lanes.length === 0) return []
+    types.keepUp()
     const paused = gates.pausedQueues(nowMs)
     return lanes.flatMap(({ type: name, ttlMs }) => {
       const type = types.byName(name)
@@ -66,18 +70,23 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates)
   return {
     /** Whether a claim would find anything: an idle worker must not take the write lock at every poll. */
     isWorthClaiming(lanes: readonly Lane[], nowMs: number): boolean {
-      const keys = keysOf(lanes, nowMs)
+      const keys = keysOf(lanes, nowMs).filter(({ name }) => gates.shutBy(types.byName(name), nowMs) === null)
       if (keys.length === 0) return false
       if (isAnyDue.get(nowMs) !== undefined) return true
       return anyReady(keys.length).get(...keys.map((lane) => lane.type)) !== undefined
     },
 
-    nextDueAtMs(nowMs: number): number | null {
-      return earliest((nextDue.get() as { due_at: number | null }).due_at, gates.nextResumeAtMs(nowMs))
+    /** `lanes`: those that nothing was claimed from, for a gate that is shut now may open. */
+    nextDueAtMs(nowMs: number, lanes: readonly Lane[] = []): number | null {
+      return lanes
+        .map((lane) => gates.shutBy(types.byName(lane.type), nowMs)?.opensAtMs ?? null)
+        .concat((nextDue.get(nowMs) as { due_at: number | null }).due_at, gates.nextResumeAtMs(nowMs))
+        .reduce(earliest, null)
     },
 
     claim(worker: WorkerKey, lanes: readonly Lane[], max: number, nowMs: number): Claimed {
       promote.run(nowMs)
+      gates.begin()
       const open = keysOf(lanes, nowMs).map((lane): OpenLane => ({ ...lane, gate: gates.gateOf(lane.type, nowMs) }))
       const leases = open.length === 0 ? [] : pickLeases(open, max)
       if (leases.length > 0) {
@@ -86,6 +95,11 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates)
         }
         addEvents.run(nowMs, worker, JSON.stringify(leases.map((picked) => [picked.key, picked.attempt])))
         if (open.some(({ gate }) => gate !== null)) gates.settle(nowMs)
+        retries.depositFor(
+          leases,
+          open.map(({ type }) => type),
+          nowMs,
+        )
       }
       const opening = open.map(({ gate }) => (gate === null ? null : opensAtMs(gate)))
       return { nowMs, leases, nextDueAtMs: opening.reduce(earliest, this.nextDueAtMs(nowMs)) }
@@ -113,7 +127,8 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates)
     if (lanes.every(({ gate }) => gate === null)) return rows.map(fromPicked)
     const gateOf = new Map(lanes.map(({ type, gate }) => [type, gate]))
     // Lanes may share a permit, and each was read as if it had the permit for itself.
-    return rows.filter((row) => takesPermits(gateOf.get(row[1]) ?? null, row[13])).map(fromPicked)
+    const taken = rows.filter((row) => takesPermits(gateOf.get(row[1]) ?? null, row[13]))
+    return taken.map((row) => guarded(fromPicked(row), gateOf.get(row[1]) ?? null))
   }
 
   function fromPicked(row: PickedRow): Lease {
@@ -177,13 +192,22 @@ function pickSql(lanes: readonly LaneSql[]): string {
   return `
     SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
-      jobs.forward_only, job_specs.batch, jobs.limit_key
+      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key
     FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }
 
 const takesPermits = (gate: LaneGate | null, limitKey: string | null): boolean =>
   gate === null || takePermits(gate, limitKey)
+
+/** Tells the worker how the breaker stood when the job was claimed, and whether the dependency may be called. */
+function guarded(lease: Lease, gate: LaneGate | null): Lease {
+  if (gate === null || gate.guard === null) return lease
+  const { callPermit, guard } = gate
+  const mayCall = callPermit === null || callPermit.left > 0
+  if (callPermit !== null && mayCall) callPermit.left--
+  return { ...lease, guard: { ...guard, mayCall } }
+}
 
 const earliest = (one: number | null, other: number | null): number | null =>
   one === null ? other : other === null ? one : Math.min(one, other)

@@ -1,4 +1,4 @@
-import type { Change, DecidedFailure } from '../../core/change.ts'
+import { attemptFactsOf, type Change, type DecidedFailure } from '../../core/change.ts'
 import type { EventData, EventKind } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
 import type { BatchKey, Close, CloseAnswer, Held, JobKey, Reclaim, Renewal, Started, WorkerKey } from '../store.ts'
@@ -6,6 +6,7 @@ import type { Batches } from './batches.ts'
 import type { Connection } from './connection.ts'
 import { HELD } from './fence.ts'
 import type { History } from './history.ts'
+import type { RetryMeters } from './retry-meters.ts'
 
 interface HeldRow {
   worker: WorkerKey
@@ -25,10 +26,10 @@ const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs >
 export type Closing = ReturnType<typeof openClosing>
 
 /** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
-export function openClosing(connection: Connection, history: History, batches: Batches) {
+export function openClosing(connection: Connection, history: History, batches: Batches, retries: RetryMeters) {
   const selectHeld = connection.prepare(`
     SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at,
-      (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key) AS batch FROM jobs WHERE ${HELD}`)
+      (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key AND left_batch IS NULL) AS batch FROM jobs WHERE ${HELD}`)
   const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
   const complete = connection.prepare(`
     UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
@@ -71,7 +72,7 @@ export function openClosing(connection: Connection, history: History, batches: B
 
   /** The failure and the event of a job that goes back to the queue. */
   const tellRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
-    const data: EventData = { spent: change.spent ?? '' }
+    const data: EventData = { spent: change.spent ?? '', ...attemptFactsOf(change) }
     if (change.failure !== null) {
       data.failure = failureOf(at, worker, change.failure, 'queued', nowMs)
       data.code = change.failure.code
@@ -94,26 +95,35 @@ export function openClosing(connection: Connection, history: History, batches: B
 
     switch (change.to) {
       case 'complete':
-        event('complete', null)
+        event('complete', attemptFactsOf(change))
         complete.run(key, attempt, nowMs, startedAtMs, change.result)
         leave('complete', false)
         return
       case 'cancelled':
-        event('cancelled', change.note === null ? null : { reason: change.note })
+        event(
+          'cancelled',
+          change.note === null ? attemptFactsOf(change) : { reason: change.note, ...attemptFactsOf(change) },
+        )
         cancel.run(key, attempt, nowMs, startedAtMs)
         freeDedupeKey.run(key)
         leave('cancelled', false)
         return
-      case 'queued':
+      case 'queued': {
         // The request to cancel was acknowledged; going back to the queue must not forget it.
         if (row.cancel_requested_at !== null) {
           if (change.failure !== null) failureOf(at, row.worker, change.failure, 'cancelled', nowMs)
-          apply(at, row, { to: 'cancelled', note: 'it was asked to cancel' }, ranMs, nowMs)
+          const { stages } = change
+          const asAsked = { to: 'cancelled', note: 'it was asked to cancel', ...(stages && { stages }) } as const
+          apply(at, row, asAsked, ranMs, nowMs)
           return
         }
-        tellRequeue(at, row.worker, change, ranMs, nowMs)
-        requeue.run(key, attempt, change.delayMs > 0 ? null : 1, dueAt(change, nowMs), change.spent)
+        const retry = retries.price(change, nowMs)
+        const { delayMs, spent } = retry.change
+        tellRequeue(at, row.worker, retry.change, ranMs, nowMs)
+        requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry.change, nowMs), spent)
+        retry.pay()
         return
+      }
       case 'failed': {
         const failure = finalFailureOf(at, row.worker, change, nowMs)
         const letter = setAside(key, failure, attempt, change.deadLetter, nowMs)
@@ -121,6 +131,7 @@ export function openClosing(connection: Connection, history: History, batches: B
           failure,
           code: change.failure.code,
           spent: change.spent ?? '',
+          ...attemptFactsOf(change),
           ...(letter ? { deadLetterOffset: letter } : {}),
         })
         fail.run(key, attempt, nowMs, startedAtMs, failure, change.spent, letter)
@@ -158,16 +169,18 @@ export function openClosing(connection: Connection, history: History, batches: B
           refuse(close, 'close', worker, nowMs)
           return 'lost'
         }
-        history.event(key, nowMs, 'complete', attempt, worker, ranMs, null)
+        history.event(key, nowMs, 'complete', attempt, worker, ranMs, attemptFactsOf(change))
         const { batch } = close
         if (batch !== null && batch !== undefined) batches.moved(batch, 'processing', 'complete', false, nowMs)
         return 'closed'
       }
       if (change.to === 'queued') {
         // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
-        const ready = change.delayMs > 0 ? null : 1
-        if (requeueAsIs.run(key, attempt, ready, dueAt(change, nowMs), change.spent).changes === 1) {
-          tellRequeue(close, worker, change, ranMs, nowMs)
+        const retry = retries.price(change, nowMs)
+        const ready = retry.change.delayMs > 0 ? null : 1
+        if (requeueAsIs.run(key, attempt, ready, dueAt(retry.change, nowMs), change.spent).changes === 1) {
+          retry.pay()
+          tellRequeue(close, worker, retry.change, ranMs, nowMs)
           return 'closed'
         }
       }
@@ -177,6 +190,7 @@ export function openClosing(connection: Connection, history: History, batches: B
         return 'lost'
       }
       apply(close, row, change, ranMs, nowMs)
+      history.tell(close.notices, row.batch, nowMs)
       return 'closed'
     },
 
@@ -219,9 +233,11 @@ export function openClosing(connection: Connection, history: History, batches: B
         if (row.orphaned_at !== null) return 'lost'
         history.event(reclaim.key, nowMs, 'orphaned', reclaim.attempt, row.worker, null, null)
         orphan.run(reclaim.key, reclaim.attempt, nowMs)
+        history.tell(reclaim.notices, row.batch, nowMs)
         return 'closed'
       }
       apply(reclaim, row, reclaim.change, null, nowMs)
+      history.tell(reclaim.notices, row.batch, nowMs)
       return 'closed'
     },
   }

@@ -122,7 +122,8 @@ function migrate(database: DatabaseSync, path: string): void {
     for (const migration of MIGRATIONS.slice(version)) database.exec(migration)
     database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}; COMMIT`)
   } catch (error) {
-    database.exec('ROLLBACK')
+    // A full disk ends the transaction by itself; a second end would be refused, and hide why.
+    if (database.isTransaction) database.exec('ROLLBACK')
     throw error
   }
 }

@@ -9,8 +9,12 @@ const SQLITE_FULL = 13
 const SQLITE_CANTOPEN = 14
 const SQLITE_NOTADB = 26
 
+/** The file beside the log that processes share could not grow: what a full disk says there (an extended code). */
+const SQLITE_IOERR_SHMSIZE = 4874
+
 function resultCode(error: unknown): number | null {
   const extended = (error as { errcode?: unknown } | null)?.errcode
+  if (extended === SQLITE_IOERR_SHMSIZE) return SQLITE_FULL
   return typeof extended === 'number' ? extended & 0xff : null
 }
 

@@ -1,4 +1,5 @@
 import { isLimited } from '../../core/policy.ts'
+import type { LeaseGuard } from '../breakers.ts'
 import type { JobKey } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { KnownType, Types } from './types.ts'
@@ -17,13 +18,23 @@ export interface LaneGate {
   permitOfKey: ((limitKey: string) => Permit) | null
   /** The jobs to choose from, in order, where those at the head of the line may all be held up by their keys. */
   candidates: ((max: number) => JobKey[]) | null
+  /** When a key that held jobs up may let one go, if that is known. */
+  keysOpenAtMs: (() => number | null) | null
+  /** What a job needs so that it is really run; it is claimed all the same, and then fails at once. */
+  callPermit: Permit | null
+  /** How the lane's breaker stands, where it has one. */
+  guard: Omit<LeaseGuard, 'mayCall'> | null
 }
 
 /** Adds its permits to the gate of a lane, and is told at the end what was taken. */
 export interface Limiter {
+  /** A claim begins: what an earlier one was given and did not settle is void. */
+  begin?(): void
   limit(type: KnownType, gate: MutableGate, nowMs: number): void
   /** Called in the same transaction, once per claim that took something. */
   settle(nowMs: number): void
+  /** What keeps the whole lane from being claimed, if anything does; asked before a claim, and nothing is written. */
+  isShut?(type: KnownType, nowMs: number): Permit | null
 }
 
 export type MutableGate = { -readonly [Field in keyof LaneGate]: LaneGate[Field] } & { permits: Permit[] }
@@ -34,6 +45,7 @@ export type Gates = ReturnType<typeof openGates>
 export function openGates(connection: Connection, types: Types, limiters: readonly Limiter[]) {
   const paused = connection.prepare('SELECT name FROM queues WHERE resume_at IS NULL OR resume_at > ?')
   const nextResume = connection.prepare('SELECT min(resume_at) AS at FROM queues WHERE resume_at > ?')
+  let hasLimited = false
 
   return {
     pausedQueues(nowMs: number): ReadonlySet<string> {
@@ -43,13 +55,33 @@ export function openGates(connection: Connection, types: Types, limiters: readon
 
     nextResumeAtMs: (nowMs: number): number | null => (nextResume.get(nowMs) as { at: number | null }).at,
 
+    begin(): void {
+      for (const limiter of limiters) limiter.begin?.()
+    },
+
+    /** Some lane of this process is limited, so that the end of a job may let another one begin. */
+    get hasLimited(): boolean {
+      return hasLimited
+    },
+
     /** null where nothing limits the lane. */
     gateOf(typeKey: number, nowMs: number): LaneGate | null {
       const type = types.byKey(typeKey)
       if (!isLimited(type.policy)) return null
-      const gate: MutableGate = { permits: [], permitOfKey: null, candidates: null }
+      hasLimited = true
+      const gate: MutableGate = { ...NO_LIMITS, permits: [] }
       for (const limiter of limiters) limiter.limit(type, gate, nowMs)
       return gate
+    },
+
+    /** What keeps a lane from being claimed from at all; null when nothing does. */
+    shutBy(type: KnownType | undefined, nowMs: number): Permit | null {
+      if (type === undefined || !isLimited(type.policy)) return null
+      for (const limiter of limiters) {
+        const permit = limiter.isShut?.(type, nowMs) ?? null
+        if (permit !== null) return permit
+      }
+      return null
     },
 
     settle(nowMs: number): void {
@@ -59,6 +91,7 @@ export function openGates(connection: Connection, types: Types, limiters: readon
 }
 
 const NONE: ReadonlySet<string> = new Set()
+const NO_LIMITS = { permitOfKey: null, candidates: null, keysOpenAtMs: null, callPermit: null, guard: null }
 
 /** Takes one of each, or nothing. */
 export function takePermits(gate: LaneGate, limitKey: string | null): boolean {
@@ -73,8 +106,9 @@ export const leftOf = ({ permits }: LaneGate): number =>
   permits.reduce((least, { left }) => Math.min(least, Math.max(0, left)), Number.POSITIVE_INFINITY)
 
 /** When a lane that may take nothing now may take something; null when only an event can tell. */
-export function opensAtMs({ permits }: LaneGate): number | null {
+export function opensAtMs({ permits, keysOpenAtMs }: LaneGate): number | null {
   const closed = permits.filter(({ left }) => left < 1)
-  if (closed.length === 0 || closed.some((permit) => permit.opensAtMs === null)) return null
+  if (closed.length === 0) return keysOpenAtMs?.() ?? null
+  if (closed.some((permit) => permit.opensAtMs === null)) return null
   return Math.max(...closed.map((permit) => permit.opensAtMs as number))
 }

@@ -20,16 +20,24 @@ export class GroupCommit {
   readonly #database: DatabaseSync
   readonly #busyMsMax: number
   readonly #afterCommit: () => void
+  readonly #afterRollback: () => void
   #pending: PendingWrite[] = []
   #isScheduled = false
   #busySinceMs: number | null = null
   #busyRetries = 0
   #isStopped = false
 
-  constructor(database: DatabaseSync, busyMsMax: number, afterCommit: () => void) {
+  constructor(
+    database: DatabaseSync,
+    busyMsMax: number,
+    afterCommit: () => void,
+    /** Whoever remembers what a transaction told it must forget it here. */
+    afterRollback: () => void = () => undefined,
+  ) {
     this.#database = database
     this.#busyMsMax = busyMsMax
     this.#afterCommit = afterCommit
+    this.#afterRollback = afterRollback
   }
 
   write<T>(doing: string, run: () => T): Promise<T> {
@@ -133,6 +141,7 @@ export class GroupCommit {
       return result
     } catch (error) {
       if (this.#database.isTransaction) this.#database.exec('ROLLBACK')
+      this.#afterRollback()
       throw error
     }
   }

@@ -3,6 +3,7 @@ import type { EventData, EventKind } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
 import type { By, JobKey, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
+import { openOutbox } from './notices.ts'
 
 export interface FailedAttempt {
   key: JobKey
@@ -31,6 +32,7 @@ export type History = ReturnType<typeof openHistory>
 
 /** The append-only tables. Whoever changes a row adds its event in the same transaction. */
 export function openHistory(connection: Connection) {
+  const { tell } = openOutbox(connection)
   const addEvent = connection.prepare(
     'INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
   )
@@ -46,6 +48,9 @@ export function openHistory(connection: Connection) {
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 
   return {
+    /** Leaves in the outbox what is to be told; part of the transaction that it tells of. */
+    tell,
+
     event(
       key: JobKey,
       atMs: number,

@@ -6,6 +6,7 @@ import type { Batches } from './batches.ts'
 import type { Closing } from './closing.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
+import { openLetterMarks } from './letter-marks.ts'
 
 interface StandingRow {
   key: JobKey
@@ -66,6 +67,7 @@ export function openIntervening(connection: Connection, history: History, closin
       failure = ?3, spent = ?4, dead_letter = ?5 WHERE key = ?1`)
   const cancel = connection.prepare(`
     UPDATE jobs SET status = 'cancelled', ready = NULL, due_at = NULL, finished_at = ?2 WHERE key = ?1`)
+  const letters = openLetterMarks(connection)
   const requestCancel = connection.prepare('UPDATE jobs SET cancel_requested_at = ?2 WHERE key = ?1')
 
   return {
@@ -93,6 +95,7 @@ export function openIntervening(connection: Connection, history: History, closin
           takeKey.run(key)
           history.event(key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
           requeue.run(key, nowMs, act.spent)
+          letters.replayed(key, id, nowMs)
           move('queued', row.permanent === 1)
           return done()
         }
@@ -118,6 +121,7 @@ export function openIntervening(connection: Connection, history: History, closin
           fail.run(key, nowMs, failure, act.spent, letter)
           closing.freeDedupeKey(key)
           move('failed', true)
+          history.tell(act.notices, row.batch, nowMs)
           return done()
         }
         case 'cancel':

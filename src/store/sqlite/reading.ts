@@ -7,7 +7,6 @@ import type {
   JobFilter,
   JobRow,
   Stalled,
-  StoredDeadLetter,
   StoredFailure,
   StoredWorker,
   TypeCounts,
@@ -42,12 +41,6 @@ export function openReading(connection: Connection, types: Types) {
   const latestFailure = connection.prepare(
     `SELECT ${FAILURE_COLUMNS} FROM ${FAILURE_TABLES} WHERE failures.job = ? ORDER BY failures.seq DESC LIMIT 1`,
   )
-  const deadLetters = connection.prepare(`
-    SELECT "offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at, payload,
-      job_specs.type AS type_key, ${FAILURE_COLUMNS}
-    FROM dead_letters JOIN failures ON failures.seq = dead_letters.failure
-      JOIN job_specs ON job_specs.key = failures.job LEFT JOIN workers ON workers.key = failures.worker
-    WHERE "offset" > ? ORDER BY "offset" LIMIT ?`)
   const workers = connection.prepare('SELECT * FROM workers ORDER BY key')
   const counts = connection.prepare(`
     SELECT type, status, count(*) AS n, sum(due_at IS NOT NULL AND ready IS NULL) AS waiting,
@@ -55,7 +48,8 @@ export function openReading(connection: Connection, types: Types) {
     FROM jobs GROUP BY type, status`)
   const stalled = connection.prepare(`
     SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at, queued_at, spent, cancel_requested_at,
-      forward_only, job_specs.id, workers.id AS worker_id
+      forward_only, job_specs.id, job_specs.owner, job_specs.created_at, job_specs.retried_from,
+      workers.id AS worker_id
     FROM jobs JOIN job_specs USING (key) JOIN workers ON workers.key = jobs.worker
     WHERE lease_until IS NOT NULL AND orphaned_at IS NULL
       AND (lease_until <= ?1 OR jobs.started_at IS NULL AND claimed_at <= ?2)
@@ -129,6 +123,9 @@ export function openReading(connection: Connection, types: Types) {
       if (filter.type !== undefined) and('jobs.type = ?', types.byName(filter.type)?.key ?? -1)
       if (filter.owner !== undefined) and('job_specs.owner = ?', filter.owner)
       if (filter.isOrphaned) and(`orphaned_at IS NOT NULL AND status = 'processing'`)
+      if (filter.batch !== undefined) {
+        and('job_specs.batch = (SELECT key FROM batches WHERE id = ?) AND left_batch IS NULL', filter.batch)
+      }
       if (filter.beforeKey !== undefined) and('jobs.key < ?', filter.beforeKey)
       const sql = `SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
         ORDER BY jobs.key DESC LIMIT ?`
@@ -137,17 +134,6 @@ export function openReading(connection: Connection, types: Types) {
 
     events: (id: string): JobEvent[] => (events.all(id) as Row[]).map(toEvent),
     failures: (id: string): StoredFailure[] => (failures.all(id) as Row[]).map(toFailure),
-
-    deadLetters: (afterOffset: number, limit: number): StoredDeadLetter[] =>
-      (deadLetters.all(afterOffset, limit) as Row[]).map((row) => ({
-        offset: row.offset as number,
-        jobId: row.job_id as string,
-        type: types.byKey(row.type_key as number).name,
-        payload: row.payload as string,
-        failure: toFailure(row),
-        attempts: row.letter_attempts as number,
-        atMs: row.letter_at as number,
-      })),
 
     workers: (): StoredWorker[] =>
       (workers.all() as Row[]).map((row) => ({
@@ -183,6 +169,9 @@ export function openReading(connection: Connection, types: Types) {
         claimedAtMs: row.claimed_at as number,
         startedAtMs: row.started_at as number | null,
         queuedAtMs: row.queued_at as number,
+        createdAtMs: row.created_at as number,
+        owner: row.owner as string | null,
+        retriedFrom: row.retried_from as string | null,
         spent: row.spent as string | null,
         isExpired: (row.lease_until as number) <= nowMs,
         isCancelRequested: row.cancel_requested_at !== null,
@@ -215,7 +204,7 @@ function toEvent(row: Row): JobEvent {
   }
 }
 
-function toFailure(row: Row): StoredFailure {
+export function toFailure(row: Row): StoredFailure {
   return {
     jobId: row.job_id as string,
     seq: row.seq as number,

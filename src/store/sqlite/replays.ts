@@ -34,7 +34,11 @@ export function openReplays(context: SqliteContext, letters: Letters): ReplaySto
   const begin = connection.prepare(`
     UPDATE replays SET started_by = ?2, started_reason = ?3, started_at = coalesce(started_at, ?4), anchor = ?4,
       sent = 0 WHERE key = ?1`)
-  const due = connection.prepare('SELECT * FROM replays WHERE next_at <= ? ORDER BY next_at, key')
+  // Further away than a turn, a look at the canary or a step of the pace it can only be after the clock was set back.
+  const due = connection.prepare(`
+    SELECT * FROM replays WHERE next_at IS NOT NULL
+      AND (next_at <= ?1 OR next_at > ?1 + ?2 + 1000 / min(1.0, coalesce(per_second, 1)))
+    ORDER BY next_at, key`)
   const earliest = connection.prepare('SELECT min(next_at) AS at FROM replays WHERE next_at IS NOT NULL')
   const waitingItems = connection.prepare(`
     SELECT position, "offset", replays_seen, job FROM replay_items INDEXED BY replay_items_waiting
@@ -161,12 +165,12 @@ export function openReplays(context: SqliteContext, letters: Letters): ReplaySto
 
     async takeReplayTurn({ types, turnMs, limit }) {
       // A look costs nothing, a transaction does: nearly always there is nothing to do.
-      const isDue = await read('looking for replays', () => due.get(nowMs()) !== undefined)
+      const isDue = await read('looking for replays', () => due.get(nowMs(), turnMs) !== undefined)
       if (!isDue) return null
       return write('replaying dead letters', () => {
         const atMs = nowMs()
         const known = JSON.stringify(types)
-        for (const row of due.all(atMs) as unknown as ReplayRow[]) {
+        for (const row of due.all(atMs, turnMs) as unknown as ReplayRow[]) {
           const turn = takeTurn(row, known, turnMs, limit, atMs)
           if (turn !== null) return turn
         }

@@ -152,6 +152,7 @@ ALTER TABLE jobs ADD COLUMN limit_key TEXT;
 CREATE INDEX jobs_limited_running ON jobs (type, limit_key) WHERE limit_key IS NOT NULL AND lease_until IS NOT NULL;
 CREATE INDEX jobs_limited_ready ON jobs (type, limit_key, priority DESC, queued_at)
   WHERE limit_key IS NOT NULL AND ready IS NOT NULL;
+CREATE INDEX jobs_limited_waiting ON jobs (type) WHERE limit_key IS NOT NULL AND due_at IS NOT NULL AND ready IS NULL;
 
 -- Whether further attempts were useless, as far as the failure ended its job: what it counts for in a batch.
 ALTER TABLE failures ADD COLUMN permanent INTEGER CHECK (permanent IN (0, 1));
@@ -165,7 +166,8 @@ CREATE TABLE batches (
   id TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL,
   owner TEXT,
-  rollup TEXT NOT NULL CHECK (rollup IN ('all-or-nothing', 'partial', 'any-permanent')),
+  -- As its first job's type says, until it has one.
+  rollup TEXT CHECK (rollup IN ('all-or-nothing', 'partial', 'any-permanent')),
   state TEXT NOT NULL CHECK (state IN ('open', 'complete', 'partial', 'failed', 'cancelled', 'expired')),
   sealed INTEGER NOT NULL CHECK (sealed IN (0, 1)),
   total INTEGER NOT NULL DEFAULT 0,
@@ -176,7 +178,7 @@ CREATE TABLE batches (
   cancelled INTEGER NOT NULL DEFAULT 0,
   data TEXT NOT NULL,
   on_settled TEXT,
-  notify TEXT NOT NULL,
+  notify TEXT,
   created_at INTEGER NOT NULL,
   settled_at INTEGER,
   settlements INTEGER NOT NULL DEFAULT 0,
@@ -190,9 +192,11 @@ CREATE INDEX batches_expiring ON batches (expires_at) WHERE expires_at IS NOT NU
 CREATE TABLE breakers (
   name TEXT PRIMARY KEY,
   policy TEXT NOT NULL,
-  version INTEGER NOT NULL,
+  -- Grows with each computed change of the status: calls that were begun before say nothing about it.
+  epoch INTEGER NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('closed', 'open', 'half-open')),
   since INTEGER NOT NULL,
+  tries_at INTEGER,
   passed INTEGER NOT NULL,
   reason TEXT NOT NULL,
   forced_status TEXT CHECK (forced_status IN ('open', 'closed')),
@@ -200,7 +204,13 @@ CREATE TABLE breakers (
   forced_reason TEXT,
   forced_at INTEGER,
   forced_until INTEGER,
+  -- The health probe under way, and until when some process has promised to make them.
+  probe INTEGER NOT NULL DEFAULT 0,
   probe_until INTEGER,
+  prober_until INTEGER,
+  probed_at INTEGER,
+  probe_passed INTEGER CHECK (probe_passed IN (0, 1)),
+  probe_said TEXT,
   CHECK ((forced_status IS NULL) = (forced_by IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE breaker_calls (
@@ -219,17 +229,20 @@ CREATE TABLE queues (
   resume_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- Buckets of tokens: of a rate limit ('rate:TYPE', 'rate:TYPE:KEY') or of a retry budget ('retry:TYPE').
+-- Buckets of tokens: of a rate limit ('rate:TYPE', 'rate:TYPE KEY') or of a retry budget ('retry:TYPE').
 CREATE TABLE meters (
   name TEXT PRIMARY KEY,
   tokens REAL NOT NULL,
   at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- The revision only grows, also over a removal: with next_at it tells whether a tick still stands as it was planned.
+-- A payload of NULL is made anew for each tick by the program that declares the schedule.
 CREATE TABLE schedules (
   name TEXT PRIMARY KEY,
+  revision INTEGER NOT NULL,
   type TEXT NOT NULL,
-  payload TEXT NOT NULL,
+  payload TEXT,
   cron TEXT NOT NULL,
   timezone TEXT NOT NULL,
   missed TEXT NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
@@ -240,14 +253,19 @@ CREATE TABLE schedules (
   last_job TEXT,
   runs INTEGER NOT NULL DEFAULT 0,
   skipped INTEGER NOT NULL DEFAULT 0,
+  problem TEXT,
+  problem_at INTEGER,
   paused_at INTEGER,
   paused_by TEXT,
   paused_reason TEXT,
-  updated_at INTEGER NOT NULL
+  resumed_at INTEGER,
+  declared_at INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL,
+  CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (problem IS NULL) = (problem_at IS NULL))
 ) STRICT;
-CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL AND paused_at IS NULL;
 
--- The outbox. What is told again within its window is counted here instead of being told again.
+-- The outbox. What is told again within its window is counted here instead of being told again, and the next one tells
+-- of the earlier ones.
 CREATE TABLE notices (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   at INTEGER NOT NULL,
@@ -258,14 +276,23 @@ CREATE TABLE notices (
   until INTEGER NOT NULL,
   repeats INTEGER NOT NULL DEFAULT 0,
   last_at INTEGER NOT NULL,
+  earlier INTEGER NOT NULL DEFAULT 0,
+  earlier_at INTEGER,
   data TEXT NOT NULL,
   relayed_at INTEGER
 ) STRICT;
-CREATE INDEX notices_by_cause ON notices (kind, cause, until);
+CREATE INDEX notices_by_cause ON notices (kind, cause);
 CREATE INDEX notices_to_relay ON notices (seq) WHERE relayed_at IS NULL;
+-- One row for each channel that a notice is still to be relayed to: a process looks only for those of its own channels.
+CREATE TABLE notice_waits (
+  channel TEXT NOT NULL,
+  notice INTEGER NOT NULL,
+  PRIMARY KEY (channel, notice)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX waits_of_notice ON notice_waits (notice);
 
 CREATE TABLE failure_groups (
-  fingerprint TEXT PRIMARY KEY,
+  fingerprint TEXT NOT NULL PRIMARY KEY,
   type TEXT NOT NULL,
   code TEXT NOT NULL,
   fault TEXT NOT NULL,
@@ -274,17 +301,27 @@ CREATE TABLE failure_groups (
   last_at INTEGER NOT NULL,
   count INTEGER NOT NULL,
   final INTEGER NOT NULL,
-  newest INTEGER NOT NULL,
+  newest TEXT NOT NULL,
   fields TEXT NOT NULL,
+  hours TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('open', 'snoozed', 'resolved', 'regressed')),
   state_at INTEGER NOT NULL,
   state_by TEXT,
   state_reason TEXT,
-  snoozed_until INTEGER
-) STRICT, WITHOUT ROWID;
+  state_seq INTEGER NOT NULL,
+  snoozed_until INTEGER,
+  snoozed_count INTEGER,
+  CHECK (state = 'snoozed' OR (snoozed_until IS NULL AND snoozed_count IS NULL))
+) STRICT;
 CREATE INDEX failure_groups_by_time ON failure_groups (last_at);
 -- How far something that is derived from an append-only table has read.
 CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+-- Whoever removes events: who reads on from before them must be told that something is missing.
+CREATE TRIGGER removed_events_are_marked AFTER DELETE ON events
+BEGIN
+  INSERT INTO cursors (name, position) VALUES ('removed_events', OLD.seq)
+    ON CONFLICT (name) DO UPDATE SET position = max(position, excluded.position);
+END;
 
 ALTER TABLE dead_letters ADD COLUMN replays INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE dead_letters ADD COLUMN replayed_at INTEGER;
@@ -293,28 +330,48 @@ ALTER TABLE dead_letters ADD COLUMN replayed_as TEXT;
 CREATE TABLE replays (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
-  state TEXT NOT NULL CHECK (state IN ('planned', 'canary', 'running', 'paused', 'done', 'stopped', 'aborted')),
+  state TEXT NOT NULL CHECK (state IN
+    ('planning', 'planned', 'canary', 'running', 'paused', 'stopped', 'done', 'aborted')),
   why TEXT NOT NULL,
   selection TEXT NOT NULL,
-  input TEXT,
+  patch TEXT,
   per_second REAL,
   canary INTEGER NOT NULL,
+  canary_failures_max INTEGER NOT NULL,
+  canary_over INTEGER NOT NULL DEFAULT 0 CHECK (canary_over IN (0, 1)),
   actor TEXT NOT NULL,
   reason TEXT NOT NULL,
+  started_by TEXT,
+  started_reason TEXT,
+  total INTEGER NOT NULL DEFAULT 0,
+  submitted INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  ended_at INTEGER,
+  -- The pace: letter n since the anchor goes at anchor + n / per_second.
+  anchor INTEGER NOT NULL DEFAULT 0,
+  sent INTEGER NOT NULL DEFAULT 0,
   next_at INTEGER,
-  ended_at INTEGER
+  CHECK (submitted + skipped <= total),
+  CONSTRAINT under_way_has_a_next_time CHECK ((next_at IS NOT NULL) = (state IN ('canary', 'running')))
 ) STRICT;
-CREATE INDEX replays_running ON replays (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX replays_due ON replays (next_at) WHERE next_at IS NOT NULL;
 CREATE TABLE replay_items (
   replay INTEGER NOT NULL,
   position INTEGER NOT NULL,
   "offset" INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  replays_seen INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('waiting', 'skipped', 'submitted')),
+  skip_code TEXT,
   why TEXT,
-  job TEXT,
-  PRIMARY KEY (replay, position)
+  job TEXT NOT NULL,
+  PRIMARY KEY (replay, position),
+  CHECK ((skip_code IS NULL) = (state <> 'skipped'))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX replay_items_waiting ON replay_items (replay, position) WHERE state = 'waiting';
+CREATE INDEX replay_items_submitted ON replay_items (replay, position) WHERE state = 'submitted';
 
 -- Who did what, why, and to which ids: written in the transaction that does it.
 CREATE TABLE audit (
@@ -327,7 +384,7 @@ CREATE TABLE audit (
   ids TEXT NOT NULL,
   data TEXT
 ) STRICT;
-CREATE INDEX audit_of_target ON audit (target);
 CREATE TRIGGER audit_is_append_only BEFORE UPDATE ON audit BEGIN SELECT raise(ABORT, 'the audit trail is append-only'); END;
+CREATE TRIGGER audit_is_kept BEFORE DELETE ON audit BEGIN SELECT raise(ABORT, 'the audit trail is kept for ever'); END;
 `,
 ]

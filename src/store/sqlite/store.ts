@@ -1,19 +1,40 @@
 import { RedressError } from '../../core/errors.ts'
+import { FOLD_PER_STEP } from '../failure-groups.ts'
 import type * as api from '../store.ts'
+import { openAudit } from './audit.ts'
+import { openBacklog } from './backlog.ts'
+import { openBatchReading } from './batch-reading.ts'
+import { openBatchStore } from './batch-store.ts'
 import { openBatches } from './batches.ts'
+import { openBreakerGate } from './breaker-gate.ts'
+import { openBreakerRows } from './breaker-rows.ts'
+import { openBreakers } from './breakers.ts'
 import { openClaiming } from './claiming.ts'
 import { openClosing } from './closing.ts'
-import { openConnection } from './connection.ts'
+import { type Connection, openConnection } from './connection.ts'
 import type { SqliteContext } from './context.ts'
+import { openDeadLetters, openLetters } from './dead-letters.ts'
+import { openDepths } from './depths.ts'
 import { isBusy, storeError } from './errors.ts'
+import { openFailureGroups } from './failure-groups.ts'
+import { openFeed } from './feed.ts'
 import { openGates } from './gates.ts'
 import { GroupCommit } from './group-commit.ts'
 import { openHistory } from './history.ts'
 import { openIntervening } from './intervening.ts'
+import { openLetterMarks } from './letter-marks.ts'
+import { openLimits } from './limits.ts'
+import { openMeters } from './meters.ts'
+import { openNotices } from './notices.ts'
 import { openPruning } from './pruning.ts'
+import { openQueues } from './queues.ts'
 import { openReading } from './reading.ts'
+import { openReplays } from './replays.ts'
+import { openRetryMeters } from './retry-meters.ts'
+import { openSchedules } from './schedules.ts'
+import { openSubmitIn } from './submit-in.ts'
 import { openSubmitting } from './submitting.ts'
-import { openTypes } from './types.ts'
+import { openTypes, type Types } from './types.ts'
 
 export interface SqliteOptions {
   /** A file, made if it is not there, or ':memory:'. */
@@ -32,11 +53,20 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const connection = openConnection(path)
   const types = openTypes(connection)
   const history = openHistory(connection)
-  const submitting = openSubmitting(connection, types, history)
-  const gates = openGates(connection, types, [])
-  const claiming = openClaiming(connection, types, gates)
-  const batches = openBatches(connection, history)
-  const closing = openClosing(connection, history, batches)
+  // A job enters a batch, and a batch that settles may submit one.
+  const batches = openBatches(connection, types, history, (job, atMs) => {
+    hasNewWork = true
+    return submitting.submit(job, atMs)
+  })
+  const submitting = openSubmitting(connection, types, history, batches)
+  const breakerRows = openBreakerRows(connection, history)
+  const breakerGate = openBreakerGate(breakerRows)
+  const meters = openMeters(connection)
+  const gates = openGates(connection, types, [openLimits(connection, meters), breakerGate])
+  const retries = openRetryMeters(meters, types)
+  const backlog = openBacklog(connection, types)
+  const claiming = openClaiming(connection, types, gates, retries)
+  const closing = openClosing(connection, history, batches, retries)
   const intervening = openIntervening(connection, history, closing, batches)
   const pruning = openPruning(connection, types)
   const reading = openReading(connection, types)
@@ -49,13 +79,19 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const stopWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = ?2 WHERE key = ?1')
 
   const listeners = new Set<() => void>()
+  const commitListeners = new Set<() => void>()
   let hasNewWork = false
   let isStopped = false
-  const commits = new GroupCommit(connection.database, busyMsMax, () => {
+  const afterCommit = (): void => {
+    for (const listener of commitListeners) listener()
     if (!hasNewWork) return
     hasNewWork = false
+    hint()
+  }
+  const commits = new GroupCommit(connection.database, busyMsMax, afterCommit, () => backlog.forget())
+  const hint = (): void => {
     for (const listener of listeners) listener()
-  })
+  }
 
   /** Readers are never blocked in WAL mode, except while another process repairs the log after a crash. */
   const read = async <T>(doing: string, run: () => T): Promise<T> => {
@@ -81,18 +117,42 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       hasNewWork = true
     },
   }
-  void context
+  const noticeStore = openNotices(context, (job, atMs) => submitting.submit(job, atMs))
+  const letters = openLetters(context, openLetterMarks(connection), submitting.submit)
+  const batchStore = openBatchStore(context, batches, openBatchReading(connection, types), backlog)
+
+  const failureGroups = openFailureGroups(context)
+  const submitIn = openSubmitIn({ path, types, nowMs, submittingOn: (on) => openSubmittingOn(on, types) })
 
   const close = (worker: api.WorkerKey, closes: readonly api.Close[]): api.CloseAnswer[] => {
     const atMs = nowMs()
     return closes.map((one) => {
-      if (one.change.to === 'queued') hasNewWork = true
+      if (one.change.to === 'queued' || gates.hasLimited) hasNewWork = true
       return closing.close(one, worker, atMs)
     })
   }
 
   return {
-    register: ({ types: declared }) => commits.write('declaring job types', () => types.register(declared, nowMs())),
+    ...openAudit(context),
+    ...openBreakers(context, breakerRows),
+    ...failureGroups.store,
+    ...batchStore,
+    ...openQueues(context, meters),
+    ...openDeadLetters(context, letters),
+    ...openDepths(context),
+    ...openReplays(context, letters),
+    ...noticeStore,
+    ...openSchedules(context, (job, atMs) => submitting.submit(job, atMs)),
+    ...openFeed(context, (listener) => {
+      commitListeners.add(listener)
+      return () => commitListeners.delete(listener)
+    }),
+
+    register: ({ types: declared }) =>
+      commits.write('declaring job types', () => {
+        types.register(declared, nowMs())
+        for (const { policy } of declared) if (policy.breaker !== null) breakerRows.declare(policy.breaker, nowMs())
+      }),
     types: () => read('reading job types', types.all),
 
     enlist: ({ id, host, pid }) =>
@@ -100,12 +160,15 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     dismiss: ({ worker }) => commits.write('dismissing a worker', () => void stopWorker.run(worker, nowMs())),
     workers: () => read('reading workers', reading.workers),
 
-    submit: ({ jobs }) =>
-      commits.write('submitting', () => {
+    async submit({ jobs }) {
+      const submitted = await commits.write('submitting', () => {
         const atMs = nowMs()
         hasNewWork = true
-        return jobs.map((job) => submitting.submit(job, atMs))
-      }),
+        return backlog.within(jobs, () => jobs.map((job) => submitting.submit(job, atMs)))
+      })
+      if (submitted instanceof RedressError) throw submitted
+      return submitted
+    },
 
     async claim({ worker, lanes, max }) {
       const atMs = nowMs()
@@ -114,9 +177,13 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
         return {
           nowMs: atMs,
           leases: [],
-          nextDueAtMs: await read('looking for work', () => claiming.nextDueAtMs(atMs)),
+          nextDueAtMs: await read('looking for work', () => claiming.nextDueAtMs(atMs, lanes)),
         }
-      return commits.write('claiming', () => claiming.claim(worker, lanes, max, nowMs()))
+      return commits.write('claiming', () => {
+        const claimed = claiming.claim(worker, lanes, max, nowMs())
+        const breakers = breakerGate.standings(claimed.nowMs)
+        return breakers.length === 0 ? claimed : { ...claimed, breakers }
+      })
     },
 
     start: ({ worker, attempts }) =>
@@ -156,11 +223,24 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     jobs: (filter) => read('listing jobs', () => reading.jobs(filter)),
     events: ({ id }) => read('reading events', () => reading.events(id)),
     failures: ({ id }) => read('reading failures', () => reading.failures(id)),
-    deadLetters: ({ afterOffset, limit }) =>
-      read('reading dead letters', () => reading.deadLetters(afterOffset, limit)),
     counts: () => read('counting jobs', reading.counts),
 
-    prune: ({ rules, after, limit }) => commits.write('pruning', () => pruning.prune(rules, after, limit, nowMs())),
+    prune: ({ rules, after, limit }) =>
+      commits.write('pruning', () => {
+        // A failure that goes is counted first.
+        failureGroups.fold(FOLD_PER_STEP)
+        if (after === 0) for (const { name, policy } of types.known()) meters.forgetFull(name, policy.rate, nowMs())
+        return pruning.prune(rules, after, limit, nowMs())
+      }),
+
+    submitIn({ executor, jobs }) {
+      if (isStopped) throw new RedressError('STORE_STOPPED', 'The store was stopped before submitting.')
+      const submitted = submitIn(executor, jobs)
+      // Most transactions end in the turn that began them; then this comes just after the commit.
+      setImmediate(hint)
+      return submitted
+    },
+    hint,
 
     nowMs: async () => nowMs(),
     onWork(listener) {
@@ -174,4 +254,12 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       connection.database.close()
     },
   }
+}
+
+/** Submitting as the store does it, over a connection that a caller brings. */
+function openSubmittingOn(connection: Connection, types: Types) {
+  const history = openHistory(connection)
+  const batches = openBatches(connection, types, history, (job, atMs) => submitting.submit(job, atMs))
+  const submitting: ReturnType<typeof openSubmitting> = openSubmitting(connection, types, history, batches)
+  return submitting
 }

@@ -1,12 +1,21 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
 import type { EventData } from '../../core/events.ts'
-import { isLimited } from '../../core/policy.ts'
-import type { NewJob, Submitted } from '../store.ts'
+import { isCounted } from '../../core/policy.ts'
+import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
+import type { Batches } from './batches.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
+import { openLetterMarks } from './letter-marks.ts'
 import type { Types } from './types.ts'
 
-export function openSubmitting(connection: Connection, types: Types, history: History) {
+/** The failed job whose place in a batch a new one takes. */
+interface Predecessor {
+  key: JobKey
+  batch: BatchKey
+  permanent: number | null
+}
+
+export function openSubmitting(connection: Connection, types: Types, history: History, batches: Batches) {
   // DO NOTHING covers both unique keys: the id (a submission repeated after an unknown commit) and the dedupe key.
   const addSpec = connection.prepare(`
     INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, retried_from,
@@ -24,6 +33,33 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
     SELECT id, status FROM job_specs JOIN jobs USING (key)
     WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
     ORDER BY id = ?1 DESC LIMIT 1`)
+  const findPredecessor = connection.prepare(`
+    SELECT key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
+    FROM job_specs JOIN jobs USING (key)
+    WHERE id = ? AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'`)
+  const letters = openLetterMarks(connection)
+  const leaveBatch = connection.prepare('UPDATE job_specs SET left_batch = 1 WHERE key = ?')
+
+  /** Counts a job that was just made in its batch: as a new one, or in the place of the one it was made from. */
+  const countInBatch = (job: NewJob, before: Predecessor | undefined, nowMs: number): void => {
+    const isRejected = job.rejected !== null
+    if (before !== undefined) {
+      leaveBatch.run(before.key)
+      batches.moved(before.batch, 'failed', 'queued', before.permanent === 1, nowMs)
+      if (isRejected) batches.moved(before.batch, 'queued', 'failed', true, nowMs)
+    } else if (job.batch !== null) {
+      const { policy } = types.needed(job.type)
+      batches.entered(job.batch, policy, isRejected ? 'failed' : 'queued', isRejected, nowMs)
+    }
+  }
+
+  /** A job that a person made. One that is part of a replay of many is in the trail with that replay. */
+  const auditSubmission = ({ id, by, retriedFrom }: NewJob, atMs: number): void => {
+    if (retriedFrom !== null && retriedFrom.replay === undefined) {
+      const act = retriedFrom.act ?? 'jobs.retry'
+      history.audit(retriedFrom, { atMs, act, target: 'job', ids: [retriedFrom.id, id], data: { madeJob: id } })
+    } else if (by !== undefined) history.audit(by, { atMs, act: 'jobs.submit', target: 'job', ids: [id] })
+  }
 
   return {
     submit(job: NewJob, nowMs: number): Submitted {
@@ -31,6 +67,9 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       const { dedupe } = job
       // A refused submission takes no key: the corrected one must be able to.
       const holdsKey = dedupe !== null && job.rejected === null
+      const before =
+        job.retriedFrom === null ? undefined : (findPredecessor.get(job.retriedFrom.id) as Predecessor | undefined)
+      const batch = before?.batch ?? (job.batch === null ? null : batches.keyOf(job.batch))
       const added = addSpec.run(
         job.id,
         type.key,
@@ -41,14 +80,17 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
         dedupe?.scope ?? null,
         holdsKey ? 1 : null,
         job.retriedFrom?.id ?? null,
-        null,
+        batch,
       )
       if (added.changes === 0) {
         const twin = findTwin.get(job.id, type.key, dedupe?.key ?? null) as unknown as Omit<Submitted, 'isNew'>
         return { id: twin.id, isNew: false, status: twin.status }
       }
       const key = Number(added.lastInsertRowid)
-      const by: EventData | null = job.retriedFrom && { actor: job.retriedFrom.actor, reason: job.retriedFrom.reason }
+      const by = originOf(job)
+      auditSubmission(job, nowMs)
+      // What was refused at once is no replay: the letter still waits for one.
+      if (job.retriedFrom !== null && job.rejected === null) letters.replayed(job.retriedFrom.id, job.id, nowMs)
 
       if (job.rejected !== null) {
         const { rejected } = job
@@ -60,6 +102,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
           failure: rejected,
           from: null,
           to: 'failed',
+          isPermanent: true,
         })
         const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
         addRejectedJob.run(key, type.key, job.priority, nowMs, failure, spent)
@@ -69,15 +112,25 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
           code: rejected.code,
           spent: spent ?? '',
         })
+        countInBatch(job, before, nowMs)
+        history.tell(job.notices, batch, nowMs)
         return { id: job.id, isNew: true, status: 'failed' }
       }
 
       const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
       // A delayed job takes its place in the line when it becomes due, not when it was handed in.
-      const limitKey = job.limitKey ?? (isLimited(type.policy) ? '' : null)
+      const limitKey = job.limitKey ?? (isCounted(type.policy) ? '' : null)
       addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKey)
       history.event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
+      countInBatch(job, before, nowMs)
       return { id: job.id, isNew: true, status: 'queued' }
     },
   }
+}
+
+/** Who or what made the job, if it was not simply submitted. */
+function originOf({ retriedFrom, scheduled }: NewJob): EventData | null {
+  if (retriedFrom !== null) return { actor: retriedFrom.actor, reason: retriedFrom.reason }
+  if (scheduled === undefined) return null
+  return { ...scheduled.by, schedule: scheduled.name, scheduledForMs: scheduled.atMs }
 }

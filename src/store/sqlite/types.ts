@@ -1,5 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
-import { type Policy, storedPolicy, weakens } from '../../core/policy.ts'
+import { isCounted, type Policy, storedPolicy, weakens } from '../../core/policy.ts'
 import type { StoredType, TypeDeclaration } from '../store.ts'
 import type { Connection } from './connection.ts'
 
@@ -19,6 +19,14 @@ interface TypeRow {
   registered_at: number
 }
 
+/** Each in the words of an index, so that jobs that have ended are not walked through. */
+const UNFINISHED_OF_TYPE = [
+  'ready IS NOT NULL',
+  'due_at IS NOT NULL AND ready IS NULL',
+  'lease_until IS NOT NULL AND orphaned_at IS NULL',
+  'orphaned_at IS NOT NULL AND lease_until IS NOT NULL',
+]
+
 export type Types = ReturnType<typeof openTypes>
 
 export function openTypes(connection: Connection) {
@@ -28,6 +36,11 @@ export function openTypes(connection: Connection) {
       forward_only = excluded.forward_only, registered_at = excluded.registered_at
     WHERE policy <> excluded.policy OR queue <> excluded.queue`)
   const select = connection.prepare('SELECT key, name, queue, policy, registered_at FROM job_types ORDER BY name')
+  const dataVersion = connection.prepare('PRAGMA data_version')
+  const fillLimitKeys = UNFINISHED_OF_TYPE.map((unfinished) =>
+    connection.prepare(`UPDATE jobs SET limit_key = '' WHERE type = ? AND limit_key IS NULL AND ${unfinished}`),
+  )
+  let seenVersion = -1
   let byName = new Map<string, KnownType>()
   let byKey = new Map<number, KnownType>()
   let byText = new Map<string, Policy>()
@@ -61,6 +74,14 @@ export function openTypes(connection: Connection) {
     /** For readers that must not miss what another process declared since. */
     refresh: reload,
 
+    /** For writers, whom what another process declared binds from its commit on. Free where nobody else writes. */
+    keepUp(): void {
+      const { data_version } = dataVersion.get() as { data_version: number }
+      if (data_version === seenVersion) return
+      seenVersion = data_version
+      reload()
+    },
+
     register(types: readonly TypeDeclaration[], nowMs: number): void {
       reload()
       for (const type of types) {
@@ -72,6 +93,10 @@ export function openTypes(connection: Connection) {
           })
         }
         upsert.run(type.name, type.queue, JSON.stringify(type.policy), type.policy.forwardOnly ? 1 : 0, nowMs)
+        // Jobs from before count like any other: without a key, the claim that counts would not see them.
+        if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
+          for (const fill of fillLimitKeys) fill.run(before.key)
+        }
       }
       reload()
     },
@@ -85,6 +110,9 @@ export function openTypes(connection: Connection) {
         registeredAtMs,
       }))
     },
+
+    /** As they were last read. */
+    known: (): KnownType[] => [...byName.values()],
 
     byKey(key: number): KnownType {
       const type = find(key, () => byKey)
