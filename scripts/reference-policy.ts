@@ -40,7 +40,10 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
     'duration or null',
     'How long one attempt may last. Follows `timeout.total` where that is shorter.',
   ],
-  'timeout.total': ['duration or null', 'How long the job may take in all, waits included.'],
+  'timeout.total': [
+    'duration or null',
+    'How long the job may take in all, waits included. One that is still queued then fails when its turn comes.',
+  ],
   deadLetter: [
     '`none`, `flag`, `queue`',
     'Whether a job that fails for good is marked, or kept with its payload for replay.',

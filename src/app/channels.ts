@@ -177,7 +177,7 @@ function notSooner(options: AttemptFailOptions, attempt: number, nowMs: number):
       ? retryAfterMs(factsOf(options.cause, 'execution'), nowMs)
       : durationMs(options.retryAfter, 'retryAfter')
   if (askedMs === null) return options
-  const ownMs = backoffMs(backoff as Backoff, (attempt - 1) % max, 0).delayMs
+  const ownMs = backoffMs(backoff as Backoff, (attempt - 1) % max, 0.5).delayMs
   return { ...options, retryAfter: Math.ceil(Math.min(Math.max(askedMs, ownMs), WAIT_MS_MAX)) }
 }
 

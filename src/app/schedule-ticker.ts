@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { DAY_MS } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import { isoTime } from '../core/iso-time.ts'
 import { redactText } from '../core/redact.ts'
@@ -18,6 +19,8 @@ const HOLD_MS = 10_000
 const HOLD_MS_MAX = 300_000
 /** An input that takes longer would hold up every other schedule of this program. */
 const INPUT_MS_MAX = 30_000
+/** A next tick that is so much later than it should be is none that ran already. */
+const TOO_FAR_MS = DAY_MS
 const SEEN_EVERY_MS = 60_000
 /** Missed ticks are counted one by one up to here; beyond, that there were more is all that is said. */
 const COUNT_MAX = 1_000
@@ -44,8 +47,10 @@ export class ScheduleTicker implements Duty {
     await this.#showThatWeAreHere(store, names)
     const nowMs = await store.nowMs()
     for (const schedule of await store.schedules({ names })) {
-      if (schedule.nextAtMs === null || schedule.nextAtMs > nowMs || this.#isHeld(schedule.name)) continue
-      await this.#take(store, schedule, schedule.nextAtMs, nowMs)
+      const { name, nextAtMs } = schedule
+      if (nextAtMs === null || this.#isHeld(name)) continue
+      if (nextAtMs <= nowMs) await this.#take(store, schedule, nextAtMs, nowMs)
+      else if (nextAtMs > nowMs + TOO_FAR_MS) await this.#bringBack(store, schedule, nextAtMs, nowMs)
     }
     this.#lookLater(names, await this.nextAtMs(), await store.nowMs())
   }
@@ -95,6 +100,18 @@ export class ScheduleTicker implements Duty {
       log.error({ schedule: name, err: error }, 'a tick of a schedule cannot be taken; will try again')
       await store.reportSchedule({ name, problem })
     }
+  }
+
+  /**
+   * The clock was wrong, ran ahead, and was set back: the next tick may be years away. A tick that comes again finds the
+   * job that it made.
+   */
+  async #bringBack(store: Store, { name, cron, timezone, revision }: StoredSchedule, dueAtMs: number, nowMs: number) {
+    const nextAtMs = ticksOf(cron, timezone).nextMs(nowMs)
+    if (nextAtMs === null || dueAtMs <= nextAtMs + TOO_FAR_MS) return
+    const expect = { revision, nextAtMs: dueAtMs }
+    await store.tickSchedule({ name, expect, runs: [], skipped: 0, because: null, nextAtMs })
+    this.#host.log.warn({ schedule: name, from: isoTime(dueAtMs), to: isoTime(nextAtMs) }, 'the clock was set back')
   }
 
   async #jobOf({ name, type, payload, owner, priority }: StoredSchedule, atMs: number): Promise<NewJob> {

@@ -70,7 +70,10 @@ function onQueuedOrHeld(
 ): VerdictOnJob {
   const [head = 'QUEUED.', ...rest] = onQueued(job, events, nowMs, holds.length > 0)
   const held = holds.map((hold) => sentence(capitalised(holdText(hold))))
-  return { tone: 'waiting', verdict: [head, ...held, ...rest] }
+  const { totalMs } = job.policy.timeout
+  const isOver = totalMs !== null && nowMs >= job.queuedAtMs + totalMs
+  const over = isOver ? [`Its time is over (timeout.total ${formatMs(totalMs)}): when its turn comes it fails.`] : []
+  return { tone: 'waiting', verdict: [head, ...held, ...rest, ...over] }
 }
 
 function onQueued(job: JobRecord, events: readonly JobEvent[], nowMs: number, isHeld: boolean): string[] {

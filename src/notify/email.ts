@@ -44,6 +44,8 @@ export interface EmailOptions {
 }
 
 const RECIPIENTS_MAX = 50
+/** Half of what an attempt has. */
+const SENDING_MS_MAX = 60_000
 const SUBJECT_CHARS_MAX = 250
 const TEXT_CHARS_MAX = 200_000
 const HTML_CHARS_MAX = 500_000
@@ -104,7 +106,10 @@ async function sendToEach(
 ): Promise<Delivered> {
   const outcomes: (Sent & { to: string })[] = []
   let last: Sent | null = null
+  const startMs = performance.now()
   for (const recipient of recipients) {
+    // An attempt that ran out of time would tell those again who were reached: the rest goes on in one of its own.
+    if (outcomes.some(({ how }) => how === 'sent') && performance.now() - startMs > SENDING_MS_MAX) last = NO_TIME_LEFT
     // Where the server itself is the trouble, it need not be asked again for each.
     if (last?.isForAll !== true) {
       delivery.signal.throwIfAborted()
@@ -126,6 +131,13 @@ async function sendToEach(
     refused: refused.map(({ to, answer }) => ({ to, answer })),
     later: later.map(({ to }) => to),
   }
+}
+
+const NO_TIME_LEFT: Sent = {
+  how: 'later',
+  answer: 'there was no time left in this attempt',
+  code: 'RECIPIENT_DEFERRED',
+  isForAll: true,
 }
 
 const sent = (response: string): Sent => ({

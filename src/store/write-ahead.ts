@@ -98,16 +98,7 @@ export function withWriteAhead(
       return key
     },
 
-    async submit(params) {
-      await logAll(linesOfSubmissions(params.jobs))
-      try {
-        return await store.submit(params)
-      } catch (error) {
-        // Whoever reads the log must not look for jobs that were announced and then turned away.
-        if (error instanceof RedressError && error.code === 'BACKLOG_FULL') await logAll(linesOfRefusals(params.jobs))
-        throw error
-      }
-    },
+    submit: (params) => announcing(params.jobs, () => store.submit(params)),
 
     async tickSchedule(params) {
       await logAll(linesOfSubmissions(params.runs.map(({ job }) => job)))
@@ -120,14 +111,12 @@ export function withWriteAhead(
       return store.actOnSchedule(params)
     },
 
-    async openBatch(params) {
-      await logAll(linesOfSubmissions(params.jobs))
-      return store.openBatch(params)
-    },
+    openBatch: (params) => announcing(params.jobs, () => store.openBatch(params)),
 
     async replayDeadLetter(params) {
-      await logAll(linesOfSubmissions([params.job]))
-      return store.replayDeadLetter(params)
+      const answer = await announcing([params.job], () => store.replayDeadLetter(params))
+      if (answer.skip !== null) await logAll(linesOfRefusals([params.job], answer.skip.code))
+      return answer
     },
 
     async advanceReplay(params) {
@@ -219,14 +208,27 @@ export function withWriteAhead(
     return jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
   }
 
-  function linesOfRefusals(jobs: readonly NewJob[]): Promise<object>[] {
+  /** Whoever reads the log must not look for jobs that were announced and then turned away. */
+  async function announcing<T>(jobs: readonly NewJob[], submit: () => Promise<T>): Promise<T> {
+    await logAll(linesOfSubmissions(jobs))
+    try {
+      return await submit()
+    } catch (error) {
+      // Of a store that failed, nobody knows what it did.
+      const isRefusal = error instanceof RedressError && (error.code === 'BACKLOG_FULL' || error.httpStatus < 500)
+      if (isRefusal) await logAll(linesOfRefusals(jobs, error.code))
+      throw error
+    }
+  }
+
+  function linesOfRefusals(jobs: readonly NewJob[], reason: string): Promise<object>[] {
     const refused = jobs.filter(({ type }) => watched.has(type))
     return refused.map(async ({ id, type }) => ({
       ts: isoTime(await store.nowMs()),
       job_id: id,
       type,
       event: 'refused',
-      reason: 'BACKLOG_FULL',
+      reason,
     }))
   }
 

@@ -7,6 +7,7 @@ import { tickId } from '../../src/app/schedule-ticker.ts'
 import type { RedressError, ScheduleDefinition } from '../../src/index.ts'
 import { type KitOptions, TestKit } from '../../src/testing/kit.ts'
 import { temporaryFolder } from '../support/sqlite.ts'
+import { until } from '../support/until.ts'
 
 const NEW_YEAR = Date.UTC(2026, 0, 1)
 const by = { actor: 'olga', reason: 'a test' }
@@ -55,6 +56,23 @@ describe('a schedule', () => {
     expect(shown).toMatchObject({ nextAt: '2026-01-04T02:00:00.000Z', lastAt: '2026-01-03T02:00:00.000Z' })
     expect(shown).toMatchObject({ runs: 3, skipped: 0, problem: null })
     expect(lastJob).toEqual({ id: tickId('nightly', Date.UTC(2026, 0, 3, 2)), status: 'complete' })
+    await stop(kit)
+  })
+
+  test('goes on when a clock that was a year ahead is set back', async () => {
+    const { kit, seen } = nightly()
+    await kit.tick()
+    kit.clock.jump(365 * 86_400_000)
+    await kit.advance('1h')
+    expect(await seen()).toMatchObject({ runs: 1, nextAt: '2027-01-01T02:00:00.000Z' })
+    kit.clock.jump(-365 * 86_400_000)
+    await kit.advance('5s')
+    await kit.advance('2d')
+    expect(await seen()).toMatchObject({
+      runs: 3,
+      lastAt: '2026-01-02T02:00:00.000Z',
+      nextAt: '2026-01-03T02:00:00.000Z',
+    })
     await stop(kit)
   })
 
@@ -242,7 +260,7 @@ describe('an operator', () => {
       code: 'SCHEDULE_NOT_FOUND',
       message: 'There is no schedule nightli; there are: nightly.',
     })
-    for (const kind of ['pause', 'resume', 'trigger', 'remove'] as const) {
+    for (const kind of ['pause', 'resume', 'trigger'] as const) {
       const answer = await kit.app.perform(`schedules.${kind}`, { name: 'nightly', ...by, dryRun: true })
       expect(answer).toMatchObject({
         isDone: false,
@@ -252,6 +270,20 @@ describe('an operator', () => {
     }
     expect(await seen()).toMatchObject({ state: 'active', runs: 0 })
     expect((await kit.app.list()).jobs).toEqual([])
+    await stop(kit)
+  })
+
+  test('does not remove what a program declares: it would go on without, and run nothing', async () => {
+    const { kit, made } = nightly()
+    await kit.tick()
+    for (const dryRun of [false, true]) {
+      await expect(kit.app.perform('schedules.remove', { name: 'nightly', ...by, dryRun })).rejects.toMatchObject({
+        code: 'SCHEDULE_DECLARED',
+        action: expect.stringContaining('Pause it'),
+      })
+    }
+    await kit.advance('3h')
+    expect(await made()).toHaveLength(1)
     await stop(kit)
   })
 
@@ -292,6 +324,26 @@ describe('a tick whose job cannot be made', () => {
     await stop(kit)
   })
 
+  test('is one whose input never comes, and others do not wait for it for long', async () => {
+    const asked: string[] = []
+    const never = ({ scheduledFor }: { scheduledFor: string }) => {
+      asked.push(scheduledFor)
+      return new Promise<never>(() => undefined)
+    }
+    const { kit, report, seen } = nightly({ input: never })
+    kit.app.schedule('on-time', { cron: '0 3 * * *', timezone: 'Europe/Berlin', job: report, input: { n: 2 } })
+    await kit.tick()
+    const ticker = kit.app.duties.find(({ name }) => name === 'schedules')
+    kit.clock.jump(2 * 3_600_000)
+    const taking = ticker?.run()
+    await until('the input is asked for', () => asked.length > 0)
+    await kit.clock.advance(30_000, async () => undefined)
+    await taking
+    expect((await seen()).problem?.message).toBe('Error: its input was not made within 30 s')
+    expect(await kit.app.schedules.find('on-time')).toMatchObject({ runs: 1 })
+    await stop(kit)
+  })
+
   test('is one whose input does not fit, too', async () => {
     const { kit, seen } = nightly({ input: { n: 'seven' } as never })
     await kit.advance('3h')
@@ -327,6 +379,11 @@ describe('a declaration', () => {
     ['an expression', { cron: '0 25 * * *' }, 'cron: "0 25 * * *" cannot be read: Invalid value for hour: 25.'],
     ['a zone', { timezone: 'Berlin' }, 'timezone: "Berlin" is not a time zone.'],
     ['a time that never comes', { cron: '0 0 30 2 *' }, 'cron: "0 0 30 2 *" never comes.'],
+    [
+      'a field',
+      { timeZone: 'Europe/Berlin' } as never,
+      'timeZone: a schedule has no such field; it has cron, timezone,',
+    ],
     ['a rule', { missed: 'twice' as never }, 'missed: it must be one of skip, once, all, not "twice".'],
     ['a job', { job: undefined as never }, 'job: it must be a job type, or the name of one.'],
     ['a priority', { priority: 0.5 }, 'priority must be a whole number'],

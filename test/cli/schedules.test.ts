@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { redress as makeApp } from '../../src/index.ts'
 import { folder, json, redress } from './command.ts'
@@ -46,6 +47,11 @@ describe('redress schedules', () => {
     expect(await json(['jobs', 'show', triggered.jobId, ...at])).toMatchObject({ type: 'report', input: { pages: 3 } })
     const elsewhere = await redress(['schedules', 'trigger', 'by-code', ...by, ...at])
     expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringContaining('made by the program')])
+    const declared = await redress(['schedules', 'remove', 'nightly', ...by, ...at])
+    expect([declared.code, declared.stderr]).toEqual([4, expect.stringContaining('A program declares the schedule')])
+    const database = new DatabaseSync(join(at[1] as string, 'redress.db'))
+    database.exec('UPDATE schedules SET seen_at = seen_at - 180001')
+    database.close()
     expect(await json(['schedules', 'remove', 'nightly', ...by, ...at])).toMatchObject({ isDone: true, schedule: null })
     expect(await json(['schedules', 'list', ...at])).toMatchObject({ schedules: [{ name: 'by-code' }] })
   })

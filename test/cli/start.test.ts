@@ -50,6 +50,18 @@ describe('start', () => {
     expect((await redress(['workers', '--all', '--data', data])).stdout).toMatch(/stopped/)
   })
 
+  test('names the job types that one can submit, and the channels apart from them', async () => {
+    const file = appModule(`
+      const app = redress()
+      app.channel('ops', { kind: 'none', deliver: () => ({ to: [], answer: '' }) })
+      app.job('mine', { run: () => 1 })
+      export default app
+    `)
+    const { stdout } = await running(['worker', file, '--data', folder()], { says: 'Ctrl-C stops it' })
+    expect(stdout()).toMatch(/types {3}mine\n {2}tells {3}ops\n/)
+    expect(stdout()).toContain("submit mine '{}'")
+  })
+
   test('W20 logs JSON lines on standard error, with job, type and code, and not the input', async () => {
     const data = folder()
     const { stderr } = await running(['start', '--data', data], { says: 'worker started' })

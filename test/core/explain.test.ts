@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { packSpent, spendFailure, unpackSpent } from '../../src/core/budget.ts'
 import { type ExplainInput, explain } from '../../src/core/explain.ts'
 import { renderExplanation } from '../../src/core/explain-text.ts'
+import { policy } from '../../src/core/policy.ts'
 import { pdfXml, proxx, watermark } from './policies.ts'
 import { failure, history, record, type Told } from './records.ts'
 
@@ -166,6 +167,14 @@ test('a job that waits says for what and until when', () => {
     'It goes as soon as a worker is free.',
     'It has waited for 9 s.',
   ])
+})
+
+test('a queued job whose time is over says that it will fail, and not only that it goes', () => {
+  const job = record({ policy: policy({ timeout: { total: '5s' } }) })
+  const hold = { by: 'breaker', name: 'gateway', why: 'it is down', untilMs: null } as const
+  const over = 'Its time is over (timeout.total 5 s): when its turn comes it fails.'
+  expect(explained({ job, holds: [hold] }).verdict.at(-1)).toBe(over)
+  expect(explained({ job, nowMs: 5_999 }).verdict).not.toContain(over)
 })
 
 test('a running job names its worker, how long it has been at it, and the end of its lease', () => {

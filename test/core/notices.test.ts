@@ -121,6 +121,9 @@ describe('told, or counted', () => {
   })
 
   test('without a window each is told, and none is counted', () => {
+    expect(tellOrCount({ windowMs: 500 }, last, last.atMs - 1), 'the clock was set back').toMatchObject({
+      count: false,
+    })
     expect(tellOrCount({ windowMs: 0 }, { ...last, untilMs: 9_000 }, 1_999)).toMatchObject({ count: false, earlier: 0 })
   })
 })

@@ -128,6 +128,22 @@ test('a webhook is sent again when the receiver asked for it, under the same id 
   expect(server.hooks.map(({ headers }) => headers['webhook-id'])).toEqual([put.id, put.id])
 })
 
+test('a receiver that always says "in a second" does not use up the attempts of hours', async () => {
+  const server = await hookServer((response) => response.writeHead(429, { 'retry-after': '1' }).end())
+  const kit = failingKit(['ops'])
+  kit.app.channel('ops', webhook({ url: server.url, secrets: [SECRET] }))
+  await kit.app.submit('work', {})
+  const waits: number[] = []
+  for (let attempts = 1; attempts < 6; attempts++) {
+    const { nextAttemptAt } = await stands(kit, { state: 'waiting', attempts })
+    const waitMs = Date.parse(String(nextAttemptAt)) - kit.clock.nowMs()
+    waits.push(waitMs)
+    kit.clock.jump(waitMs)
+  }
+  expect(waits).toEqual([15_000, 75_000, 375_000, 1_875_000, 9_375_000])
+  await stands(kit, { state: 'failed', attempts: 6 })
+})
+
 test('410 ends it, and the same notice reaches the other channel all the same', async () => {
   const gone = await hookServer((response) => response.writeHead(410).end())
   const server = await mailServer()

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { Delivery } from '../../src/app/channel.ts'
 import { type EmailOptions, email } from '../../src/notify/email.ts'
 import { someDelivery, someNotice } from '../support/deliveries.ts'
@@ -124,6 +124,15 @@ describe('whom to tell', () => {
     })
   })
 
+  test('one that is no address does not keep the others from hearing', async () => {
+    const server = await mailServer()
+    const delivered = await deliver(server, { to: () => ['ann@example.com', 'nobody', 'bob@example.com'] })
+    expect(delivered).toMatchObject({
+      to: ['ann@example.com', 'bob@example.com'],
+      refused: [{ to: '"nobody"', answer: 'no address' }],
+    })
+  })
+
   test('who could not be found out is asked for again', async () => {
     const port = await freePort()
     const to = () => Promise.reject(new Error('the accounts are down'))
@@ -162,6 +171,18 @@ describe('when it does not go through', () => {
       refused: [{ to: 'gone@example.com', answer: '550 no such user' }],
       later: ['full@example.com'],
     })
+  })
+
+  test('a slow server does not make anybody hear twice: whoever there was no time for comes later', async () => {
+    const now = vi.spyOn(performance, 'now').mockReturnValue(0)
+    onTestFinished(() => now.mockRestore())
+    const server = await mailServer({ onMessage: async () => void now.mockReturnValue(now() + 40_000) })
+    const to = () => ['ann@example.com', 'bob@example.com', 'cleo@example.com', 'dan@example.com']
+    expect(await deliver(server, { to })).toMatchObject({
+      to: ['ann@example.com', 'bob@example.com'],
+      later: ['cleo@example.com', 'dan@example.com'],
+    })
+    expect(server.mails).toHaveLength(2)
   })
 
   test('also the message itself may be put off or refused', async () => {

@@ -201,7 +201,9 @@ describe('a channel that could never work is refused when it is declared', () =>
     [{ url: 'https://user:pass@example.org' }, 'url must be'],
     [{ headers: { 'Webhook-Id': 'mine' } }, 'not yours to set'],
     [{ headers: { 'x-a': 'b\r\nc: d' } }, 'no header'],
+    [{ headers: { authorization: undefined as never } }, 'no header'],
     [{ timeout: 'soon' }, 'timeout'],
+    [{ timeout: 0 }, 'timeout'],
   ])('%j', (parts, words) => {
     const make = () => webhook({ url: 'https://example.org', secrets: [NEW], ...parts })
     expect(make).toThrow(words)

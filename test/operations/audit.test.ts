@@ -81,7 +81,14 @@ const TRIALS: Partial<Record<OperationName, Trial>> = {
   'schedules.pause': { on: async () => onNamed('nightly') },
   'schedules.resume': { on: (scene) => after(scene, 'schedules.pause', onNamed('nightly')) },
   'schedules.trigger': { on: async () => onNamed('nightly') },
-  'schedules.remove': { on: async () => onNamed('nightly') },
+  'schedules.remove': {
+    on: async ({ app, kit }) => {
+      await app.store()
+      // Only what no program declares any more can be removed.
+      kit.clock.jump(5 * 60_000)
+      return onNamed('nightly')
+    },
+  },
 }
 
 async function onLetters({ letter }: Scene) {

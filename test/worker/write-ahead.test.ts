@@ -240,3 +240,31 @@ test('a submission that the backlog has no room for was announced, and is then s
   expect(announced).toMatchObject({ from: null, to: 'queued' })
   expect(refused).toMatchObject({ job_id: announced?.job_id, event: 'refused', reason: 'BACKLOG_FULL' })
 })
+
+test.each([
+  ['a batch that the backlog has no room for', 'BACKLOG_FULL', { backlog: { max: 1 } }],
+  ['a job for a batch that is sealed', 'BATCH_CLOSED', {}],
+  ['a dead letter that another replay was quicker with', 'already-replayed', { deadLetter: 'queue' as const }],
+])('%s was announced, and is then said to be turned away', async (_what, reason, parts) => {
+  const run = () => {
+    throw new Error('it fails')
+  }
+  const encode = app.job('encode', { policy: { ...strict, ...parts }, run })
+  await encode.submit({})
+  const by = { actor: 'ann', reason: 'again' }
+  if (reason === 'BACKLOG_FULL') {
+    await expect(app.batches.create('full', { jobs: [encode.with({})] })).rejects.toMatchObject({ code: reason })
+  } else if (reason === 'BATCH_CLOSED') {
+    const sealed = await app.batches.create('sealed', { jobs: [] })
+    await expect(sealed.add(encode, {})).rejects.toMatchObject({ code: reason })
+  } else {
+    await (await app.makeWorker()).tick()
+    const replays = [app.deadLetters.replay(1, by), app.deadLetters.replay(1, by)]
+    const ended = await Promise.allSettled(replays)
+    expect(ended.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+  }
+  const refused = linesOf(logPath).at(-1)
+  expect(refused).toMatchObject({ event: 'refused', reason })
+  const announced = linesOf(logPath).filter(({ job_id }) => job_id === refused?.job_id)
+  expect(announced[0]).toMatchObject({ from: null, to: 'queued' })
+})

@@ -85,7 +85,9 @@ export function replay(shown: OutputOf<'replays.show'>, { terminal, command, hin
   const list = (parts: readonly (readonly [string, number])[]) =>
     parts.flatMap(([name, count]) => (count === 0 ? [] : [`${count} ${name}`])).join(', ')
   const { selection, canary, canaryFailuresMax, perSecond, patch } = shown
-  const chosen = Object.entries(selection).map(([name, value]) => `${name} ${value}`)
+  const chosen = Object.entries(selection).map(
+    ([name, value]) => `${name} ${typeof value === 'boolean' ? (value ? 'yes' : 'no') : value}`,
+  )
   const lines: [string, string | number | null][] = [
     ['id', shown.id],
     ['because', shown.why],

@@ -38,6 +38,16 @@ export const backlog = topic('backlog', {
     assert.equal(await waiting(bench), 25)
   },
 
+  async 'what was refused for the sake of one type leaves no room to another'(bench) {
+    await declare(bench, 4)
+    await bench.declare('narrow', policy({ backlog: { max: 1 } }))
+    const narrow = Array.from({ length: 6 }, () => bench.newJob({ type: 'narrow' }))
+    await assert.rejects(bench.store.submit({ jobs: [...some(bench, 1), ...narrow] }), FULL)
+    for (let i = 0; i < 4; i++) await bench.store.submit({ jobs: some(bench, 1) })
+    await assert.rejects(bench.store.submit({ jobs: some(bench, 1) }), FULL)
+    assert.equal(await waiting(bench), 4)
+  },
+
   async 'what runs and what has ended leaves room'(bench) {
     await declare(bench, 3)
     await bench.store.submit({ jobs: some(bench, 3) })

@@ -53,12 +53,14 @@ export function openBacklog({ database, prepare }: Connection, types: Types) {
     return null
   }
 
+  /** Something was undone: event numbers are given again, so what was counted by them says nothing any more. */
+  const forget = (): void => counted.clear()
+
   return {
     /** Why a submission that was just made must be undone; null when there is room for it. */
     refusal,
 
-    /** A transaction was undone: event numbers are given again, so what was counted by them says nothing any more. */
-    forget: () => counted.clear(),
+    forget,
 
     /** All or nothing. The refusal is an answer, not a throw: others in the same transaction are not undone by it. */
     within(jobs: readonly NewJob[], submit: () => Submitted[]): Submitted[] | RedressError {
@@ -67,7 +69,10 @@ export function openBacklog({ database, prepare }: Connection, types: Types) {
       database.exec('SAVEPOINT submission')
       const submitted = submit()
       const refused = refusal(jobs, submitted)
-      if (refused !== null) database.exec('ROLLBACK TO submission')
+      if (refused !== null) {
+        database.exec('ROLLBACK TO submission')
+        forget()
+      }
       database.exec('RELEASE submission')
       return refused ?? submitted
     },
