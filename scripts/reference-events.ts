@@ -1,4 +1,4 @@
-import type { EventKind } from '../src/core/events.ts'
+import type { EventKind, SubjectEvents, SubjectThing } from '../src/core/events.ts'
 
 /** In the order in which they can happen. The type makes a kind that is missing here an error. */
 export const eventMeanings: Readonly<Record<EventKind, string>> = {
@@ -17,4 +17,50 @@ export const eventMeanings: Readonly<Record<EventKind, string>> = {
   'cancel-requested': 'A person asked to cancel a running job; its worker is told.',
   'manual-retry': 'A person sent a failed job back to the queue.',
   lost: 'A worker wrote after its lease was gone. The write was refused; this is the evidence.',
+}
+
+/** The same for what is not a job. */
+export const subjectMeanings: Readonly<{ [Thing in SubjectThing]: Record<SubjectEvents[Thing][number], string> }> = {
+  batch: {
+    settled: 'Its last job has ended: carries what it came to, and the counts.',
+    reopened: 'A job of it was retried.',
+    expired: 'Its time is over; it stays so.',
+  },
+  breaker: {
+    opened: 'Too many calls failed, or a try did: nothing more is sent.',
+    'half-open': 'It tries with a few.',
+    closed: 'The dependency answers again.',
+    forced: 'A person forced it open or closed.',
+    released: 'It is no longer forced: by a person, or because its time was over.',
+  },
+  queue: {
+    paused: 'A person paused it.',
+    resumed: 'A person resumed it, or the time of its pause was over.',
+  },
+  schedule: {
+    declared: 'A program declared it for the first time.',
+    changed: 'A program declared it differently.',
+    skipped: 'Ticks were missed and are not made up for.',
+    failed: 'The input of a tick could not be made; it is tried again.',
+    paused: 'A person paused it.',
+    resumed: 'A person resumed it.',
+    triggered: 'A person ran it now.',
+    removed: 'A person removed it.',
+  },
+  replay: {
+    planned: 'Its selection is frozen.',
+    canary: 'It began with its first few.',
+    running: 'It began, or its canary went well.',
+    paused: 'A person paused it.',
+    resumed: 'A person let it go on.',
+    done: 'Every letter was replayed or skipped.',
+    stopped: 'Its canary failed; a person decides.',
+    aborted: 'A person ended it.',
+  },
+  failures: {
+    resolved: 'A person said that the cause is gone.',
+    snoozed: 'A person put it off.',
+    reopened: 'A person reopened it, or its snooze was over.',
+    regressed: 'It was resolved, and failed again.',
+  },
 }

@@ -4,7 +4,7 @@ import { ERRORS } from '../src/core/errors.ts'
 import { EDGES } from '../src/core/states.ts'
 import { ENGINE_CODES, type Taxonomy } from '../src/core/taxonomy.ts'
 import { commandsPage } from './reference-commands.ts'
-import { eventMeanings } from './reference-events.ts'
+import { eventMeanings, subjectMeanings } from './reference-events.ts'
 import { policyPage } from './reference-policy.ts'
 import { page, table } from './reference-text.ts'
 
@@ -58,6 +58,15 @@ replays to the state of the job. See it with \`redress jobs events JOB\`.`,
     table(
       ['kind', 'means'],
       Object.entries(eventMeanings).map(([kind, meaning]) => [`\`${kind}\``, meaning]),
+    ),
+    '## What happens to other things',
+    `They are told in the same sequence as the events of jobs (see the [guide](../guides/live-events.md)), as
+\`batch.settled\` and so on.`,
+    table(
+      ['event', 'means'],
+      Object.entries(subjectMeanings).flatMap(([thing, kinds]) =>
+        Object.entries(kinds).map(([kind, meaning]) => [`\`${thing}.${kind}\``, meaning]),
+      ),
     ),
     '## States and edges',
     `A job is \`queued\`, \`processing\`, \`complete\`, \`failed\` or \`cancelled\`. These edges exist; a policy may take some

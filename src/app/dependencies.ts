@@ -194,18 +194,18 @@ export class Dependencies implements Duty {
     const isGood = status === 'closed'
     const by = actor === undefined ? '' : ` by ${actor}`
     this.#host.log[isGood ? 'info' : 'warn'](
-      { breaker: name, state: status, event: kind, ...(actor !== undefined && { actor }) },
+      { breaker: name, state: status, event: `breaker.${kind}`, ...(actor !== undefined && { actor }) },
       `breaker ${name} ${WORDS[kind]}${by}: ${reason}`,
     )
   }
 }
 
 const WORDS: Readonly<Record<BreakerEvent['kind'], string>> = {
-  'breaker-opened': 'opened',
-  'breaker-half-open': 'is half open',
-  'breaker-closed': 'closed',
-  'breaker-forced': 'was forced',
-  'breaker-released': 'was released',
+  opened: 'opened',
+  'half-open': 'is half open',
+  closed: 'closed',
+  forced: 'was forced',
+  released: 'was released',
 }
 
 /** Asked without the write lock: nearly always nothing is due. */

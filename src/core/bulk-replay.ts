@@ -48,7 +48,7 @@ export interface ReplayStanding extends ReplayPlan {
 export function stateAfter(
   act: ReplayAct,
   { state, canary, isCanaryOver }: Pick<ReplayStanding, 'state' | 'canary' | 'isCanaryOver'>,
-): { state: ReplayState; isCanaryOver: boolean } | null {
+): { state: 'canary' | 'running' | 'paused' | 'aborted'; isCanaryOver: boolean } | null {
   if (!ACTS_FROM[act].includes(state)) return null
   if (act === 'pause') return { state: 'paused', isCanaryOver }
   if (act === 'abort') return { state: 'aborted', isCanaryOver }

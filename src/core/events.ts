@@ -24,6 +24,21 @@ export const EVENT_KINDS = [
 ] as const
 export type EventKind = (typeof EVENT_KINDS)[number]
 
+/**
+ * What can happen to anything but a job, by the first word of its subject ('batch:ID', 'queue:NAME', ...). Whoever
+ * listens is told `batch.settled`, `queue.paused` and so on.
+ */
+export const SUBJECT_EVENTS = {
+  batch: ['settled', 'reopened', 'expired'],
+  breaker: ['opened', 'half-open', 'closed', 'forced', 'released'],
+  queue: ['paused', 'resumed'],
+  schedule: ['declared', 'changed', 'skipped', 'failed', 'paused', 'resumed', 'triggered', 'removed'],
+  replay: ['planned', 'canary', 'running', 'paused', 'resumed', 'done', 'stopped', 'aborted'],
+  failures: ['resolved', 'snoozed', 'reopened', 'regressed'],
+} as const
+export type SubjectEvents = typeof SUBJECT_EVENTS
+export type SubjectThing = keyof SubjectEvents
+
 export interface EventData {
   /** When the job may be claimed next, if not at once. */
   dueAtMs?: number

@@ -1,3 +1,4 @@
+import type { SubjectEvents } from './events.ts'
 import { isoTime, isoTimeOrNull } from './iso-time.ts'
 import type { Rollup } from './policy-flow.ts'
 import type { BatchCounts, BatchStanding, BatchState } from './rollup.ts'
@@ -32,8 +33,7 @@ export interface BatchFailure {
   deadLetterOffset: number | null
 }
 
-export const BATCH_EVENT_KINDS = ['batch-settled', 'batch-reopened', 'batch-expired'] as const
-export type BatchEventKind = (typeof BATCH_EVENT_KINDS)[number]
+export type BatchEventKind = SubjectEvents['batch'][number]
 
 /** What is told when a batch is settled, reopened or expired. */
 export interface BatchNews extends BatchCounts {

@@ -1,5 +1,6 @@
 import type { Hold } from '../core/hold.ts'
 import type { JobRow, Store } from '../store/store.ts'
+import { heldByAbsence } from './absence-holds.ts'
 import { heldByBreakers } from './breaker-holds.ts'
 import { heldByConcurrency, heldByQueues, heldByRates } from './limit-holds.ts'
 
@@ -11,7 +12,7 @@ export type FindHolds = (
 ) => Promise<(job: JobRow) => Hold | null>
 
 /** What can hold a job that is due: everything here is read from the store's state, nothing from the job's own row. */
-const FINDERS: readonly FindHolds[] = [heldByQueues, heldByBreakers, heldByConcurrency, heldByRates]
+const FINDERS: readonly FindHolds[] = [heldByAbsence, heldByQueues, heldByBreakers, heldByConcurrency, heldByRates]
 
 /** What holds each of these jobs. A job that runs, has ended, or waits for its own time is held by nothing. */
 export async function holdsOf(store: Store, jobs: readonly JobRow[]): Promise<(job: JobRow) => Hold[]> {

@@ -2,11 +2,9 @@ import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { isoTime, isoTimeOrNull } from '../core/iso-time.ts'
 import { operation, typeField } from './operation.ts'
+import { standingOf } from './worker-standing.ts'
 
 /** What stands around the jobs: types and their policies, workers, queues. */
-
-/** An idle worker shows itself every ten seconds; after three silences it is taken for gone. */
-const SEEN_MS_MAX = 30_000
 
 export const types = operation('types.list', {
   input: z.strictObject({}),
@@ -37,14 +35,15 @@ export const workers = operation('workers.list', {
   }),
   run: async ({ store }, { all }) => {
     const nowMs = await store.nowMs()
-    const every = (await store.workers()).map(({ id, host, pid, startedAtMs, seenAtMs, stoppedAtMs }) => ({
-      id,
-      host,
-      pid,
-      state: stoppedAtMs !== null ? 'stopped' : nowMs - seenAtMs <= SEEN_MS_MAX ? 'working' : 'silent',
-      startedAt: isoTime(startedAtMs),
-      seenAt: isoTime(seenAtMs),
-      stoppedAt: isoTimeOrNull(stoppedAtMs),
+    const every = (await store.workers()).map((worker) => ({
+      id: worker.id,
+      host: worker.host,
+      pid: worker.pid,
+      types: worker.types,
+      state: standingOf(worker, nowMs),
+      startedAt: isoTime(worker.startedAtMs),
+      seenAt: isoTime(worker.seenAtMs),
+      stoppedAt: isoTimeOrNull(worker.stoppedAtMs),
     }))
     return { workers: all ? every : every.filter(({ state }) => state === 'working') }
   },

@@ -1,4 +1,5 @@
 import type { BreakerStatus, CallCount, ForcedState, ProbeOutcome, Standing } from '../core/breaker.ts'
+import type { SubjectEvents } from '../core/events.ts'
 import type { By } from './store.ts'
 
 /**
@@ -82,18 +83,10 @@ export interface ProbeTicket {
   number: number
 }
 
-export const BREAKER_EVENTS = [
-  'breaker-opened',
-  'breaker-half-open',
-  'breaker-closed',
-  'breaker-forced',
-  'breaker-released',
-] as const
-
 export interface BreakerEvent {
   seq: number
   atMs: number
-  kind: (typeof BREAKER_EVENTS)[number]
+  kind: SubjectEvents['breaker'][number]
   data: { reason: string; status: BreakerStatus; actor?: string; untilMs?: number | null }
 }
 

@@ -45,7 +45,7 @@ export interface Store
   types(): Promise<StoredType[]>
 
   /** Makes a worker known and gives it the number that its leases carry. */
-  enlist(params: { id: string; host: string; pid: number }): Promise<WorkerKey>
+  enlist(params: { id: string; host: string; pid: number; types: readonly string[] }): Promise<WorkerKey>
   /** The worker says that it stops; what it still holds is left to its leases. */
   dismiss(params: { worker: WorkerKey }): Promise<void>
   workers(): Promise<StoredWorker[]>
@@ -113,6 +113,8 @@ export interface StoredWorker {
   id: string
   host: string
   pid: number
+  /** The job types it runs. */
+  types: string[]
   startedAtMs: number
   seenAtMs: number
   stoppedAtMs: number | null

@@ -124,14 +124,15 @@ export class Worker {
   async enlist(): Promise<void> {
     if (this.#state !== 'new') return
     this.#state = 'running'
+    const types = [...this.#options.handlers.keys()]
     try {
-      this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid })
+      this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid, types })
     } catch (error) {
       // Whoever tries again must find a worker that is not known yet, not one that seems to run and never does.
       if (this.#state === 'running') this.#state = 'new'
       throw error
     }
-    this.#log.info({ worker_id: this.id, types: [...this.#options.handlers.keys()] }, 'worker started')
+    this.#log.info({ worker_id: this.id, types }, 'worker started')
   }
 
   /** One turn of the loop: keep leases, stop what is over, claim what is due, and wait until nothing moves by itself. */

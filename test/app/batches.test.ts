@@ -66,7 +66,7 @@ test('a batch of jobs comes to one outcome, which its job is told once', async (
     state: 'partial',
     counts: { total: 3, queued: 0, unfinished: 0, complete: 2, failed: 1, permanent: 1, cancelled: 0 },
     lastError: { jobId: batch.jobs[2]?.id, type: 'step', code: 'BROKEN', deadLetterOffset: null },
-    history: [{ kind: 'batch-settled', data: { state: 'partial', settlement: 1 } }],
+    history: [{ kind: 'settled', data: { state: 'partial', settlement: 1 } }],
   })
   expect(told).toMatchObject([
     { id: batch.id, name: 'spring', owner: 'ann', state: 'partial', complete: 2, failed: 1, data: { campaign: 7 } },
@@ -133,7 +133,7 @@ describe('expiry', () => {
     await kit.advance('3d')
     expect(await shown(batch.id)).toMatchObject({
       state: 'expired',
-      history: [{ kind: 'batch-settled' }, { kind: 'batch-expired', at: expiresAt }],
+      history: [{ kind: 'settled' }, { kind: 'expired', at: expiresAt }],
     })
   })
 

@@ -29,7 +29,7 @@ test('breakers are listed with what they hold, and a job says what holds it', as
   expect(listed.stdout).toMatch(/^gateway +open +0 +0 +1 +hold +100 % of the last 10 calls failed; tries again in/m)
   const { stdout: explained } = await redress(['explain', id, ...at])
   expect(explained.replaceAll('\n', ' ')).toContain('Held by breaker gateway: 100 % of the last 10 calls failed;')
-  expect((await redress(['jobs', 'show', id, ...at])).stdout).toMatch(/^held +by breaker gateway: 100 %/m)
+  expect((await redress(['jobs', 'show', id, ...at])).stdout).toMatch(/^waits +held by breaker gateway: 100 %/m)
 })
 
 test('a breaker is forced, released and tried, each with a reason', async () => {

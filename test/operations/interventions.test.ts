@@ -164,7 +164,7 @@ describe('marking failed', () => {
     const { app, submit, store, begin } = await makeBench()
     const [waits, claimed] = [await submit(['hang']), await submit(['hang'])]
     await app.markFailed(waits, WHO)
-    const key = await store.enlist({ id: 'other', host: 'box', pid: 1 })
+    const key = await store.enlist({ id: 'other', host: 'box', pid: 1, types: [] })
     await store.claim({ worker: key, lanes: [{ type: 'step', ttlMs: 30_000 }], max: 1 })
     await app.markFailed(claimed, WHO)
     const begun = await submit(['hang'])

@@ -42,7 +42,7 @@ test('jobs that end at the same moment in two processes settle their batch once,
       settlements: 1,
       ...{ total: 2, unfinished: 0, complete: isFailing ? 0 : 2, failed: isFailing ? 2 : 0 },
     })
-    expect((await store.batchEvents({ id })).map(({ kind }) => kind)).toEqual(['batch-settled'])
+    expect((await store.batchEvents({ id })).map(({ kind }) => kind)).toEqual(['settled'])
   }
   const followers = await store.jobs({ type: 'settled', limit: 2 * BATCHES })
   const told = followers.map(({ payload }) => (JSON.parse(payload) as { batch: BatchOutcome }).batch.id)

@@ -15,7 +15,7 @@ const guarded = (parts: Partial<NonNullable<PolicyInput['breaker']>> = {}): Poli
 const opened = (store: Store) =>
   until('the breaker has opened', async () => {
     const events = await store.breakerEvents({ name: 'gateway', afterSeq: 0, limit: 10 })
-    return events.find(({ kind }) => kind === 'breaker-opened')
+    return events.find(({ kind }) => kind === 'opened')
   })
 
 test('E11 an opening that one process finds out is kept by all within a second', async () => {

@@ -291,7 +291,7 @@ async function fillStore(file: string): Promise<void> {
   const store = openSqlite({ path: file, nowMs: systemClock.nowMs })
   let refused: unknown = null
   for (let i = 0; refused === null && i < 10_000; i++) {
-    await store.enlist({ id: `filler-${i}`, host: 'x'.repeat(1_000), pid: 1 }).catch((error: unknown) => {
+    await store.enlist({ id: `filler-${i}`, host: 'x'.repeat(1_000), pid: 1, types: [] }).catch((error: unknown) => {
       refused = error
     })
   }

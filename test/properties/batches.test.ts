@@ -133,12 +133,12 @@ async function check(bench: Bench, id: string, wasExpired: boolean): Promise<boo
 
   const kinds = (await bench.store.batchEvents({ id })).map(({ kind }) => kind)
   const count = (kind: string) => kinds.filter((one) => one === kind).length
-  expect(count('batch-settled')).toBe(settlements)
-  expect(count('batch-expired')).toBeLessThanOrEqual(1)
+  expect(count('settled')).toBe(settlements)
+  expect(count('expired')).toBeLessThanOrEqual(1)
   // Between two settlements lies a reopening.
-  expect(
-    kinds.filter((kind) => kind !== 'batch-expired').every((kind, i) => (kind === 'batch-settled') === (i % 2 === 0)),
-  ).toBe(true)
+  expect(kinds.filter((kind) => kind !== 'expired').every((kind, i) => (kind === 'settled') === (i % 2 === 0))).toBe(
+    true,
+  )
   const told = (await bench.store.jobs({ type: 'third', limit: 100 })).map(
     ({ payload }) => JSON.parse(payload).batch as BatchOutcome,
   )

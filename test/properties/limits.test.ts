@@ -90,7 +90,8 @@ class LimitWorld {
   static async open(): Promise<LimitWorld> {
     const world = new LimitWorld()
     for (const name of TYPES) await world.#declare(name, BEGINNING[name])
-    for (let i = 0; i < 3; i++) world.#workers.push(await world.store.enlist({ id: `w${i}`, host: 'here', pid: i }))
+    for (let i = 0; i < 3; i++)
+      world.#workers.push(await world.store.enlist({ id: `w${i}`, host: 'here', pid: i, types: [] }))
     return world
   }
 

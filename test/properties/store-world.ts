@@ -136,7 +136,7 @@ export class StoreWorld {
   }
 
   async #hire(id: string): Promise<void> {
-    const key = await this.store.enlist({ id, host: 'here', pid: 1 })
+    const key = await this.store.enlist({ id, host: 'here', pid: 1, types: [] })
     this.#workers.push({ key, held: [] })
   }
 

@@ -157,8 +157,8 @@ describe('W26, W27, W31 what becomes of it later', () => {
     expect(await stateOf(id)).toBe('open')
     await kit.drain()
     expect((await shown(id)).history.map(({ kind, data }) => [kind, data.state])).toEqual([
-      ['batch-settled', 'complete'],
-      ['batch-expired', 'expired'],
+      ['settled', 'complete'],
+      ['expired', 'expired'],
     ])
   })
 })

@@ -146,7 +146,7 @@ test('D21 E3 a health probe flips it back, and what was queued resumes by itself
   expect(
     events.map(({ kind }) => kind),
     'there is no half-open in between',
-  ).toEqual(['breaker-opened', 'breaker-closed'])
+  ).toEqual(['opened', 'closed'])
   await kit.drain()
   for (const id of waiting) expect((await kit.app.find(id))?.status).toBe('complete')
 })
@@ -171,7 +171,7 @@ test('E11 its state is in the log and in its history', async () => {
   const said = world.log.lines.filter(({ fields }) => fields.breaker === 'gateway')
   expect(said.map(({ fields, level }) => ({ level, state: fields.state }))).toEqual([{ level: 'warn', state: 'open' }])
   const events = await (await world.kit.app.store()).breakerEvents({ name: 'gateway', afterSeq: 0, limit: 10 })
-  expect(events).toMatchObject([{ kind: 'breaker-opened', data: { reason: '50 % of the last 20 calls failed' } }])
+  expect(events).toMatchObject([{ kind: 'opened', data: { reason: '50 % of the last 20 calls failed' } }])
 })
 
 test('E12 successes for a short time close it; one failure among them does not', async () => {

@@ -82,7 +82,7 @@ describe('E3 D19 a storm, held', () => {
     expect(server.collapses).toBe(0)
     expect(server.calls - server.callsWhileDown, 'each was called once after it came back').toBe(JOBS)
     const failed = (await store.breakerEvents({ name: 'gateway', afterSeq: 0, limit: 1_000 })).at(-1)
-    expect(failed?.kind).toBe('breaker-closed')
+    expect(failed?.kind).toBe('closed')
   }, 40_000)
 
   test('without the ramp the same dependency falls over when the backlog comes', async () => {

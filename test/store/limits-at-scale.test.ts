@@ -30,7 +30,7 @@ async function crowded(hot: number) {
 
 test('a key with a hundred thousand ready jobs in front is jumped over, not walked through', async () => {
   const { store, planOf } = await crowded(HOT)
-  const worker = await store.enlist({ id: 'w', host: 'here', pid: 1 })
+  const worker = await store.enlist({ id: 'w', host: 'here', pid: 1, types: [] })
   const jobs = ['a', 'b', 'a', 'a', 'c'].map((limitKey, i) => ({ ...job(`other-${i}`), limitKey }))
   await store.submit({ jobs })
   const claim = async () => (await store.claim({ worker, lanes: LANES, max: 10 })).leases.map(({ id }) => id)
@@ -63,7 +63,7 @@ test('whatever a limit asks is answered by a search in an index, in its order', 
 
 test('of more keys than one claim goes through, each comes to its turn', async () => {
   const { store, database } = await crowded(3_000)
-  const worker = await store.enlist({ id: 'w', host: 'here', pid: 1 })
+  const worker = await store.enlist({ id: 'w', host: 'here', pid: 1, types: [] })
   // Every key but the last has used up what it may have under way.
   database.exec(`
     UPDATE jobs SET limit_key = 'k' || printf('%04d', key % 1500);

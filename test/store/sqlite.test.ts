@@ -84,7 +84,7 @@ describe('opening', () => {
       const { policy } = await import(${JSON.stringify(join(SOURCES, 'core/policy.ts'))})
       const store = openSqlite({ path: ${JSON.stringify(file)}, nowMs: () => 0 })
       await store.register({ types: [{ name: 'shared', queue: 'default', policy: policy() }] })
-      await store.enlist({ id: String(process.pid), host: 'here', pid: process.pid })
+      await store.enlist({ id: String(process.pid), host: 'here', pid: process.pid, types: [] })
       await store.stop()`
     const run = promisify(execFile)
     const options = ['--disable-warning=ExperimentalWarning', '--input-type=module', '--eval', program]

@@ -171,7 +171,7 @@ describe('a job that was claimed and never started', () => {
     hanging({ orphan: 'requeue', lease: { ttl: LEASE_MS, startTimeout: '1m' } })
     const { id } = await scene.app.submit('hanging', {})
     const store = await scene.app.store()
-    const worker = await store.enlist({ id: 'lazy', host: 'here', pid: 1 })
+    const worker = await store.enlist({ id: 'lazy', host: 'here', pid: 1, types: [] })
     const { leases } = await store.claim({ worker, lanes: [{ type: 'hanging', ttlMs: LEASE_MS }], max: 1 })
     const watcher = await scene.worker({}, scene.newApp())
     for (let i = 0; i < 12; i++) {
@@ -190,7 +190,7 @@ describe('a job that was claimed and never started', () => {
     hanging({ orphan: 'requeue', lease: { ttl: '1h', startTimeout: '1m' } })
     scene.app.job('patient', { policy: { orphan: 'requeue', lease: { ttl: '1h', startTimeout: '10m' } }, run: () => 1 })
     const store = await scene.app.store()
-    const worker = await store.enlist({ id: 'lazy', host: 'here', pid: 1 })
+    const worker = await store.enlist({ id: 'lazy', host: 'here', pid: 1, types: [] })
     const { id } = await scene.app.submit('patient', {})
     await store.claim({ worker, lanes: [{ type: 'patient', ttlMs: 3_600_000 }], max: 1 })
     scene.clock.block(120_000)

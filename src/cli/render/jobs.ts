@@ -56,7 +56,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
     ['created', when(shown.createdAt)],
     ['last attempt', when(shown.lastAttemptAt)],
     ['not before', when(shown.retryAfter)],
-    ...shown.held.map((hold): [string, string] => ['held', `by ${hold.by} ${hold.name}: ${hold.why}`]),
+    ...shown.held.map((hold): [string, string] => ['waits', holdText(hold)]),
     ['started', when(shown.startedAt)],
     ['finished', when(shown.finishedAt)],
     ['progress', shown.status === 'processing' ? `${Math.round(shown.progress * 100)} %` : null],

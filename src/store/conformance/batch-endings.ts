@@ -26,7 +26,7 @@ export const batchEndings = topic('batches', {
       )
       assert.equal(await bench.store.expireBatches({ limit: 10 }), written)
     }
-    assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-expired'])
+    assert.deepEqual(await kinds(bench, id), ['settled', 'expired'])
     assert.equal(await bench.store.nextBatchExpiryMs(), null)
   },
 
@@ -42,7 +42,7 @@ export const batchEndings = topic('batches', {
       await endAll(bench, ['complete'])
       assert.deepEqual(await counts(bench, id), { total: 1, complete: 1 })
       assert.equal((await row(bench, id)).state, 'expired')
-      assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-expired'], `written down: ${isWritten}`)
+      assert.deepEqual(await kinds(bench, id), ['settled', 'expired'], `written down: ${isWritten}`)
       assert.equal((await outcomes(bench, id)).length, 1)
     }
   },
@@ -53,14 +53,14 @@ export const batchEndings = topic('batches', {
     await bench.clock.advance(DAY_MS)
     await refused('BATCH_CLOSED', bench.submit({ batch: open }))
     assert.equal(await bench.store.expireBatches({ limit: 10 }), 1)
-    assert.deepEqual(await kinds(bench, open), ['batch-settled', 'batch-expired'])
+    assert.deepEqual(await kinds(bench, open), ['settled', 'expired'])
     assert.deepEqual([(await row(bench, sealed)).state, await kinds(bench, sealed)], ['open', []])
     await endAll(bench, ['failed'])
     assert.equal((await row(bench, sealed)).state, 'expired')
     const [settled, expired] = await bench.store.batchEvents({ id: sealed })
     assert.deepEqual(
       [settled?.kind, settled?.data.state, expired?.kind, expired?.data.state],
-      ['batch-settled', 'failed', 'batch-expired', 'expired'],
+      ['settled', 'failed', 'expired', 'expired'],
     )
     assert.equal((await outcomes(bench, sealed)).at(0)?.state, 'failed')
   },
@@ -75,7 +75,7 @@ export const batchEndings = topic('batches', {
       done.reduce((sum, number) => sum + number),
       ids.length,
     )
-    for (const id of ids) assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-expired'])
+    for (const id of ids) assert.deepEqual(await kinds(bench, id), ['settled', 'expired'])
   },
 
   async 'finished jobs are kept until their batch is settled; the batch goes with the last of them'(bench) {

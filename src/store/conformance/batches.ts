@@ -65,7 +65,7 @@ export const batches = topic('batches', {
     await worker.close(await worker.claimOne(), complete())
     const { state, settledAtMs, settlements } = await row(bench, id)
     assert.deepEqual([state, settledAtMs, settlements], ['complete', bench.clock.nowMs(), 1])
-    assert.deepEqual(await kinds(bench, id), ['batch-settled'])
+    assert.deepEqual(await kinds(bench, id), ['settled'])
   },
 
   async 'every way in which a job ends is counted, and going back to the queue is none'(bench) {
@@ -76,7 +76,7 @@ export const batches = topic('batches', {
       const { permanent, ...rest } = await counts(bench, id)
       assert.deepEqual(rest, { total: 1, [ended]: 1 }, way)
       assert.equal(permanent === 1, way.includes('for good'), way)
-      assert.deepEqual(await kinds(bench, id), ['batch-settled'], way)
+      assert.deepEqual(await kinds(bench, id), ['settled'], way)
     }
     for (const cause of REQUEUE_CAUSES) {
       const id = await opened(bench, 1)
@@ -123,7 +123,7 @@ export const batches = topic('batches', {
         workers[0].close(leases[0], complete()),
         workers[1].close(leases[1], isFailing ? failed(leases[1]) : complete()),
       ])
-      assert.deepEqual(await kinds(bench, id), ['batch-settled'])
+      assert.deepEqual(await kinds(bench, id), ['settled'])
       const { state, settlements } = await row(bench, id)
       assert.deepEqual([state, settlements], [isFailing ? 'partial' : 'complete', 1])
       assert.equal((await outcomes(bench, id)).length, 1)
@@ -144,7 +144,7 @@ export const batches = topic('batches', {
     assert.equal(await worker.close(again, complete()), 'lost')
     assert.equal(await worker.close(again, failed(again)), 'lost')
     assert.deepEqual(await counts(bench, id), { total: 1, complete: 1 })
-    assert.deepEqual(await kinds(bench, id), ['batch-settled'])
+    assert.deepEqual(await kinds(bench, id), ['settled'])
   },
 
   async 'an open batch takes jobs until it is sealed, and only then settles'(bench) {
@@ -205,7 +205,7 @@ export const batches = topic('batches', {
     assert.deepEqual(await counts(bench, id), { total: 2, unfinished: 1, complete: 1 })
     await endAll(bench, ['complete'])
     assert.equal((await row(bench, id)).state, 'complete')
-    assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-reopened', 'batch-settled'])
+    assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
     assert.deepEqual(
       (await outcomes(bench, id)).map(({ state, settlement }) => [settlement, state]),
       [
@@ -251,7 +251,7 @@ export const batches = topic('batches', {
       await endAll(bench, [end])
     }
     assert.deepEqual(await counts(bench, id), { total: 1, complete: 1 })
-    assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-reopened', 'batch-settled'])
+    assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
   },
 
   async 'a successor that is refused at once fails in that place, and the batch is settled again'(bench) {
@@ -260,7 +260,7 @@ export const batches = topic('batches', {
     const retriedFrom = { id: broken, actor: 'olga', reason: 'a test' }
     await bench.submit({ retriedFrom, rejected: someFailure('INPUT_INVALID') })
     assert.deepEqual(await counts(bench, id), { total: 1, failed: 1, permanent: 1 })
-    assert.deepEqual(await kinds(bench, id), ['batch-settled', 'batch-reopened', 'batch-settled'])
+    assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
   },
 
   async 'the job of onSettled is there with the settlement, and finds the outcome in its input'(bench) {

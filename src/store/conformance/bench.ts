@@ -110,7 +110,7 @@ export class Bench {
 
   async worker(store = this.store): Promise<BenchWorker> {
     const id = `bench-worker-${++this.#workers}`
-    return new BenchWorker(id, await store.enlist({ id, host: 'bench', pid: this.#workers }), store)
+    return new BenchWorker(id, await store.enlist({ id, host: 'bench', pid: this.#workers, types: [] }), store)
   }
 
   /** A new job in the hands of a new worker. */

@@ -85,10 +85,10 @@ export const queues = topic('queues', {
     assert.deepEqual(
       events.map(({ subject, kind, atMs, data }) => [subject, kind, atMs, data]),
       [
-        ['queue:side', 'queue-paused', pausedAtMs, { ...OLGA }],
-        ['queue:side', 'queue-resumed', pausedAtMs, { ...OLGA }],
-        ['queue:side', 'queue-paused', pausedAtMs, { ...OLGA, untilMs }],
-        ['queue:side', 'queue-resumed', bench.clock.nowMs(), { ...ended, untilMs }],
+        ['queue:side', 'paused', pausedAtMs, { ...OLGA }],
+        ['queue:side', 'resumed', pausedAtMs, { ...OLGA }],
+        ['queue:side', 'paused', pausedAtMs, { ...OLGA, untilMs }],
+        ['queue:side', 'resumed', bench.clock.nowMs(), { ...ended, untilMs }],
       ],
     )
   },

@@ -93,7 +93,7 @@ export const registration = topic('registration', {
     const [listed] = await bench.store.workers()
     const { id } = worker
     assert.deepEqual(listed, {
-      ...{ id, host: 'bench', pid: 1, startedAtMs: enlistedAtMs, seenAtMs: enlistedAtMs },
+      ...{ id, host: 'bench', pid: 1, types: [], startedAtMs: enlistedAtMs, seenAtMs: enlistedAtMs },
       stoppedAtMs: null,
     })
     await bench.clock.advance(5_000)
@@ -104,11 +104,19 @@ export const registration = topic('registration', {
     assert.equal((await bench.store.workers())[0]?.stoppedAtMs, enlistedAtMs + 10_000)
   },
 
+  async 'what a worker runs is known while it is enlisted, and is renewed when it comes back'(bench) {
+    const enlist = (types: string[]) => bench.store.enlist({ id: 'steady', host: 'here', pid: 1, types })
+    await enlist(['plain', 'other'])
+    assert.deepEqual((await bench.store.workers())[0]?.types, ['plain', 'other'])
+    await enlist(['third'])
+    assert.deepEqual((await bench.store.workers())[0]?.types, ['third'])
+  },
+
   async 'a worker that comes back under its old name is enlisted again'(bench) {
-    const key = await bench.store.enlist({ id: 'steady', host: 'here', pid: 1 })
+    const key = await bench.store.enlist({ id: 'steady', host: 'here', pid: 1, types: [] })
     await bench.store.dismiss({ worker: key })
     await bench.clock.advance(1_000)
-    const again = await (await bench.open()).enlist({ id: 'steady', host: 'there', pid: 2 })
+    const again = await (await bench.open()).enlist({ id: 'steady', host: 'there', pid: 2, types: [] })
     const id = await bench.submit()
     await bench.store.claim({ worker: again, lanes: [{ type: 'plain', ttlMs: 1_000 }], max: 1 })
     assert.equal((await bench.row(id)).lease?.worker, 'steady')

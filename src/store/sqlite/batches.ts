@@ -58,7 +58,7 @@ export function openBatches(
   /** The one place where the world learns what became of a batch: its history, and whoever wants a notice. */
   const announce = (batch: StoredBatch, kind: BatchEventKind, nowMs: number): void => {
     history.subjectEvent(`batch:${batch.id}`, nowMs, kind, newsOf(batch))
-    if (kind !== 'batch-settled' || batch.notify === null) return
+    if (kind !== 'settled' || batch.notify === null) return
     history.tell(noticesOfSettlement(batch, JSON.parse(batch.notify) as string[]), null, nowMs)
   }
 
@@ -79,7 +79,7 @@ export function openBatches(
       const entered = state === 'expired' ? expire.get(batch.key) : settle.get(batch.key, state, nowMs)
       if (entered === undefined) break
       standing = entered as unknown as StoredBatch
-      announce(standing, state === 'expired' ? 'batch-expired' : 'batch-settled', nowMs)
+      announce(standing, state === 'expired' ? 'expired' : 'settled', nowMs)
       if (state !== 'expired') submitOnSettled(standing, nowMs)
     }
     return standing
@@ -98,7 +98,7 @@ export function openBatches(
     if (before === undefined || !isReopenedByRetry(before)) return
     if (!isReopenedByRetry(enterStates(before, nowMs))) return
     const reopened = reopen.get(key) as StoredBatch | undefined
-    if (reopened !== undefined) announce(reopened, 'batch-reopened', nowMs)
+    if (reopened !== undefined) announce(reopened, 'reopened', nowMs)
   }
 
   const sealOne = ({ key }: StoredBatch, nowMs: number): 'sealed' | 'was-sealed' => {

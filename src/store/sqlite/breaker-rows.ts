@@ -15,8 +15,9 @@ import {
   sumWindow,
   whyHeld,
 } from '../../core/breaker.ts'
+import type { SubjectEvents } from '../../core/events.ts'
 import type { BreakerPolicy } from '../../core/policy-flow.ts'
-import type { BREAKER_EVENTS, BreakerEvent, BreakerStanding } from '../breakers.ts'
+import type { BreakerEvent, BreakerStanding } from '../breakers.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
 
@@ -106,7 +107,7 @@ export function openBreakerRows(connection: Connection, history: History) {
 
   const tell = (
     { name }: Breaker,
-    kind: (typeof BREAKER_EVENTS)[number],
+    kind: SubjectEvents['breaker'][number],
     data: BreakerEvent['data'],
     nowMs: number,
   ): void => history.subjectEvent(`breaker:${name}`, nowMs, kind, data)
@@ -137,7 +138,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     setForced(breaker.name, null)
     const free = move({ ...breaker, forced: null }, afterForcing(breaker.state, forced, nowMs), nowMs)
     const why = by ?? { reason: 'the time it was forced for is over' }
-    tell(breaker, 'breaker-released', { ...why, status: free.state.status }, nowMs)
+    tell(breaker, 'released', { ...why, status: free.state.status }, nowMs)
     return free
   }
 
@@ -170,7 +171,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     force(breaker: Breaker, forced: ForcedState, nowMs: number): void {
       setForced(breaker.name, forced)
       const { actor, reason, status, untilMs } = forced
-      tell(breaker, 'breaker-forced', { actor, reason, status, untilMs }, nowMs)
+      tell(breaker, 'forced', { actor, reason, status, untilMs }, nowMs)
     },
 
     windowOf({ name, policy }: Breaker, nowMs: number): CallCount {
@@ -201,10 +202,10 @@ export function openBreakerRows(connection: Connection, history: History) {
   }
 }
 
-const KIND_OF: Readonly<Record<BreakerStatus, (typeof BREAKER_EVENTS)[number]>> = {
-  open: 'breaker-opened',
-  'half-open': 'breaker-half-open',
-  closed: 'breaker-closed',
+const KIND_OF: Readonly<Record<BreakerStatus, SubjectEvents['breaker'][number]>> = {
+  open: 'opened',
+  'half-open': 'half-open',
+  closed: 'closed',
 }
 
 function forcedOf(row: Row): ForcedState | null {

@@ -26,7 +26,7 @@ const KIND_OF_ACT = { resolved: 'resolved', snoozed: 'snoozed', open: 'reopened'
 /** As the operations call them. */
 const ACT = { resolved: 'failures.resolve', snoozed: 'failures.snooze', open: 'failures.reopen' } as const
 
-const subjectOf = (fingerprint: string): string => `failures:${fingerprint}`
+const subjectOf = (fingerprint: string): `failures:${string}` => `failures:${fingerprint}`
 
 export function openFailureGroups({ connection, types, history, nowMs, read, write }: SqliteContext) {
   const position = connection.prepare(`SELECT position FROM cursors WHERE name = '${CURSOR}'`)

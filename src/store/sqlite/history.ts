@@ -1,5 +1,5 @@
 import type { DecidedFailure } from '../../core/change.ts'
-import type { EventData, EventKind } from '../../core/events.ts'
+import type { EventData, EventKind, SubjectEvents, SubjectThing } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
 import type { By, JobKey, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
@@ -64,7 +64,12 @@ export function openHistory(connection: Connection) {
     },
 
     /** Something happened to anything but a job: a batch, a breaker, a queue. `subject` is 'batch:ID' and so on. */
-    subjectEvent(subject: string, atMs: number, kind: string, data: object | null): void {
+    subjectEvent<Thing extends SubjectThing>(
+      subject: `${Thing}:${string}`,
+      atMs: number,
+      kind: SubjectEvents[Thing][number],
+      data: object | null,
+    ): void {
       addSubjectEvent.run(atMs, kind, data === null ? null : JSON.stringify(data), subject)
     },
 

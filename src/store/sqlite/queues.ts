@@ -68,7 +68,7 @@ export function openQueues(context: SqliteContext, meters: Meters): QueueStore {
         needed(name)
         const untilMs = forMs === null ? null : atMs + forMs
         pause.run(name, atMs, by.actor, by.reason, untilMs)
-        history.subjectEvent(`queue:${name}`, atMs, 'queue-paused', { ...by, ...(untilMs !== null && { untilMs }) })
+        history.subjectEvent(`queue:${name}`, atMs, 'paused', { ...by, ...(untilMs !== null && { untilMs }) })
         history.audit(by, { atMs, act: 'queues.pause', target: 'queue', ids: [name], data: { untilMs } })
       }),
 
@@ -81,7 +81,7 @@ export function openQueues(context: SqliteContext, meters: Meters): QueueStore {
           return 'not-paused'
         }
         resume.run(name)
-        history.subjectEvent(`queue:${name}`, atMs, 'queue-resumed', { ...by })
+        history.subjectEvent(`queue:${name}`, atMs, 'resumed', { ...by })
         history.audit(by, { atMs, act: 'queues.resume', target: 'queue', ids: [name] })
         context.hintWork()
         return 'resumed'
@@ -97,7 +97,7 @@ export function openQueues(context: SqliteContext, meters: Meters): QueueStore {
           resume.run(name)
           const reason = `the pause by ${paused_by} was to last until then`
           const data = { actor: 'redress', reason, untilMs: resume_at }
-          history.subjectEvent(`queue:${name}`, atMs, 'queue-resumed', data)
+          history.subjectEvent(`queue:${name}`, atMs, 'resumed', data)
         }
         if (ended.length > 0) context.hintWork()
         return ended.map(({ name }) => name)

@@ -140,6 +140,7 @@ export function openReading(connection: Connection, types: Types) {
         id: row.id as string,
         host: row.host as string,
         pid: row.pid as number,
+        types: JSON.parse(row.types as string) as string[],
         startedAtMs: row.started_at as number,
         seenAtMs: row.seen_at as number,
         stoppedAtMs: row.stopped_at as number | null,

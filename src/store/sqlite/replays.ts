@@ -58,7 +58,7 @@ export function openReplays(context: SqliteContext, letters: Letters): ReplaySto
     return row
   }
 
-  const tell = (id: string, kind: ReplayState | 'resumed', atMs: number, data: object) =>
+  const tell = (id: string, kind: Exclude<ReplayState, 'planning'> | 'resumed', atMs: number, data: object) =>
     history.subjectEvent(`replay:${id}`, atMs, kind, data)
 
   const canaryJobs =

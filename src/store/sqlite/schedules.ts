@@ -1,3 +1,4 @@
+import type { SubjectEvents } from '../../core/events.ts'
 import type { MissedRule } from '../../core/schedule.ts'
 import type { Status } from '../../core/states.ts'
 import type { ScheduleDeclaration, ScheduleStore, StoredSchedule } from '../schedules.ts'
@@ -39,7 +40,7 @@ export function openSchedules({ connection, history, nowMs, write, read, hintWor
     WHERE name = ?1 AND paused_at IS NOT NULL`)
   const remove = connection.prepare('DELETE FROM schedules WHERE name = ?')
 
-  const tell = (name: string, kind: string, data: object | null) =>
+  const tell = (name: string, kind: SubjectEvents['schedule'][number], data: object | null) =>
     history.subjectEvent(`schedule:${name}`, nowMs(), kind, data)
 
   const declare = (one: ScheduleDeclaration): void => {

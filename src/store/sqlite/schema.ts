@@ -157,6 +157,9 @@ CREATE INDEX jobs_limited_waiting ON jobs (type) WHERE limit_key IS NOT NULL AND
 -- Whether further attempts were useless, as far as the failure ended its job: what it counts for in a batch.
 ALTER TABLE failures ADD COLUMN permanent INTEGER CHECK (permanent IN (0, 1));
 
+-- What it runs, so that a job that nobody runs can say so.
+ALTER TABLE workers ADD COLUMN types TEXT NOT NULL DEFAULT '[]';
+
 -- What happens to anything but a job has a subject ('batch:...', 'breaker:...') and job 0, which no job has.
 ALTER TABLE events ADD COLUMN subject TEXT;
 CREATE INDEX events_of_subject ON events (subject) WHERE subject IS NOT NULL;

@@ -73,8 +73,9 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
 
   // A worker with a name of its own comes back under it after a restart.
   const addWorker = connection.prepare(`
-    INSERT INTO workers (id, host, pid, started_at, seen_at) VALUES (?1, ?2, ?3, ?4, ?4)
-    ON CONFLICT (id) DO UPDATE SET host = ?2, pid = ?3, started_at = ?4, seen_at = ?4, stopped_at = NULL RETURNING key`)
+    INSERT INTO workers (id, host, pid, started_at, seen_at, types) VALUES (?1, ?2, ?3, ?4, ?4, ?5)
+    ON CONFLICT (id) DO UPDATE SET host = ?2, pid = ?3, started_at = ?4, seen_at = ?4, types = ?5, stopped_at = NULL
+    RETURNING key`)
   const seeWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = NULL WHERE key = ?1')
   const stopWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = ?2 WHERE key = ?1')
 
@@ -155,8 +156,11 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       }),
     types: () => read('reading job types', types.all),
 
-    enlist: ({ id, host, pid }) =>
-      commits.write('enlisting a worker', () => (addWorker.get(id, host, pid, nowMs()) as { key: number }).key),
+    enlist: ({ id, host, pid, types: served }) =>
+      commits.write(
+        'enlisting a worker',
+        () => (addWorker.get(id, host, pid, nowMs(), JSON.stringify(served)) as { key: number }).key,
+      ),
     dismiss: ({ worker }) => commits.write('dismissing a worker', () => void stopWorker.run(worker, nowMs())),
     workers: () => read('reading workers', reading.workers),
 
