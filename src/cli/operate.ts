@@ -8,10 +8,16 @@ import { commandName } from './command-name.ts'
 import { COMMANDS, type Command } from './commands.ts'
 import type { Program } from './invoke.ts'
 import { fieldsOf } from './options.ts'
-import { type OptionSpec, type Parsed, usage } from './parse.ts'
+import { type OptionSpec, ownOption, type Parsed, usage } from './parse.ts'
 import { NOTHING, RENDERERS, type Rendering } from './render/rendering.ts'
 import { chooseStore, refuseMissingStore } from './store-option.ts'
 import { terminalOf } from './terminal.ts'
+
+const APP_OPTION = ownOption(
+  'app FILE',
+  'text',
+  'a module that exports your app: its schemas and hooks are then asked, too',
+)
 
 /** A command made from the table of operations: options from its input, rendering from its name. */
 export function programOfOperation(name: OperationName): Program {
@@ -19,7 +25,7 @@ export function programOfOperation(name: OperationName): Program {
   const command = COMMANDS.find(({ does }) => 'operation' in does && does.operation === name) as Command
   const isPlace = ({ field }: OptionSpec) => command.positionals.some((place) => place.name === field)
   return {
-    options: fields.filter((field) => !isPlace(field)).map(withActor),
+    options: [...fields.filter((field) => !isPlace(field)).map(withActor), APP_OPTION],
     places: fields.filter(isPlace).map(({ field, description, kind }) => ({
       name: field,
       description: kind === 'json' ? `${description} (JSON, @file, or - for standard input)` : description,
@@ -31,7 +37,8 @@ export function programOfOperation(name: OperationName): Program {
 
 async function operate(name: OperationName, command: Command, parsed: Parsed, fields: readonly OptionSpec[]) {
   const { values } = parsed
-  const { location, flags } = chooseStore(values)
+  const choice = chooseStore(values)
+  const { location, flags } = choice
   const input = inputOf(command, parsed, fields)
   if (fields.some(({ field }) => field === 'reason') && values.reason === undefined) {
     throw new RedressError('REASON_REQUIRED', 'No reason is given.', {
@@ -39,7 +46,10 @@ async function operate(name: OperationName, command: Command, parsed: Parsed, fi
     })
   }
   refuseMissingStore(location)
-  const app = redress({ store: location })
+  const app =
+    values.app === undefined
+      ? redress({ store: location })
+      : await (await import('./load-app.ts')).loadApp(String(values.app), choice)
   try {
     const output = await app.perform(name, input as InputOf<OperationName>)
     if (values.json === true) process.stdout.write(`${JSON.stringify(output, null, 2)}\n`)

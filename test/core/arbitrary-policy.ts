@@ -80,9 +80,9 @@ export const anyPolicyInput: fc.Arbitrary<PolicyInput> = fc.record(
         {
           guards: fc.constantFrom('gateway', 's3'),
           mode: fc.constantFrom('hold', 'fail-fast'),
-          windowCalls: fc.integer({ min: 1, max: 50 }),
+          windowCalls: fc.integer({ min: 5, max: 50 }),
           window: fc.constantFrom('1s', '2m'),
-          minCalls: fc.integer({ min: 1, max: 50 }),
+          minCalls: fc.integer({ min: 1, max: 6 }),
           ratio: fc.constantFrom(0.1, 0.5, 1),
           cooldown: anyDuration,
           ramp: anyDuration,
@@ -93,7 +93,7 @@ export const anyPolicyInput: fc.Arbitrary<PolicyInput> = fc.record(
     ),
     concurrency: fc.oneof(
       fc.integer({ min: 1, max: 9 }),
-      fc.record({ max: fc.integer({ min: 1, max: 9 }), perKey: fc.integer({ min: 1, max: 9 }) }, { requiredKeys: [] }),
+      fc.record({ max: fc.integer({ min: 2, max: 9 }), perKey: fc.integer({ min: 1, max: 3 }) }, { requiredKeys: [] }),
     ),
     rate: fc.option(
       fc.record(

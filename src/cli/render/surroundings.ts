@@ -36,6 +36,7 @@ export function workers({ workers: shown }: OutputOf<'workers.list'>, { terminal
       },
       { title: 'HOST', of: (worker) => worker.host, charsMin: 8 },
       { title: 'PID', of: (worker) => worker.pid, isNumber: true },
+      { title: 'RUNS', of: (worker) => worker.types.join(', '), charsMin: 8 },
       { title: 'STARTED', of: (worker) => ago(worker.startedAt, terminal) },
       { title: 'SEEN', of: (worker) => ago(worker.seenAt, terminal) },
     ],
