@@ -1,4 +1,5 @@
 import { type App, failures, type JobType, redress } from 'redress'
+import { perSecond } from './floor.ts'
 
 export const codes = failures({ BOOM: { fault: 'dependency', retry: 'transient', message: 'It went wrong.' } })
 
@@ -14,24 +15,27 @@ export const HANDLERS = {
 } as const
 export type HandlerName = keyof typeof HANDLERS
 
+export const BENCH_TYPE = 'bench.job'
 const BULK = 1_000
 
-/** An app on a file, with one job type, and a way to wait for its jobs. */
-export function openBench(path: string, handler: HandlerName = 'no-op', defaults = false) {
-  const app = redress({ store: `sqlite:${path}` })
-  const type = app.job('bench.job', {
+/** An app on a store, with one job type. */
+export async function openBench(store: string, handler: HandlerName = 'no-op', defaults = false) {
+  const app = redress({ store })
+  const type = app.job(BENCH_TYPE, {
     codes,
     // Jobs that may safely run again, so that the worker may claim ahead of its slots.
     policy: defaults ? {} : { retry: { max: 3, unknown: 'transient' }, orphan: 'requeue' },
     run: HANDLERS[handler] as (input: { n: number }) => Promise<undefined>,
   })
+  await app.store()
   return { app, type: type as JobType<{ n: number }> }
 }
 
-export async function submitBulk(type: JobType<{ n: number }>, jobs: number): Promise<number> {
+export async function submitBulk(type: JobType<{ n: number }>, jobs: number, priority = 0): Promise<number> {
   const beganMs = performance.now()
   for (let n = 0; n < jobs; n += BULK) {
-    await type.submitMany(Array.from({ length: Math.min(BULK, jobs - n) }, (_, i) => ({ n: n + i })))
+    const inputs = Array.from({ length: Math.min(BULK, jobs - n) }, (_, i) => ({ n: n + i }))
+    await type.submitMany(inputs, { priority })
   }
   return perSecond(jobs, beganMs)
 }
@@ -67,8 +71,8 @@ export async function drain(app: App, jobs: number, onEvery?: (done: number) => 
 }
 
 /** From `submit` to the handler's first line, and to the acknowledgement, one job at a time on an idle worker. */
-export async function idleLatency(path: string, jobs: number): Promise<{ pickUpMs: number[]; ackMs: number[] }> {
-  const app = redress({ store: `sqlite:${path}` })
+export async function idleLatency(store: string, jobs: number): Promise<{ pickUpMs: number[]; ackMs: number[] }> {
+  const app = redress({ store })
   let began: () => void = () => undefined
   const type = app.job('bench.latency', { run: () => began() })
   await app.work()
@@ -86,5 +90,3 @@ export async function idleLatency(path: string, jobs: number): Promise<{ pickUpM
   await app.stop()
   return { pickUpMs, ackMs }
 }
-
-const perSecond = (jobs: number, beganMs: number): number => (jobs * 1000) / (performance.now() - beganMs)

@@ -2,22 +2,57 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { startOwnPostgres } from '../test/support/postgres.ts'
+import { fleet } from './kill-loop/fleet.ts'
 import { killLoop } from './kill-loop/kill-loop.ts'
 
-/** `npm run soak -- --kills 5000 --seed 7`: kills real processes for a long time, then looks for what went wrong. */
+/**
+ * Kills real processes for a long time, then looks for what went wrong.
+ *
+ *     npm run soak -- --kills 5000 --seed 7
+ *     npm run soak -- --store postgres --workers 8 --submitters 4 --jobs 200000 --kills 400 --restarts 20
+ *
+ * The second has a server of its own, which it ends without warning and starts again as often as is said. Instead of
+ * `postgres` it takes the address of an empty database; that server is left alone.
+ */
 const { values } = parseArgs({
   options: {
-    kills: { type: 'string', default: '5000' },
+    store: { type: 'string', default: 'sqlite' },
+    kills: { type: 'string' },
     seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 31)) },
-    workers: { type: 'string', default: '3' },
+    workers: { type: 'string' },
+    submitters: { type: 'string', default: '4' },
+    jobs: { type: 'string', default: '200000' },
+    restarts: { type: 'string', default: '0' },
   },
 })
 
 const folder = mkdtempSync(join(tmpdir(), 'redress-soak-'))
-const [kills, seed, workers] = [values.kills, values.seed, values.workers].map(Number) as [number, number, number]
+const isSqlite = values.store === 'sqlite'
+const kills = Number(values.kills ?? (isSqlite ? 5_000 : 400))
+const workers = Number(values.workers ?? (isSqlite ? 3 : 8))
+const [seed, submitters, jobs, restarts] = [values.seed, values.submitters, values.jobs, values.restarts].map(
+  Number,
+) as [...[number, number, number, number]]
 console.log(`killing ${kills} processes, seed ${seed}, in ${folder}`)
 
-const { problems, ...numbers } = await killLoop({ folder, kills, seed, workers, say: console.log })
+async function onPostgres() {
+  const server = values.store === 'postgres' ? await startOwnPostgres({ dir: folder }) : null
+  const restart = async (): Promise<void> => {
+    await server?.crash()
+    await server?.start()
+  }
+  const blows = server === null ? [] : Array<typeof restart>(restarts).fill(restart)
+  const store = server?.url ?? values.store
+  const report = await fleet({ folder, store, workers, submitters, jobs, kills, blows, seed, say: console.log })
+  if (report.problems.length === 0) await server?.stop()
+  else await server?.end()
+  return report
+}
+
+const { problems, ...numbers } = isSqlite
+  ? await killLoop({ folder, kills, seed, workers, say: console.log })
+  : await onPostgres()
 console.log(JSON.stringify(numbers, null, 2))
 if (problems.length === 0) {
   console.log('Nothing was lost, nothing was done twice, and every history leads to its job.')

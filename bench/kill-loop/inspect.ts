@@ -10,50 +10,66 @@ export interface Inspection {
   reclaimed: number
   /** Writes of workers that had lost their lease. */
   refused: number
+  /** Of those, the closes that their workers were told of. */
+  toldRefused: number
   problems: string[]
 }
 
+/** Files in which the processes wrote down what they were told. */
+export interface Notes {
+  /** Submissions, by id. */
+  acknowledged: string
+  /** Closes that came too late, by id and attempt. */
+  refused: string
+}
+
 const PAGE = 500
-const ID_LINE = /^[0-9a-f-]{36}$/
+const ID_LINE = /^[0-9a-f-]{36}( \d+)?$/
 
 type Row = Parameters<typeof checkJob>[0]
 
 /** What must hold after any number of kills: nothing acknowledged is lost, nothing is done twice, all of it is told. */
-export async function inspect(store: Store, file: string, acknowledged: string): Promise<Inspection> {
-  const acknowledgedIds = readAcknowledged(acknowledged)
+export async function inspect(store: Store, notes: Notes): Promise<Inspection> {
+  const acknowledgedIds = new Set(linesOf(notes.acknowledged))
+  const toldRefused = new Set(linesOf(notes.refused))
   const seen: Inspection = {
     acknowledged: acknowledgedIds.size,
+    toldRefused: toldRefused.size,
     jobs: 0,
     attempts: 0,
     reclaimed: 0,
     refused: 0,
-    problems: integrityProblems(file),
+    problems: [],
   }
-  for await (const row of allJobs(store)) {
-    const events = await store.events({ id: row.id })
+  for await (const [row, events] of allJobs(store)) {
     acknowledgedIds.delete(row.id)
+    for (const { kind, attempt } of events) if (kind === 'lost') toldRefused.delete(`${row.id} ${attempt}`)
     seen.jobs++
     seen.attempts += row.attempt
     seen.reclaimed += count(events, 'reclaimed')
     seen.refused += count(events, 'lost')
     seen.problems.push(...jobProblems(row, events).map((problem) => `${row.id}: ${problem}`))
   }
+  for (const told of toldRefused) seen.problems.push(`${told}: its close was refused, and its history does not say so`)
   for (const id of acknowledgedIds) seen.problems.push(`${id}: was acknowledged and is lost`)
   return seen
 }
 
-function readAcknowledged(path: string): Set<string> {
-  if (!existsSync(path)) return new Set()
-  const lines = readFileSync(path, 'utf8').split('\n')
-  // What follows the last line end was cut off.
-  return new Set(lines.slice(0, -1).filter((line) => ID_LINE.test(line)))
+/** The whole lines of a file; what follows the last line end was cut off by a kill. */
+export function linesOf(path: string): string[] {
+  if (!existsSync(path)) return []
+  return readFileSync(path, 'utf8')
+    .split('\n')
+    .slice(0, -1)
+    .filter((line) => ID_LINE.test(line))
 }
 
-async function* allJobs(store: Store): AsyncGenerator<Row> {
+async function* allJobs(store: Store): AsyncGenerator<[Row, readonly JobEvent[]]> {
   let beforeKey = Number.MAX_SAFE_INTEGER
   for (;;) {
     const page = await store.jobs({ beforeKey, limit: PAGE })
-    yield* page
+    const histories = await Promise.all(page.map(({ id }) => store.events({ id })))
+    for (const [i, row] of page.entries()) yield [row, histories[i] as readonly JobEvent[]]
     const last = page.at(-1)
     if (last === undefined) return
     beforeKey = last.key
@@ -64,6 +80,8 @@ function jobProblems(row: Row, events: readonly JobEvent[]): string[] {
   const problems: string[] = []
   if (row.status !== 'complete') problems.push(`is ${row.status}`)
   if (count(events, 'complete') !== 1) problems.push(`was completed ${count(events, 'complete')} times`)
+  // The handler answers with the number of its attempt.
+  if (row.result !== String(row.attempt)) problems.push(`has the result ${row.result} of another attempt`)
   try {
     checkJob(row, events)
   } catch (error) {
@@ -99,7 +117,7 @@ function refusalProblems(events: readonly JobEvent[]): string[] {
 const count = (events: readonly JobEvent[], kind: JobEvent['kind']): number =>
   events.filter((event) => event.kind === kind).length
 
-function integrityProblems(file: string): string[] {
+export function integrityProblems(file: string): string[] {
   const database = new DatabaseSync(file)
   const answers = database.prepare('PRAGMA integrity_check').all() as { integrity_check: string }[]
   database.close()

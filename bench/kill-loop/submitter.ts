@@ -1,8 +1,8 @@
 import { fsyncSync, openSync, writeSync } from 'node:fs'
 import { openWork } from './work.ts'
 
-const [file, acknowledged, mostText] = process.argv.slice(2)
-const { app, work } = openWork(String(file))
+const [store, acknowledged, mostText, ends] = process.argv.slice(2)
+const { app, work } = openWork(String(store))
 const log = openSync(String(acknowledged), 'a')
 let left = Number(mostText)
 await app.store()
@@ -25,5 +25,7 @@ while (left > 0) {
   left -= size
   await new Promise((resolve) => setTimeout(resolve, Math.random() * 30))
 }
-// Goes on living, as a web server would that has nothing to submit: somebody will kill it.
-setInterval(() => undefined, 1_000)
+if (ends === undefined) {
+  // Goes on living, as a web server would that has nothing to submit: somebody will kill it.
+  setInterval(() => undefined, 1_000)
+} else await app.stop()

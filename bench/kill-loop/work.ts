@@ -10,8 +10,8 @@ export interface Work {
 
 export const LEASE_MS = 1_000
 
-export function openWork(file: string) {
-  const app = redress({ store: `sqlite:${file}` })
+export function openWork(store: string) {
+  const app = redress({ store })
   const work = app.job('work', {
     policy: {
       lease: { ttl: LEASE_MS },

@@ -79,6 +79,7 @@ export class App {
   readonly #makeId: MakeId
   readonly #locationDefault = defaultLocation()
   #opened: Opened | null = null
+  #opening: Promise<Opened> | null = null
   #ready: Promise<Store> | null = null
   #isStopped = false
   /** Jobs with a common outcome. */
@@ -372,6 +373,8 @@ export class App {
     this.#isStopped = true
     this.hub.stop()
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
+    // One that is just being opened must not be left open.
+    await this.#opening?.catch(() => undefined)
     await this.#opened?.store.stop()
   }
 
@@ -387,18 +390,14 @@ export class App {
 
   async #open(): Promise<Store> {
     if (this.#isStopped) throw new RedressError('STORE_STOPPED', 'The app was stopped.')
-    const { store: location = this.#locationDefault, failureLog } = this.#options
-    if (this.#opened === null) {
-      const opened = openStore(location, this.#clock, failureLog, (error) =>
-        this.#log.error(
-          { err: error },
-          'the failure log cannot be written: no job that needs it is claimed until it can',
-        ),
-      )
-      this.#opened = { ...opened, store: Metrics.watch(this.metrics, opened.store) }
-    }
-    const { store } = this.#opened
-    this.#refuseUnlogged(this.#opened)
+    // Once, though a type that is declared meanwhile asks again: a second pool would be nobody's to stop.
+    this.#opening ??= this.#openStore()
+    const opened = await this.#opening.catch((error: unknown) => {
+      this.#opening = null
+      throw error
+    })
+    const { store } = opened
+    this.#refuseUnlogged(opened)
     const types = [...this.#declared.values()].map(({ handler, queue }) => ({
       name: handler.type,
       queue,
@@ -407,6 +406,18 @@ export class App {
     if (types.length > 0) await store.register({ types })
     await this.schedules.register(store)
     return store
+  }
+
+  async #openStore(): Promise<Opened> {
+    const { store: location = this.#locationDefault, failureLog } = this.#options
+    const opened = await openStore(location, this.#clock, failureLog, (error) =>
+      this.#log.error(
+        { err: error },
+        'the failure log cannot be written: no job that needs it is claimed until it can',
+      ),
+    )
+    this.#opened = { ...opened, store: Metrics.watch(this.metrics, opened.store) }
+    return this.#opened
   }
 
   #refuseUnlogged({ failureLog }: Opened): void {

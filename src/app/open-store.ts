@@ -3,31 +3,42 @@ import { RedressError } from '../core/errors.ts'
 import { redactText } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
-import { openSqlite } from '../store/sqlite/store.ts'
 import type { Store } from '../store/store.ts'
 import { withWriteAhead } from '../store/write-ahead.ts'
 
 const STORE_DEFAULT = 'sqlite:.redress/redress.db'
 const IN_MEMORY = ':memory:'
+const IS_POSTGRES = /^postgres(ql)?:\/\//
 
 /**
  * Where an app that does not say keeps its jobs. The environment comes first, so that one program can be run on
  * another store without being changed: `redress worker app.ts --data DIR` sets it.
  */
 export function defaultLocation(): string {
-  return process.env.REDRESS_STORE || STORE_DEFAULT
+  const { REDRESS_STORE, DATABASE_URL } = process.env
+  if (REDRESS_STORE) return REDRESS_STORE
+  return DATABASE_URL && IS_POSTGRES.test(DATABASE_URL) ? DATABASE_URL : STORE_DEFAULT
 }
 
-/** The store's file, or null where it has none. */
-export function fileOf(location: string): string | null {
+export type StorePlace = { kind: 'file'; path: string } | { kind: 'memory' } | { kind: 'postgres'; url: string }
+
+export function placeOf(location: string): StorePlace {
+  if (IS_POSTGRES.test(location)) return { kind: 'postgres', url: location }
   const path = /^sqlite:(.+)$/.exec(location)?.[1]
   if (path === undefined) {
     throw new RedressError(
       'OPTION_INVALID',
-      `${JSON.stringify(redactText(location))} is not a store: write sqlite:path/to/file.db or sqlite::memory:.`,
+      `${JSON.stringify(redactText(location))} is not a store: write sqlite:path/to/file.db, sqlite::memory: or postgres://...`,
     )
   }
-  return path === IN_MEMORY ? null : resolve(path)
+  return path === IN_MEMORY ? { kind: 'memory' } : { kind: 'file', path: resolve(path) }
+}
+
+/** For people, without a password. */
+export function placeText(location: string): string {
+  const place = placeOf(location)
+  if (place.kind === 'memory') return 'in memory'
+  return place.kind === 'file' ? place.path : redactText(place.url)
 }
 
 export interface Opened {
@@ -36,17 +47,26 @@ export interface Opened {
   failureLog: string | null
 }
 
-export function openStore(
+export async function openStore(
   location: string | Store,
   clock: Clock,
   failureLog: string | undefined,
   tellLogBroken: (error: unknown) => void,
-): Opened {
-  const file = typeof location === 'string' ? fileOf(location) : null
-  const store =
-    typeof location === 'string' ? openSqlite({ path: file ?? IN_MEMORY, nowMs: () => clock.nowMs() }) : location
-  const path = failureLog ?? (file === null ? null : join(dirname(file), 'failures.jsonl'))
+): Promise<Opened> {
+  const place = typeof location === 'string' ? placeOf(location) : null
+  const store = place === null ? (location as Store) : await openPlace(place, clock)
+  const path = failureLog ?? (place?.kind === 'file' ? join(dirname(place.path), 'failures.jsonl') : null)
   if (path === null) return { store, failureLog: null }
   const journal = new Journal(resolve(path))
   return { store: withWriteAhead(store, journal, tellLogBroken), failureLog: journal.path }
+}
+
+async function openPlace(place: StorePlace, clock: Clock): Promise<Store> {
+  // Each driver is loaded where it is used: a program on SQLite need not read PostgreSQL's client, nor the other way.
+  if (place.kind === 'postgres') {
+    const { openPostgres } = await import('../store/postgres/store.ts')
+    return openPostgres({ url: place.url })
+  }
+  const { openSqlite } = await import('../store/sqlite/store.ts')
+  return openSqlite({ path: place.kind === 'file' ? place.path : IN_MEMORY, nowMs: () => clock.nowMs() })
 }

@@ -11,11 +11,21 @@ export interface Command {
   mutates: boolean
 }
 
-export type ProgramName = 'start' | 'worker' | 'policy-check' | 'policy-simulate'
+export type ProgramName = 'start' | 'worker' | 'doctor' | 'copy' | 'policy-check' | 'policy-simulate'
 
 const PROGRAMS: readonly { cli: string; program: ProgramName; summary: string }[] = [
   { cli: 'start', program: 'start', summary: 'Run a worker with your app, or with a sample that fails on purpose.' },
   { cli: 'worker <file>', program: 'worker', summary: 'Run a worker with the app that a module exports.' },
+  {
+    cli: 'doctor',
+    program: 'doctor',
+    summary: 'Check the store and what waits in it, and say what to do about what is wrong. Changes nothing.',
+  },
+  {
+    cli: 'copy',
+    program: 'copy',
+    summary: 'Copy a whole store into an empty one: from a file to PostgreSQL, or any other way.',
+  },
   {
     cli: 'policy check <file>',
     program: 'policy-check',
@@ -29,14 +39,14 @@ const PROGRAMS: readonly { cli: string; program: ProgramName; summary: string }[
 ]
 
 export const COMMANDS: readonly Command[] = [
-  ...PROGRAMS.slice(0, 2).map(fromProgram),
+  ...PROGRAMS.slice(0, 4).map(fromProgram),
   ...Object.entries(CATALOG).map(([name, entry]) => ({
     ...form(entry.cli),
     summary: entry.summary,
     mutates: entry.mutates,
     does: { operation: name as OperationName },
   })),
-  ...PROGRAMS.slice(2).map(fromProgram),
+  ...PROGRAMS.slice(4).map(fromProgram),
 ]
 
 /** Shorter words for what is typed most. */

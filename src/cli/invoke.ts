@@ -7,12 +7,15 @@ export interface Program {
   options: readonly OptionSpec[]
   places: Details['places']
   examples: readonly string[]
-  run(command: Command, parsed: Parsed): Promise<void>
+  /** A number is the exit code; without one it is done. */
+  run(command: Command, parsed: Parsed): Promise<void> | Promise<number>
 }
 
 const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   start: async () => (await import('./start.ts')).start,
   worker: async () => (await import('./start.ts')).worker,
+  doctor: async () => (await import('./doctor.ts')).doctor,
+  copy: async () => (await import('./copy.ts')).copy,
   'policy-check': async () => (await import('./policy-file.ts')).check,
   'policy-simulate': async () => (await import('./policy-file.ts')).simulate,
 }
@@ -23,9 +26,10 @@ export async function programOf({ does }: Command): Promise<Program> {
   return programOfOperation(does.operation)
 }
 
-export async function invoke(command: Command, rest: readonly string[]): Promise<void> {
+export async function invoke(command: Command, rest: readonly string[]): Promise<number> {
   const program = await programOf(command)
-  await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
+  const code = await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
+  return code ?? 0
 }
 
 export async function helpOnCommand(command: Command): Promise<string> {

@@ -16,8 +16,7 @@ export async function run(argv: readonly string[]): Promise<number> {
         return 0
       case 'command': {
         const { invoke } = await import('./invoke.ts')
-        await invoke(found.command, found.rest)
-        return 0
+        return await invoke(found.command, found.rest)
       }
     }
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { App } from '../app/app.ts'
-import { fileOf } from '../app/open-store.ts'
+import { placeText } from '../app/open-store.ts'
 import { outcomeLog } from '../app/outcome-log.ts'
 import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
@@ -82,7 +82,7 @@ function factsOf(app: App, workerId: string): { store: string | null; types: str
 
 function introduction(app: App, workerId: string, isSample: boolean, choice: StoreChoice): string {
   const { location } = app
-  const file = location === null ? 'one that the app opened' : (fileOf(location) ?? 'in memory')
+  const file = location === null ? 'one that the app opened' : placeText(location)
   // The app may keep its jobs elsewhere than these options say.
   const flags = location === null || location === choice.location ? choice.flags : ` --store ${quoted(location)}`
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { defaultLocation, fileOf } from '../app/open-store.ts'
+import { defaultLocation, placeOf } from '../app/open-store.ts'
 import { RedressError } from '../core/errors.ts'
 import { quoted } from './command-name.ts'
 
@@ -23,9 +23,11 @@ export function chooseStore({ data, store }: { data?: unknown; store?: unknown }
 
 /** A look at a store must not make one: the empty answer would hide that the path is wrong. */
 export function refuseMissingStore(location: string): void {
-  const file = fileOf(location)
-  if (file !== null && existsSync(file)) return
+  const place = placeOf(location)
+  if (place.kind === 'postgres' || (place.kind === 'file' && existsSync(place.path))) return
   const where =
-    file === null ? 'A store in memory cannot be looked at from another process.' : `There is no store at ${file}.`
+    place.kind === 'memory'
+      ? 'A store in memory cannot be looked at from another process.'
+      : `There is no store at ${place.path}.`
   throw new RedressError('STORE_NOT_FOUND', where)
 }

@@ -83,6 +83,30 @@ export const ERRORS = {
     action: 'Submit again when jobs of this type have been worked off, or raise its backlog.max.',
   },
   QUEUE_UNKNOWN: { http: 404, exit: 3, action: 'See `redress queues list` for the queues there are.' },
+  STORE_UNREACHABLE: {
+    http: 503,
+    exit: 5,
+    action: 'Check the address, and that the server runs and can be reached from here.',
+  },
+  STORE_DENIED: { http: 500, exit: 4, action: 'Check user, password and rights.' },
+  STORE_SERVER_TOO_OLD: { http: 500, exit: 1, action: 'Use PostgreSQL 14 or newer.' },
+  STORE_NOT_DURABLE: {
+    http: 500,
+    exit: 1,
+    action: "Set synchronous_commit to 'on' for this server, database or user.",
+  },
+  STORE_TOO_OLD: {
+    http: 500,
+    exit: 1,
+    action: 'Run any command of this Redress on it, such as `redress types list`: that brings it up to date.',
+  },
+  STORE_NOT_EMPTY: { http: 409, exit: 4, action: 'Copy into an empty store; what is in this one was not touched.' },
+  STORE_IN_USE: {
+    http: 409,
+    exit: 4,
+    action:
+      'Stop the programs that use it and try again 30 s later, or add --despite-workers: what they do meanwhile is then not in the copy.',
+  },
   STORE_FULL: { http: 507, exit: 1, action: 'Make room on the disk; nothing acknowledged is lost.' },
   STORE_FAILED: { http: 500, exit: 1, action: 'See the cause; nothing acknowledged is lost.' },
   STORE_STOPPED: { http: 503, exit: 5, action: 'Submit before stopping the app, or start a new one.' },

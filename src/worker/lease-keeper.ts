@@ -14,18 +14,33 @@ const SEEN_EVERY_MS = 10_000
 /** Renews everything this worker holds in one call, and finds out what it no longer holds. */
 export class LeaseKeeper {
   readonly #store: Store
+  readonly #clock: Clock
   readonly #trouble: Trouble
   readonly #lost: (flight: Flight) => void
+  #underWay: Promise<void> | null = null
   #seenMonoMs = Number.NEGATIVE_INFINITY
   #progressMonoMs = Number.NEGATIVE_INFINITY
 
   constructor(store: Store, clock: Clock, log: Log, lost: (flight: Flight) => void) {
     this.#store = store
+    this.#clock = clock
     this.#trouble = new Trouble(clock, log)
     this.#lost = lost
   }
 
+  /** One after the other: a store that is slow to answer must not be asked for the same leases again and again. */
   async keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>, nowMonoMs: number): Promise<void> {
+    const mustWait = this.#underWay !== null
+    while (this.#underWay !== null) await this.#underWay.catch(() => undefined)
+    try {
+      this.#underWay = this.#keep(worker, held, mustWait ? this.#clock.monoMs() : nowMonoMs)
+      await this.#underWay
+    } finally {
+      this.#underWay = null
+    }
+  }
+
+  async #keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>, nowMonoMs: number): Promise<void> {
     const renewals = this.#due(held, nowMonoMs)
     if (renewals.length === 0 && nowMonoMs - this.#seenMonoMs < SEEN_EVERY_MS) return
     let lost: readonly number[]

@@ -94,5 +94,9 @@ export class StartTeller {
   }
 }
 
-/** It ended, but its outcome could not be recorded yet: it must not be taken for one that never started. */
-const isHeldUp = ({ state, isRecordLate }: Flight): boolean => state === 'closing' && isRecordLate
+/**
+ * It ended, but its outcome could not be recorded yet: it must not be taken for one that never started. While its outcome
+ * is with the store again nothing is told: that would come after the close, and look like a zombie's.
+ */
+const isHeldUp = ({ state, isRecordLate, isBeingRecorded }: Flight): boolean =>
+  state === 'closing' && isRecordLate && !isBeingRecorded

@@ -145,8 +145,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'dead letters are removed with the rest',
     file: 'src/store/sqlite/pruning.ts',
-    find: '!isOver || kept > 0',
-    replace: '!isOver',
+    find: '!mayGo || kept > 0',
+    replace: '!mayGo',
     caughtBy: promise('a dead letter without a retention is never removed'),
   },
   {

@@ -14,6 +14,8 @@ import { until } from './until.ts'
 /** What a process of `fixtures/actor.ts` is told when it starts. */
 export interface Setup {
   file: string
+  /** Where its jobs are, if not in that file. */
+  store?: string
   /** The job types it declares; all of them do what their payload says. */
   types: Record<string, PolicyInput>
   /** Left out: it only submits. */
@@ -24,7 +26,7 @@ export interface Setup {
   /** The schedules it declares, by name. */
   schedules?: Record<string, { cron: string; job: string; input: Act; missed: 'skip' | 'once' | 'all' }>
   /** To be submitted once it is up, one acknowledged line each. */
-  submits?: { type: string; input: Act }[]
+  submits?: { type: string; input: Act; delayMs?: number }[]
 }
 
 /** What a handler does. Durations are real: the processes live in real time. */

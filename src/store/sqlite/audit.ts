@@ -1,7 +1,6 @@
 import type { AuditParams, AuditStore, StoredAct } from '../audit.ts'
+import { type Row, toAct } from '../rows.ts'
 import type { SqliteContext } from './context.ts'
-
-type Row = Record<string, number | string | null>
 
 export function openAudit({ connection, read }: SqliteContext): AuditStore {
   const list = ({ filter, beforeSeq, limit }: AuditParams): StoredAct[] => {
@@ -28,16 +27,3 @@ export function openAudit({ connection, read }: SqliteContext): AuditStore {
 }
 
 const thrice = (value: string): [string, string, string] => [value, value, value]
-
-function toAct(row: Row): StoredAct {
-  return {
-    seq: row.seq as number,
-    atMs: row.at as number,
-    actor: row.actor as string,
-    act: row.act as string,
-    reason: row.reason as string,
-    target: row.target as string,
-    ids: JSON.parse(row.ids as string),
-    data: row.data === null ? null : JSON.parse(row.data as string),
-  }
-}

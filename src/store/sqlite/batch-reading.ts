@@ -1,7 +1,6 @@
-import { isPastExpiry, stateAt } from '../../core/rollup.ts'
 import type { BatchEvent, BatchFailure } from '../../core/view-batch.ts'
+import { batchRowOf, type StoredBatch } from '../batch-rows.ts'
 import type { BatchFilter, BatchRow } from '../batches.ts'
-import { type StoredBatch, standingOf } from './batch-rows.ts'
 import type { Connection } from './connection.ts'
 import type { Types } from './types.ts'
 
@@ -52,26 +51,7 @@ export function openBatchReading(connection: Connection, types: Types) {
     }
   }
 
-  const toRow = (row: ReadBatch, nowMs: number): BatchRow => {
-    const standing = standingOf(row)
-    return {
-      ...standing,
-      state: stateAt(standing, nowMs),
-      isSealed: standing.isSealed || isPastExpiry(standing, nowMs),
-      key: row.key,
-      id: row.id,
-      name: row.name,
-      owner: row.owner,
-      processing: row.processing,
-      data: row.data,
-      onSettled: row.on_settled === null ? null : JSON.parse(row.on_settled),
-      notify: row.notify === null ? [] : JSON.parse(row.notify),
-      createdAtMs: row.created_at,
-      settledAtMs: row.settled_at,
-      settlements: row.settlements,
-      lastFailure: lastFailureOf(row),
-    }
-  }
+  const toRow = (row: ReadBatch, nowMs: number): BatchRow => batchRowOf(row, lastFailureOf(row), nowMs)
 
   return {
     batch(id: string, nowMs: number): BatchRow | null {

@@ -4,10 +4,10 @@ import type { Policy } from '../../core/policy.ts'
 import { countsOfMove, isReopenedByRetry, isTaking, statesEntered } from '../../core/rollup.ts'
 import type { Status } from '../../core/states.ts'
 import { type BatchEventKind, newsOf, outcomeOf, settledPayload } from '../../core/view-batch.ts'
+import { closedError, refuseWriteAheadOnSettled, type StoredBatch, standingOf } from '../batch-rows.ts'
 import type { BatchStore, NewBatch } from '../batches.ts'
 import { derivedId } from '../derived-id.ts'
 import type { BatchKey, By, NewJob, Submitted } from '../store.ts'
-import { type StoredBatch, standingOf } from './batch-rows.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
 import type { Types } from './types.ts'
@@ -118,9 +118,7 @@ export function openBatches(
     entered(id: string, policy: Policy, status: Status, isPermanent: boolean, nowMs: number): void {
       const batch = find(id)
       if (batch === undefined) throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
-      if (!isTaking(standingOf(batch), nowMs)) {
-        throw new RedressError('BATCH_CLOSED', `Batch ${id} (${batch.name}) takes no more jobs: ${whyClosed(batch)}.`)
-      }
+      if (!isTaking(standingOf(batch), nowMs)) throw closedError(batch)
       if (batch.rollup === null || batch.notify === null) {
         inherit.run(batch.key, policy.rollup, JSON.stringify(policy.notify.settled))
       }
@@ -129,7 +127,7 @@ export function openBatches(
 
     open(batch: NewBatch, jobs: readonly NewJob[], nowMs: number): Awaited<ReturnType<BatchStore['openBatch']>> {
       const { id, name, owner, rollup, data, onSettled, notify, expiresInMs } = batch
-      if (onSettled !== null) refuseWriteAhead(onSettled.type, types.needed(onSettled.type).policy)
+      if (onSettled !== null) refuseWriteAheadOnSettled(onSettled.type, types.needed(onSettled.type).policy)
       const settled = onSettled === null ? null : JSON.stringify(onSettled)
       const channels = notify === null ? null : JSON.stringify(notify)
       const expiresAtMs = expiresInMs === null ? null : nowMs + expiresInMs
@@ -161,15 +159,4 @@ export function openBatches(
 
     nextExpiryMs: (nowMs: number): number | null => (nextExpiry.get(nowMs) as { at: number | null }).at,
   }
-}
-
-const whyClosed = ({ state, sealed }: StoredBatch): string =>
-  state === 'expired' ? 'it has expired' : sealed === 1 ? 'it is sealed' : 'its time is over'
-
-/** Its line would have to be on disk before the transaction that settles the batch, which nobody can foresee. */
-function refuseWriteAhead(type: string, { audit }: Policy): void {
-  if (audit !== 'write-ahead') return
-  throw new RedressError('OPTION_INVALID', `onSettled: ${type} has audit 'write-ahead', and cannot be submitted so.`, {
-    action: 'Let onSettled submit a job of another type, which submits that one.',
-  })
 }

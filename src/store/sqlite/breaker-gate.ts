@@ -1,8 +1,10 @@
 import { callsAllowed, effectiveStatus, nextChangeAtMs, whyHeld } from '../../core/breaker.ts'
 import type { BreakerPolicy } from '../../core/policy-flow.ts'
+import { type Breaker, standingOf } from '../breaker-rows.ts'
 import type { BreakerStanding } from '../breakers.ts'
-import type { Breaker, BreakerRows } from './breaker-rows.ts'
-import type { Limiter, Permit } from './gates.ts'
+import type { Permit } from '../permits.ts'
+import type { BreakerRows } from './breaker-rows.ts'
+import type { Limiter } from './gates.ts'
 
 /** A breaker during one claim. All lanes that it guards share the permit. */
 interface Asked {
@@ -65,6 +67,6 @@ export function openBreakerGate(rows: BreakerRows): Limiter & { standings(nowMs:
       return permit === null || permit.left > 0 ? null : permit
     },
 
-    standings: (nowMs) => [...asked.values()].map(({ breaker }) => rows.standingOf(breaker, nowMs)),
+    standings: (nowMs) => [...asked.values()].map(({ breaker }) => standingOf(breaker, nowMs)),
   }
 }

@@ -1,37 +1,27 @@
 import {
   afterForcing,
-  afterSettingBack,
-  afterTime,
   type BreakerState,
-  type BreakerStatus,
   type CallBucket,
   type CallCount,
   closedFromTheStart,
-  effectiveStatus,
   type ForcedState,
   isInForce,
-  nextChangeAtMs,
-  type Standing,
   sumWindow,
-  whyHeld,
 } from '../../core/breaker.ts'
 import type { SubjectEvents } from '../../core/events.ts'
 import type { BreakerPolicy } from '../../core/policy-flow.ts'
-import type { BreakerEvent, BreakerStanding } from '../breakers.ts'
+import {
+  BREAKER_EVENT_OF,
+  type Breaker,
+  type BreakerRow,
+  breakerAsOf,
+  breakerReader,
+  callsFromRow,
+  stateInTime,
+} from '../breaker-rows.ts'
+import type { BreakerEvent } from '../breakers.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
-
-/** A row as it stands at a moment. */
-export interface Breaker extends Standing {
-  name: string
-  epoch: number
-  probe: number
-  probeUntilMs: number | null
-  proberUntilMs: number | null
-  lastProbe: { atMs: number; passed: boolean; said: string } | null
-}
-
-type Row = Record<string, number | string | null>
 
 export type BreakerRows = ReturnType<typeof openBreakerRows>
 
@@ -56,52 +46,10 @@ export function openBreakerRows(connection: Connection, history: History) {
     WHERE type IN (${guarded}) AND limit_key IS NOT NULL AND lease_until IS NOT NULL AND lease_until > ?2
       AND claimed_at >= ?3`)
 
-  const policies = new Map<string, BreakerPolicy>()
-  const policyOf = (text: string): BreakerPolicy => {
-    const known = policies.get(text) ?? (JSON.parse(text) as BreakerPolicy)
-    policies.set(text, known)
-    return known
-  }
-
-  /** What time alone makes of it, also where the clock was set back. */
-  const inTime = (breaker: Breaker, nowMs: number): BreakerState => {
-    const state = afterSettingBack(breaker.state, breaker.lastProbe?.atMs ?? 0, nowMs)
-    return afterTime({ ...breaker, state }, nowMs)
-  }
-
-  /** As it is at this moment, whether or not anybody has written that down yet. */
-  const asOf = (breaker: Breaker, nowMs: number): Breaker => {
-    const { forced } = breaker
-    const isOver = forced !== null && !isInForce(forced, nowMs)
-    const released = isOver ? { ...breaker, forced: null, state: afterForcing(breaker.state, forced, nowMs) } : breaker
-    const state = inTime(released, nowMs)
-    return state === released.state ? released : { ...released, state }
-  }
-
-  const fromRow = (row: Row, nowMs: number): Breaker => ({
-    name: row.name as string,
-    epoch: row.epoch as number,
-    policy: policyOf(row.policy as string),
-    state: {
-      status: row.status as BreakerStatus,
-      sinceMs: row.since as number,
-      triesAtMs: row.tries_at as number | null,
-      passed: row.passed as number,
-      reason: row.reason as string,
-    },
-    forced: forcedOf(row),
-    isProbed: row.prober_until !== null && (row.prober_until as number) > nowMs,
-    probe: row.probe as number,
-    probeUntilMs: row.probe_until as number | null,
-    proberUntilMs: row.prober_until as number | null,
-    lastProbe:
-      row.probed_at === null
-        ? null
-        : { atMs: row.probed_at as number, passed: row.probe_passed === 1, said: (row.probe_said as string) ?? '' },
-  })
+  const fromRow = breakerReader()
 
   const find = (name: string, nowMs: number): Breaker | null => {
-    const row = select.get(name) as Row | undefined
+    const row = select.get(name) as BreakerRow | undefined
     return row === undefined ? null : fromRow(row, nowMs)
   }
 
@@ -121,7 +69,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     if (isChange) {
       // What opened it must not open it again after it closed.
       forgetCalls.run(breaker.name, Number.MAX_SAFE_INTEGER, 0)
-      tell(breaker, KIND_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
+      tell(breaker, BREAKER_EVENT_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
     }
     return { ...breaker, epoch, state }
   }
@@ -151,10 +99,11 @@ export function openBreakerRows(connection: Connection, history: History) {
     /** As it stands now; nothing is written. */
     peek(name: string, nowMs: number): Breaker | null {
       const breaker = find(name, nowMs)
-      return breaker === null ? null : asOf(breaker, nowMs)
+      return breaker === null ? null : breakerAsOf(breaker, nowMs)
     },
 
-    peekAll: (nowMs: number): Breaker[] => (selectAll.all() as Row[]).map((row) => asOf(fromRow(row, nowMs), nowMs)),
+    peekAll: (nowMs: number): Breaker[] =>
+      (selectAll.all() as BreakerRow[]).map((row) => breakerAsOf(fromRow(row, nowMs), nowMs)),
 
     /** As it stands now, and what time alone has changed is written. Only within a transaction that writes. */
     current(name: string, nowMs: number): Breaker | null {
@@ -162,7 +111,7 @@ export function openBreakerRows(connection: Connection, history: History) {
       if (breaker === null) return null
       const { forced } = breaker
       const free = forced !== null && !isInForce(forced, nowMs) ? release(breaker, null, nowMs) : breaker
-      return move(free, inTime(free, nowMs), nowMs)
+      return move(free, stateInTime(free, nowMs), nowMs)
     },
 
     move,
@@ -175,7 +124,7 @@ export function openBreakerRows(connection: Connection, history: History) {
     },
 
     windowOf({ name, policy }: Breaker, nowMs: number): CallCount {
-      return sumWindow(bucketsOf(calls.iterate(name) as IterableIterator<Row>), policy, nowMs)
+      return sumWindow(bucketsOf(calls.iterate(name) as Iterable<BreakerRow>), policy, nowMs)
     },
 
     forgetCallsOutside: (name: string, fromMs: number, toMs: number): void => void forgetCalls.run(name, fromMs, toMs),
@@ -187,40 +136,9 @@ export function openBreakerRows(connection: Connection, history: History) {
     underWay(name: string, nowMs: number, claimedSinceMs = 0): number {
       return (underWay.get(name, nowMs, claimedSinceMs) as { count: number }).count
     },
-
-    standingOf(breaker: Breaker, nowMs: number, window: CallCount | null = null): BreakerStanding {
-      const { name, epoch } = breaker
-      return {
-        name,
-        epoch,
-        status: effectiveStatus(breaker, nowMs),
-        why: whyHeld(breaker, nowMs),
-        nextChangeAtMs: nextChangeAtMs(breaker, nowMs),
-        window,
-      }
-    },
   }
 }
 
-const KIND_OF: Readonly<Record<BreakerStatus, SubjectEvents['breaker'][number]>> = {
-  open: 'opened',
-  'half-open': 'half-open',
-  closed: 'closed',
-}
-
-function forcedOf(row: Row): ForcedState | null {
-  if (row.forced_status === null) return null
-  return {
-    status: row.forced_status as 'open' | 'closed',
-    actor: row.forced_by as string,
-    reason: row.forced_reason as string,
-    atMs: row.forced_at as number,
-    untilMs: row.forced_until as number | null,
-  }
-}
-
-function* bucketsOf(rows: Iterable<Row>): Generator<CallBucket> {
-  for (const { at, succeeded, failed } of rows) {
-    yield { atMs: at as number, succeeded: succeeded as number, failed: failed as number }
-  }
+function* bucketsOf(rows: Iterable<BreakerRow>): Generator<CallBucket> {
+  for (const row of rows) yield callsFromRow(row)
 }

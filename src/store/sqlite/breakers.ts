@@ -1,7 +1,8 @@
 import { afterCalls, afterProbe, afterRequest, type BreakerState, bucketOf, isInForce } from '../../core/breaker.ts'
-import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport, StoredBreaker } from '../breakers.ts'
+import { type Breaker, isProbeDue, isShown, standingOf, storedBreaker } from '../breaker-rows.ts'
+import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport } from '../breakers.ts'
 import type { By } from '../store.ts'
-import type { Breaker, BreakerRows } from './breaker-rows.ts'
+import type { BreakerRows } from './breaker-rows.ts'
 import type { SqliteContext } from './context.ts'
 
 interface EventRow {
@@ -35,7 +36,7 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
     const breaker = rows.current(name, atMs)
     if (breaker === null) return null
     // They were begun before it opened, or before it closed: they say nothing about how the dependency is now.
-    if (epoch !== breaker.epoch) return rows.standingOf(breaker, atMs, rows.windowOf(breaker, atMs))
+    if (epoch !== breaker.epoch) return standingOf(breaker, atMs, rows.windowOf(breaker, atMs))
     let [succeeded, failed] = [0, 0]
     for (const bucket of buckets) {
       addCalls.run(name, bucketOf(atMs - Math.max(0, Math.round(bucket.agoMs))), bucket.succeeded, bucket.failed)
@@ -45,37 +46,25 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
     rows.forgetCallsOutside(name, bucketOf(atMs - breaker.policy.windowMs), atMs)
     const window = rows.windowOf(breaker, atMs)
     const after = move(breaker, afterCalls(breaker.state, { succeeded, failed }, window, breaker.policy, atMs), atMs)
-    return rows.standingOf(after, atMs, after.epoch === epoch ? window : rows.windowOf(after, atMs))
-  }
-
-  const stored = (breaker: Breaker, atMs: number): StoredBreaker => {
-    const { name, epoch, policy, state, forced, isProbed, probeUntilMs, lastProbe } = breaker
-    const guarded = types.all().flatMap((type) => {
-      const of = type.policy.breaker
-      return of?.guards === name ? [{ name: type.name, mode: of.mode }] : []
-    })
-    const window = rows.windowOf(breaker, atMs)
-    const underWay = rows.underWay(name, atMs)
-    const shown = { name, epoch, policy, state, forced, isProbed, probeUntilMs, lastProbe }
-    return { ...shown, nowMs: atMs, window, underWay, types: guarded }
+    return standingOf(after, atMs, after.epoch === epoch ? window : rows.windowOf(after, atMs))
   }
 
   const audit = (by: By, act: string, name: string, atMs: number, data: object | null = null): void =>
     history.audit(by, { atMs, act, target: 'breaker', ids: [name], data })
 
-  const isDue = ({ state, forced, probeUntilMs }: Breaker, isAsked: boolean, atMs: number): boolean => {
-    if (probeUntilMs !== null && probeUntilMs > atMs) return false
-    if (isAsked) return true
-    return state.status !== 'closed' && !isInForce(forced, atMs) && (state.triesAtMs ?? atMs) <= atMs
-  }
-
   return {
     breakers: () =>
       read('reading breakers', () => {
         const atMs = nowMs()
-        const all = rows.peekAll(atMs).map((breaker) => stored(breaker, atMs))
-        // Of a name that was given up nobody counts calls any more: it would be shown as open for ever.
-        return all.filter(({ types: guarded, forced }) => guarded.length > 0 || forced !== null)
+        const all = rows.peekAll(atMs).map((breaker) => {
+          const counted = {
+            nowMs: atMs,
+            window: rows.windowOf(breaker, atMs),
+            underWay: rows.underWay(breaker.name, atMs),
+          }
+          return storedBreaker(breaker, counted, types.all())
+        })
+        return all.filter(isShown)
       }),
 
     standings: ({ names }) =>
@@ -83,7 +72,7 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
         const atMs = nowMs()
         return names.flatMap((name) => {
           const breaker = rows.peek(name, atMs)
-          return breaker === null ? [] : [rows.standingOf(breaker, atMs)]
+          return breaker === null ? [] : [standingOf(breaker, atMs)]
         })
       }),
 
@@ -135,7 +124,7 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
       write('beginning a health probe', () => {
         const atMs = nowMs()
         const breaker = rows.current(name, atMs)
-        if (breaker === null || !isDue(breaker, isAsked, atMs)) return null
+        if (breaker === null || !isProbeDue(breaker, isAsked, atMs)) return null
         begin.run(name, atMs + ttlMs)
         return { name, number: breaker.probe + 1 }
       }),

@@ -1,7 +1,8 @@
 import type { StatementSync } from 'node:sqlite'
+import { earliest, guarded, leftOf, opensAtMs, takePermits } from '../permits.ts'
 import type { Claimed, Lane, Lease, WorkerKey } from '../store.ts'
 import type { Connection } from './connection.ts'
-import { type Gates, type LaneGate, leftOf, opensAtMs, takePermits } from './gates.ts'
+import type { Gates, LaneGate } from './gates.ts'
 import type { RetryMeters } from './retry-meters.ts'
 import type { Types } from './types.ts'
 
@@ -199,18 +200,6 @@ function pickSql(lanes: readonly LaneSql[]): string {
 
 const takesPermits = (gate: LaneGate | null, limitKey: string | null): boolean =>
   gate === null || takePermits(gate, limitKey)
-
-/** Tells the worker how the breaker stood when the job was claimed, and whether the dependency may be called. */
-function guarded(lease: Lease, gate: LaneGate | null): Lease {
-  if (gate === null || gate.guard === null) return lease
-  const { callPermit, guard } = gate
-  const mayCall = callPermit === null || callPermit.left > 0
-  if (callPermit !== null && mayCall) callPermit.left--
-  return { ...lease, guard: { ...guard, mayCall } }
-}
-
-const earliest = (one: number | null, other: number | null): number | null =>
-  one === null ? other : other === null ? one : Math.min(one, other)
 
 function groupByTtl(leases: readonly Lease[], lanes: readonly LaneKey[]): Map<number, Lease[]> {
   const ttlOf = new Map(lanes.map((lane) => [lane.name, lane.ttlMs]))

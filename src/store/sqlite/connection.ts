@@ -6,13 +6,13 @@ import { isBusy, storeError } from './errors.ts'
 import { MIGRATIONS } from './schema.ts'
 
 /** 'rdrs': tells our files from other people's databases. */
-const APPLICATION_ID = 0x72647273
+export const APPLICATION_ID = 0x72647273
 
 /**
  * Older versions can corrupt a WAL database when two connections checkpoint and write at the same moment
  * (the "WAL-reset" bug). Several processes on one file is exactly how Redress is used.
  */
-const SQLITE_VERSION_MIN = [3, 51, 3] as const
+export const SQLITE_VERSION_MIN = [3, 51, 3] as const
 
 /** How long one statement may wait for another process before we let our own event loop go on. */
 const BUSY_WAIT_MS = 10
@@ -69,7 +69,7 @@ export function refuseOldSqlite(version: string): void {
   }
 }
 
-function refuseForeign(database: DatabaseSync, path: string): void {
+export function refuseForeign(database: DatabaseSync, path: string): void {
   // In this order: a process that makes the tables at this moment commits them together with the id, so whoever sees
   // the tables and then looks for the id finds it.
   const isEmpty = database.prepare(`SELECT 1 FROM sqlite_schema LIMIT 1`).get() === undefined
@@ -128,7 +128,7 @@ function migrate(database: DatabaseSync, path: string): void {
   }
 }
 
-function pragma(database: DatabaseSync, name: string): number {
+export function pragma(database: DatabaseSync, name: string): number {
   const row = database.prepare(`PRAGMA ${name}`).get() as Record<string, number>
   return row[name] ?? 0
 }

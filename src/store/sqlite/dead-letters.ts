@@ -1,12 +1,10 @@
 import { obstacleTo } from '../../core/replay-obstacle.ts'
-import type { Status } from '../../core/states.ts'
 import type { DeadLetterStore, LetterCounts, LetterFilter, Replayed, StoredDeadLetter } from '../dead-letters.ts'
+import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
 import type { SqliteContext } from './context.ts'
 import type { LetterMarks } from './letter-marks.ts'
-import { toFailure } from './reading.ts'
 
-type Row = Record<string, number | string | null>
 type Submit = (job: NewJob, nowMs: number) => Submitted
 
 const TABLES = `dead_letters JOIN failures ON failures.seq = dead_letters.failure
@@ -29,32 +27,11 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
       LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
     WHERE dead_letters."offset" = ?`)
 
-  const toLetter = (row: Row): StoredDeadLetter => {
-    const type = types.byKey(row.type_key as number)
-    return {
-      offset: row.offset as number,
-      jobId: row.job_id as string,
-      type: type.name,
-      owner: row.letter_owner as string | null,
-      payload: row.payload as string,
-      failure: toFailure(row),
-      attempts: row.letter_attempts as number,
-      atMs: row.letter_at as number,
-      replays: row.replays as number,
-      replayedAtMs: row.replayed_at as number | null,
-      replayedAs: row.replayed_as as string | null,
-      status: row.status as Status,
-      manualRetry: type.policy.manualRetry.mode,
-      twin: row.twin_id === null ? null : { id: row.twin_id as string, status: row.twin_status as Status },
-      priority: row.priority as number,
-      dedupeKey: row.dedupe_key as string | null,
-      limitKey: (row.limit_key as string | null) || null,
-    }
-  }
+  const read = (row: Row): StoredDeadLetter => toLetter(row, types.byKey(row.type_key as number), toFailure(row))
 
   const find = (offset: number): StoredDeadLetter | null => {
     const row = one.get(offset) as Row | undefined
-    return row === undefined ? null : toLetter(row)
+    return row === undefined ? null : read(row)
   }
 
   return {
@@ -79,7 +56,7 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
       const sql = `SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
           LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
         WHERE dead_letters."offset" > ? AND ${where} ORDER BY dead_letters."offset" LIMIT ?`
-      return (connection.prepare(sql).all(afterOffset, ...values, limit) as Row[]).map(toLetter)
+      return (connection.prepare(sql).all(afterOffset, ...values, limit) as Row[]).map(read)
     },
 
     count(filter: LetterFilter): LetterCounts {

@@ -1,13 +1,14 @@
-import type { Fault } from '../../core/failure.ts'
+import { actOnGroup, addToGroup, type FailureGroup, stateAt } from '../../core/failure-group.ts'
 import {
-  actOnGroup,
-  addToGroup,
-  type FailureGroup,
-  type GroupedFailure,
-  type GroupState,
-  stateAt,
-} from '../../core/failure-group.ts'
-import type { Status } from '../../core/states.ts'
+  asOf,
+  groupColumns,
+  noteOf,
+  subjectOf,
+  toGroup,
+  toGroupEvent,
+  toGrouped,
+  toGroupJob,
+} from '../failure-group-rows.ts'
 import type {
   FailureGroupDetail,
   FailureGroupEvent,
@@ -16,17 +17,11 @@ import type {
   FailureGroupsParams,
   Folded,
 } from '../failure-groups.ts'
+import type { Row } from '../rows.ts'
 import type { SqliteContext } from './context.ts'
-
-type Row = Record<string, number | string | null>
 
 const CURSOR = 'failure_groups'
 const EVENTS_MAX = 20
-const KIND_OF_ACT = { resolved: 'resolved', snoozed: 'snoozed', open: 'reopened' } as const
-/** As the operations call them. */
-const ACT = { resolved: 'failures.resolve', snoozed: 'failures.snooze', open: 'failures.reopen' } as const
-
-const subjectOf = (fingerprint: string): `failures:${string}` => `failures:${fingerprint}`
 
 export function openFailureGroups({ connection, types, history, nowMs, read, write }: SqliteContext) {
   const position = connection.prepare(`SELECT position FROM cursors WHERE name = '${CURSOR}'`)
@@ -55,16 +50,7 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     return row === undefined ? null : toGroup(row)
   }
 
-  const save = (group: FailureGroup): void => {
-    const { fingerprint, type, code, fault, message, firstAtMs, lastAtMs, count, final, state, stateAtMs } = group
-    const { stateBy, stateReason, stateSeq, snoozedUntilMs, snoozedCount } = group
-    const [samples, fields, hours] = [group.newest, group.fields, group.hours].map((part) => JSON.stringify(part))
-    put.run(
-      ...[fingerprint, type, code, fault, message, firstAtMs, lastAtMs, count, final],
-      ...([samples, fields, hours] as string[]),
-      ...[state, stateAtMs, stateBy, stateReason, stateSeq, snoozedUntilMs, snoozedCount],
-    )
-  }
+  const save = (group: FailureGroup): void => void put.run(...Object.values(groupColumns(group)))
 
   /** Part of the caller's transaction: the counts and the place up to which they count are one change. */
   const fold = (limit: number): Folded => {
@@ -93,8 +79,7 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     samples.flatMap(({ seq }) => {
       const row = jobOfFailure.get(seq) as Row | undefined
       if (row === undefined) return []
-      const [id, status] = [row.id as string, row.status as Status]
-      return [{ id, status, failure: seq, attempt: row.attempt as number, atMs: row.at as number }]
+      return [toGroupJob(row, seq)]
     })
 
   /** A type may have been told not to be counted after it was. */
@@ -141,15 +126,12 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     if (group === null || stateAt(group, atMs) !== expect) return 'moved-on'
     const changed = actOnGroup(group, wanted, { actor, reason, nowMs: atMs, newestSeq: newest() })
     save(changed)
-    const until = {
-      ...(changed.snoozedUntilMs !== null && { untilMs: changed.snoozedUntilMs }),
-      ...(wanted.to === 'snoozed' && wanted.more !== null && { more: wanted.more }),
-    }
+    const { kind, act: name, until } = noteOf(wanted, changed)
     const data: FailureGroupEvent['data'] = { actor, reason, ...until }
-    history.subjectEvent(subjectOf(fingerprint), atMs, KIND_OF_ACT[wanted.to], data)
+    history.subjectEvent(subjectOf(fingerprint), atMs, kind, data)
     history.audit(
       { actor, reason },
-      { atMs, act: ACT[wanted.to], target: 'failure-group', ids: [fingerprint], data: { from: expect, ...until } },
+      { atMs, act: name, target: 'failure-group', ids: [fingerprint], data: { from: expect, ...until } },
     )
     return 'done'
   }
@@ -157,11 +139,7 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
   const detail = (fingerprint: string): FailureGroupDetail | null => {
     const group = find(fingerprint)
     if (group === null || hiddenTypes().includes(group.type)) return null
-    const happened = (events.all(subjectOf(fingerprint), EVENTS_MAX) as Row[]).map((row) => ({
-      atMs: row.at as number,
-      kind: row.kind as FailureGroupEvent['kind'],
-      data: JSON.parse((row.data as string | null) ?? '{}') as FailureGroupEvent['data'],
-    }))
+    const happened = (events.all(subjectOf(fingerprint), EVENTS_MAX) as Row[]).map(toGroupEvent)
     return { group: asOf(group, nowMs()), jobs: jobsOf(group), events: happened }
   }
 
@@ -176,45 +154,4 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     actOnFailureGroup: (params) => write('acting on a failure group', () => act(params)),
   }
   return { store, fold }
-}
-
-const asOf = (group: FailureGroup, nowMs: number): FailureGroup => ({ ...group, state: stateAt(group, nowMs) })
-
-function toGrouped(row: Row, type: string): GroupedFailure {
-  return {
-    seq: row.seq as number,
-    job: row.job as number,
-    atMs: row.at as number,
-    fingerprint: row.fingerprint as string,
-    type,
-    code: row.code as string,
-    fault: row.fault as Fault,
-    message: row.message as string,
-    context: JSON.parse((row.context as string | null) ?? '{}') as Record<string, unknown>,
-    isFinal: row.to_status === 'failed',
-  }
-}
-
-function toGroup(row: Row): FailureGroup {
-  return {
-    fingerprint: row.fingerprint as string,
-    type: row.type as string,
-    code: row.code as string,
-    fault: row.fault as Fault,
-    message: row.message as string,
-    firstAtMs: row.first_at as number,
-    lastAtMs: row.last_at as number,
-    count: row.count as number,
-    final: row.final as number,
-    newest: JSON.parse(row.newest as string),
-    fields: JSON.parse(row.fields as string),
-    hours: JSON.parse(row.hours as string),
-    state: row.state as GroupState,
-    stateAtMs: row.state_at as number,
-    stateBy: row.state_by as string | null,
-    stateReason: row.state_reason as string | null,
-    stateSeq: row.state_seq as number,
-    snoozedUntilMs: row.snoozed_until as number | null,
-    snoozedCount: row.snoozed_count as number | null,
-  }
 }

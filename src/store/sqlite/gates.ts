@@ -1,29 +1,13 @@
 import { isLimited } from '../../core/policy.ts'
-import type { LeaseGuard } from '../breakers.ts'
+import type { LanePermits, Permit } from '../permits.ts'
 import type { JobKey } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { KnownType, Types } from './types.ts'
 
-/** How many more jobs may be claimed now, by one of the things that limit them. Lanes may share one. */
-export interface Permit {
-  left: number
-  /** When there may be more, if that is known. */
-  opensAtMs: number | null
-}
-
 /** What limits one lane during one claim. */
-export interface LaneGate {
-  permits: readonly Permit[]
-  /** Where jobs with the same key limit each other. */
-  permitOfKey: ((limitKey: string) => Permit) | null
+export interface LaneGate extends LanePermits {
   /** The jobs to choose from, in order, where those at the head of the line may all be held up by their keys. */
   candidates: ((max: number) => JobKey[]) | null
-  /** When a key that held jobs up may let one go, if that is known. */
-  keysOpenAtMs: (() => number | null) | null
-  /** What a job needs so that it is really run; it is claimed all the same, and then fails at once. */
-  callPermit: Permit | null
-  /** How the lane's breaker stands, where it has one. */
-  guard: Omit<LeaseGuard, 'mayCall'> | null
 }
 
 /** Adds its permits to the gate of a lane, and is told at the end what was taken. */
@@ -92,23 +76,3 @@ export function openGates(connection: Connection, types: Types, limiters: readon
 
 const NONE: ReadonlySet<string> = new Set()
 const NO_LIMITS = { permitOfKey: null, candidates: null, keysOpenAtMs: null, callPermit: null, guard: null }
-
-/** Takes one of each, or nothing. */
-export function takePermits(gate: LaneGate, limitKey: string | null): boolean {
-  const ofKey = limitKey === null || limitKey === '' ? null : (gate.permitOfKey?.(limitKey) ?? null)
-  const permits = ofKey === null ? gate.permits : [...gate.permits, ofKey]
-  if (permits.some(({ left }) => left < 1)) return false
-  for (const permit of permits) permit.left--
-  return true
-}
-
-export const leftOf = ({ permits }: LaneGate): number =>
-  permits.reduce((least, { left }) => Math.min(least, Math.max(0, left)), Number.POSITIVE_INFINITY)
-
-/** When a lane that may take nothing now may take something; null when only an event can tell. */
-export function opensAtMs({ permits, keysOpenAtMs }: LaneGate): number | null {
-  const closed = permits.filter(({ left }) => left < 1)
-  if (closed.length === 0) return keysOpenAtMs?.() ?? null
-  if (closed.some((permit) => permit.opensAtMs === null)) return null
-  return Math.max(...closed.map((permit) => permit.opensAtMs as number))
-}

@@ -1,32 +1,8 @@
-import type { DecidedFailure } from '../../core/change.ts'
 import type { EventData, EventKind, SubjectEvents, SubjectThing } from '../../core/events.ts'
-import type { Status } from '../../core/states.ts'
 import type { By, JobKey, WorkerKey } from '../store.ts'
+import type { AuditEntry, FailedAttempt } from '../written.ts'
 import type { Connection } from './connection.ts'
 import { openOutbox } from './notices.ts'
-
-export interface FailedAttempt {
-  key: JobKey
-  atMs: number
-  attempt: number
-  worker: WorkerKey | null
-  failure: DecidedFailure
-  from: Status | null
-  to: Status
-  /** Only of a failure that ends its job. */
-  isPermanent?: boolean
-}
-
-/** Something a person did, or a rule in a person's name. */
-export interface AuditEntry {
-  atMs: number
-  /** What was done: the name of the operation. */
-  act: string
-  /** What kind of thing it was done to: 'job', 'batch', 'queue', ... */
-  target: string
-  ids: readonly string[]
-  data?: object | null
-}
 
 export type History = ReturnType<typeof openHistory>
 

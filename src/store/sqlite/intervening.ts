@@ -1,6 +1,5 @@
-import { unpackSpent } from '../../core/budget.ts'
-import { RedressError } from '../../core/errors.ts'
 import type { Status } from '../../core/states.ts'
+import { OPERATION_OF, standsAsSeen } from '../intervention.ts'
 import type { BatchKey, Intervention, JobKey, WorkerKey } from '../store.ts'
 import type { Batches } from './batches.ts'
 import type { Closing } from './closing.ts'
@@ -20,31 +19,6 @@ interface StandingRow {
   spent: string | null
   batch: BatchKey | null
   permanent: number | null
-}
-
-/** Where each act leads from; the state machine has no other edge for it. */
-const FROM: Record<Intervention['act']['kind'], readonly Status[]> = {
-  'retry-in-place': ['failed'],
-  'mark-failed': ['queued', 'processing'],
-  cancel: ['queued'],
-  'request-cancel': ['processing'],
-}
-
-/**
- * A job that a person sent back and another one failed again stands where it stood, with the same attempt: only the
- * count of manual retries tells what is decided on the job as it is now from what is decided on an old page.
- */
-function isDecidedOn(row: StandingRow, act: Extract<Intervention['act'], { spent: string | null }>): boolean {
-  const adds = act.kind === 'retry-in-place' ? 1 : 0
-  return unpackSpent(act.spent).manualRetries === unpackSpent(row.spent).manualRetries + adds
-}
-
-/** As the operations call them. */
-const ACT: Record<Intervention['act']['kind'], string> = {
-  'retry-in-place': 'retry',
-  'mark-failed': 'mark-failed',
-  cancel: 'cancel',
-  'request-cancel': 'cancel',
 }
 
 /** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
@@ -71,20 +45,17 @@ export function openIntervening(connection: Connection, history: History, closin
   const requestCancel = connection.prepare('UPDATE jobs SET cancel_requested_at = ?2 WHERE key = ?1')
 
   return {
-    intervene({ id, expect, act, actor, reason }: Intervention, nowMs: number): 'done' | 'moved-on' | 'dedupe-taken' {
+    intervene(intervention: Intervention, nowMs: number): 'done' | 'moved-on' | 'dedupe-taken' {
+      const { id, act, actor, reason } = intervention
       const row = select.get(id) as StandingRow | undefined
-      if (row === undefined || row.status !== expect.status || row.attempt !== expect.attempt) return 'moved-on'
-      if ('spent' in act && !isDecidedOn(row, act)) return 'moved-on'
-      if (!FROM[act.kind].includes(row.status)) {
-        throw new RedressError('JOB_WRONG_STATE', `A ${row.status} job knows no ${act.kind}.`, { jobId: id })
-      }
+      if (row === undefined || !standsAsSeen(row, intervention)) return 'moved-on'
       const { key, attempt, worker } = row
       const by = { actor, reason }
       const move = (to: Status, isPermanent: boolean) => {
         if (row.batch !== null) batches.moved(row.batch, row.status, to, isPermanent, nowMs)
       }
       const done = () => {
-        history.audit(by, { atMs: nowMs, act: `jobs.${ACT[act.kind]}`, target: 'job', ids: [id] })
+        history.audit(by, { atMs: nowMs, act: OPERATION_OF[act.kind], target: 'job', ids: [id] })
         return 'done' as const
       }
 

@@ -1,6 +1,6 @@
+import { byTurn, fitting, type PermitOfKey, type ReadyRow } from '../permits.ts'
 import type { JobKey } from '../store.ts'
 import type { Connection } from './connection.ts'
-import type { Permit } from './gates.ts'
 
 /** Rows at the head of the line that are looked at before the keys are gone through one by one. */
 const HEAD_ROWS = 200
@@ -28,15 +28,6 @@ export const KEY_SQL = {
   ofKey: `SELECT key, limit_key, priority, queued_at FROM jobs
     WHERE ${READY_WITH_KEY} AND type = ?1 AND limit_key = ?2 ORDER BY priority DESC, queued_at, key LIMIT ?3`,
 }
-
-interface ReadyRow {
-  key: JobKey
-  limit_key: string | null
-  priority: number
-  queued_at: number
-}
-
-type PermitOfKey = (limitKey: string) => Permit
 
 /** Chooses among the ready jobs of a type whose keys limit each other. */
 export function openLimitKeys(connection: Connection) {
@@ -89,23 +80,3 @@ export function openLimitKeys(connection: Connection) {
 
   return { candidates }
 }
-
-/** The rows of this line that may go: a key that is used up lets the others pass. */
-function fitting(rows: readonly ReadyRow[], max: number, permitOfKey: PermitOfKey): ReadyRow[] {
-  const used = new Map<string, number>()
-  const chosen: ReadyRow[] = []
-  for (const row of rows) {
-    const { limit_key } = row
-    if (limit_key) {
-      const before = used.get(limit_key) ?? 0
-      if (permitOfKey(limit_key).left - before < 1) continue
-      used.set(limit_key, before + 1)
-    }
-    chosen.push(row)
-    if (chosen.length === max) break
-  }
-  return chosen
-}
-
-const byTurn = (a: ReadyRow, b: ReadyRow): number =>
-  b.priority - a.priority || a.queued_at - b.queued_at || a.key - b.key

@@ -1,7 +1,8 @@
 import type { RatePolicy } from '../../core/policy-flow.ts'
-import { affordable, affordableAtMs, afterTaking, creditsAt } from '../../core/rate.ts'
+import { affordable, affordableAtMs, creditsAt } from '../../core/rate.ts'
+import { LimitPermit } from '../permits.ts'
 import type { Connection } from './connection.ts'
-import type { Limiter, Permit } from './gates.ts'
+import type { Limiter } from './gates.ts'
 import { openLimitKeys } from './limit-keys.ts'
 import { type Meters, rateMeter } from './meters.ts'
 
@@ -12,37 +13,6 @@ const UNDER_WAY = 'limit_key IS NOT NULL AND lease_until IS NOT NULL'
 export const LIMIT_SQL = {
   underWay: `SELECT count(*) AS n FROM (SELECT 1 FROM jobs WHERE type = ?1 AND ${UNDER_WAY} LIMIT ?2)`,
   underWayByKey: `SELECT limit_key, count(*) AS n FROM jobs WHERE type = ?1 AND ${UNDER_WAY} GROUP BY limit_key`,
-}
-
-/** So many at once, and so many per time, of a whole type or of one key of it. */
-export class LimitPermit implements Permit {
-  left: number
-  readonly #first: number
-  readonly #slots: number
-  readonly #rate: { policy: RatePolicy; meter: string; credits: number; nowMs: number } | null
-
-  /** `slots`: how many more may be under way. */
-  constructor(slots: number, rate: { policy: RatePolicy; meter: string; credits: number; nowMs: number } | null) {
-    this.#slots = slots
-    this.#rate = rate
-    this.#first = Math.min(slots, rate === null ? slots : affordable(rate.credits, rate.policy))
-    this.left = this.#first
-  }
-
-  /** Of what is left after what was taken. That a slot becomes free, only the end of a job can tell. */
-  get opensAtMs(): number | null {
-    const taken = this.#first - this.left
-    if (this.#rate === null || this.#slots - taken < 1) return null
-    const { policy, credits, nowMs } = this.#rate
-    return affordableAtMs(credits - taken * policy.perMs, policy, nowMs)
-  }
-
-  settle(meters: Meters): void {
-    const taken = this.#first - this.left
-    if (taken === 0 || this.#rate === null) return
-    const { policy, meter, credits, nowMs } = this.#rate
-    meters.set(meter, afterTaking(credits, taken, policy, nowMs))
-  }
 }
 
 /** `policy.concurrency` and `policy.rate`. Counted in the claim's own transaction, so over all processes. */
@@ -124,7 +94,7 @@ export function openLimits(connection: Connection, meters: Meters): Limiter {
     },
 
     settle() {
-      for (const one of given) one.settle(meters)
+      for (const { settled } of given) if (settled !== null) meters.set(settled.name, settled.meter)
       given = []
     },
   }

@@ -1,38 +1,9 @@
-import {
-  inBatch,
-  kindOf,
-  type NewNotice,
-  type NoticeContent,
-  type NoticeJob,
-  noticeOf,
-  sortedSet,
-  tellOrCount,
-  typeOfChannel,
-} from '../../core/notices.ts'
-import { derivedId } from '../derived-id.ts'
-import type { AddedNotice, NoticeFilter, NoticeStore, StoredNotice } from '../notices.ts'
+import { inBatch, kindOf, type NewNotice, type NoticeJob, sortedSet, tellOrCount } from '../../core/notices.ts'
+import { deliveryOf, type LastNoticeRow, type NoticeRow, noticeFromRow } from '../notice-rows.ts'
+import type { AddedNotice, NoticeFilter, NoticeStore } from '../notices.ts'
 import type { BatchKey, NewJob } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { SqliteContext } from './context.ts'
-
-interface NoticeRow {
-  seq: number
-  at: number
-  kind: string
-  channels: string
-  waiting: string
-  subject: string
-  cause: string
-  until: number
-  repeats: number
-  last_at: number
-  earlier: number
-  earlier_at: number | null
-  data: string
-  relayed_at: number | null
-}
-
-type LastRow = Pick<NoticeRow, 'seq' | 'at' | 'until' | 'repeats'>
 
 /** Where every part of the store leaves what is to be told, inside its own transaction. */
 export function openOutbox(connection: Connection) {
@@ -50,7 +21,8 @@ export function openOutbox(connection: Connection) {
     const kind = kindOf(notice.content)
     const names = sortedSet(notice.channels)
     const channels = JSON.stringify(names)
-    const before = notice.windowMs === 0 ? undefined : (last.get(kind, notice.cause, channels) as LastRow | undefined)
+    const before =
+      notice.windowMs === 0 ? undefined : (last.get(kind, notice.cause, channels) as LastNoticeRow | undefined)
     const counted = before && { atMs: before.at, untilMs: before.until, repeats: before.repeats }
     const decided = tellOrCount(notice, counted ?? null, nowMs)
     if (decided.count) {
@@ -102,7 +74,7 @@ export function openNotices(
     const atMs = nowMs()
     const rows = waitingFor.all(channel, limit) as unknown as NoticeRow[]
     for (const row of rows) {
-      submit(jobFor(fromRow(row), channel), atMs)
+      submit(deliveryOf(noticeFromRow(row), channel), atMs)
       endWait.run(channel, row.seq)
       markRelayed.run(row.seq, atMs)
     }
@@ -125,7 +97,7 @@ export function openNotices(
     notices: ({ isWaiting = false, beforeSeq = Number.MAX_SAFE_INTEGER, limit }: NoticeFilter) =>
       read('listing notices', () => {
         const rows = (isWaiting ? listWaiting : list).all(beforeSeq, limit) as unknown as NoticeRow[]
-        return rows.map(fromRow)
+        return rows.map(noticeFromRow)
       }),
 
     async relayNotices({ channels, limit }) {
@@ -147,45 +119,3 @@ export function openNotices(
     },
   }
 }
-
-function fromRow(row: NoticeRow): StoredNotice {
-  return {
-    seq: row.seq,
-    atMs: row.at,
-    kind: row.kind,
-    subject: row.subject,
-    cause: row.cause,
-    channels: JSON.parse(row.channels) as string[],
-    waiting: (JSON.parse(row.waiting) as string[]).sort(),
-    repeats: row.repeats,
-    lastAtMs: row.last_at,
-    untilMs: row.until,
-    earlier: row.earlier,
-    earlierAtMs: row.earlier_at,
-    relayedAtMs: row.relayed_at,
-    content: JSON.parse(row.data) as NoticeContent,
-  }
-}
-
-function jobFor(notice: StoredNotice, channel: string): NewJob {
-  return {
-    id: idOf(notice, channel),
-    type: typeOfChannel(channel),
-    payload: JSON.stringify({ seq: notice.seq, notice: noticeOf(notice) }),
-    owner: null,
-    priority: 0,
-    delayMs: 0,
-    dedupe: null,
-    retriedFrom: null,
-    rejected: null,
-    batch: null,
-    limitKey: null,
-  }
-}
-
-/**
- * Always the same for one notice and channel, so that it cannot become two jobs; and different from those of another
- * store, for a receiver of both takes it for the mark by which doubles are known.
- */
-const idOf = ({ seq, atMs, subject, cause }: StoredNotice, channel: string): string =>
-  derivedId('notice', seq, atMs, subject, cause, channel)

@@ -1,12 +1,10 @@
 import type { Status } from '../../core/states.ts'
+import { isOver, lettersKeptFor, REMOVED_EVENTS } from '../retention.ts'
 import type { JobKey, Pruned, PruneRule } from '../store.ts'
 import { openBatchPruning } from './batch-pruning.ts'
 import type { Connection } from './connection.ts'
 import { openLetterMarks } from './letter-marks.ts'
 import type { Types } from './types.ts'
-
-/** Under this name `cursors` has the highest number of an event that is gone: who reads from before it missed something. */
-export const REMOVED_EVENTS = 'removed_events'
 
 interface FinishedRow {
   key: JobKey
@@ -59,15 +57,11 @@ export function openPruning(connection: Connection, types: Types) {
       let lettersRemoved = 0
       for (const row of rows) {
         const rule = ruleOf.get(row.type)
-        const keptMs = keptFor(row.status, rule)
-        const isOver = keptMs !== null && row.finished_at !== null && row.finished_at <= nowMs - keptMs
-        if (!isOver && !row.dead_letter) continue
-        // A dead letter is kept for somebody to replay, with its job; about a job that ended otherwise there is nothing
-        // to replay any more.
-        const lettersMs = row.status === 'failed' ? (rule?.deadLettersMs ?? null) : 0
-        const { gone, kept } = expireLetters(row.key, lettersMs, nowMs)
+        const mayGo = isOver(row, rule, nowMs)
+        if (!mayGo && !row.dead_letter) continue
+        const { gone, kept } = expireLetters(row.key, lettersKeptFor(row, rule), nowMs)
         lettersRemoved += gone
-        if (!isOver || kept > 0) continue
+        if (!mayGo || kept > 0) continue
         if (hasUncountedFailure.get(row.key) !== undefined) continue
         const place = batches.placeOf(row.key)
         if (place?.isNeeded) continue
@@ -80,19 +74,5 @@ export function openPruning(connection: Connection, types: Types) {
       if (rows.length < limit) batches.removeEmpty(nowMs, limit)
       return { removed, letters: lettersRemoved, cursor: rows.length < limit ? null : (rows.at(-1)?.key ?? null) }
     },
-  }
-}
-
-function keptFor(status: Status, rule: PruneRule | undefined): number | null {
-  if (rule === undefined) return null
-  switch (status) {
-    case 'complete':
-      return rule.completeMs
-    case 'failed':
-      return rule.failedMs
-    case 'cancelled':
-      return rule.cancelledMs
-    default:
-      return null
   }
 }

@@ -1,7 +1,5 @@
 import type { JobEvent } from '../../core/events.ts'
-import type { Failure } from '../../core/failure.ts'
-import { asForwardOnly } from '../../core/policy.ts'
-import type { Status } from '../../core/states.ts'
+import { parse, type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts'
 import type {
   Cancellation,
   JobFilter,
@@ -14,8 +12,6 @@ import type {
 } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { Types } from './types.ts'
-
-type Row = Record<string, number | string | null>
 
 const JOB_COLUMNS = `
   jobs.key, job_specs.id, jobs.type, status, payload, result, job_specs.owner, priority, attempt, spent, progress,
@@ -59,51 +55,16 @@ export function openReading(connection: Connection, types: Types) {
       SELECT data FROM events WHERE events.job = jobs.key AND kind = 'cancel-requested' ORDER BY seq DESC LIMIT 1) AS data
     FROM jobs WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND cancel_requested_at IS NOT NULL AND worker = ?`)
 
-  const toJob = (row: Row): JobRow => {
-    const type = types.byKey(row.type as number)
-    const isProcessing = row.status === 'processing'
+  const read = (row: Row): JobRow => {
     const last = latestFailure.get(row.key as number) as Row | undefined
-    return {
-      key: row.key as number,
-      id: row.id as string,
-      type: type.name,
-      queue: type.queue,
-      status: row.status as Status,
-      payload: row.payload as string,
-      result: row.result as string | null,
-      owner: row.owner as string | null,
-      priority: row.priority as number,
-      attempt: row.attempt as number,
-      spent: row.spent as string | null,
-      progress: row.status === 'complete' ? 1 : ((row.progress as number | null) ?? 0),
-      createdAtMs: row.created_at as number,
-      queuedAtMs: row.queued_at as number,
-      dueAtMs: row.due_at as number | null,
-      claimedAtMs: row.claimed_at as number | null,
-      startedAtMs: row.started_at as number | null,
-      finishedAtMs: row.finished_at as number | null,
-      lease: isProcessing ? { worker: row.worker_id as string, untilMs: row.lease_until as number } : null,
-      // Marks of an attempt that has ended are history; only a processing job can be an orphan.
-      orphanedAtMs: isProcessing ? (row.orphaned_at as number | null) : null,
-      cancelRequestedAtMs: isProcessing ? (row.cancel_requested_at as number | null) : null,
-      retriedFrom: row.retried_from as string | null,
-      dedupeKey: row.dedupe_key as string | null,
-      batch: row.batch as number | null,
-      batchId: row.batch_id as string | null,
-      limitKey: (row.limit_key as string | null) || null,
-      failure: row.failure as number | null,
-      latestFailure: last === undefined ? null : toFailure(last),
-      isForwardOnly: row.forward_only === 1,
-      isDeadLettered: row.dead_letter !== null,
-      policy: row.forward_only === 1 ? asForwardOnly(type.policy) : type.policy,
-    }
+    return toJob(row, types.byKey(row.type as number), last === undefined ? null : toFailure(last))
   }
 
   return {
     job: (id: string): JobRow | null => {
       types.refresh()
       const row = job.get(id) as Row | undefined
-      return row === undefined ? null : toJob(row)
+      return row === undefined ? null : read(row)
     },
 
     jobs(filter: JobFilter): JobRow[] {
@@ -129,7 +90,7 @@ export function openReading(connection: Connection, types: Types) {
       if (filter.beforeKey !== undefined) and('jobs.key < ?', filter.beforeKey)
       const sql = `SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
         ORDER BY jobs.key DESC LIMIT ?`
-      return (connection.prepare(sql).all(...values, filter.limit) as Row[]).map(toJob)
+      return (connection.prepare(sql).all(...values, filter.limit) as Row[]).map(read)
     },
 
     events: (id: string): JobEvent[] => (events.all(id) as Row[]).map(toEvent),
@@ -146,18 +107,7 @@ export function openReading(connection: Connection, types: Types) {
         stoppedAtMs: row.stopped_at as number | null,
       })),
 
-    counts(): TypeCounts[] {
-      const byType = new Map<number, TypeCounts>()
-      for (const row of counts.all() as Row[]) {
-        const { name, queue } = types.byKey(row.type as number)
-        const sum = byType.get(row.type as number) ?? noJobs(name, queue)
-        sum[row.status as Status] = row.n as number
-        if (row.status === 'queued') sum.waiting = row.waiting as number
-        if (row.status === 'processing') sum.orphaned = row.orphaned as number
-        byType.set(row.type as number, sum)
-      }
-      return [...byType.values()]
-    },
+    counts: (): TypeCounts[] => toCounts(counts.all() as Row[], types.byKey),
 
     stalled: (nowMs: number, unstartedForMs: number, limit: number): Stalled[] =>
       (stalled.all(nowMs, nowMs - unstartedForMs, limit) as Row[]).map((row) => ({
@@ -186,49 +136,4 @@ export function openReading(connection: Connection, types: Types) {
         return { key: row.key as number, attempt: row.attempt as number, actor: by.actor, reason: by.reason }
       }),
   }
-}
-
-function noJobs(type: string, queue: string): TypeCounts {
-  return { type, queue, queued: 0, waiting: 0, processing: 0, orphaned: 0, complete: 0, failed: 0, cancelled: 0 }
-}
-
-function toEvent(row: Row): JobEvent {
-  return {
-    seq: row.seq as number,
-    jobId: row.job_id as string,
-    atMs: row.at as number,
-    kind: row.kind as JobEvent['kind'],
-    attempt: row.attempt as number,
-    worker: row.worker_id as string | null,
-    durationMs: row.duration_ms as number | null,
-    data: parse<JobEvent['data']>(row.data as string | null, {}),
-  }
-}
-
-export function toFailure(row: Row): StoredFailure {
-  return {
-    jobId: row.job_id as string,
-    seq: row.seq as number,
-    attempt: row.attempt as number,
-    atMs: row.at as number,
-    worker: row.worker_id as string | null,
-    from: row.from_status as Status | null,
-    to: row.to_status as Status,
-    stage: row.stage as Failure['stage'],
-    owner: row.owner as Failure['owner'],
-    code: row.code as string,
-    fault: row.fault as Failure['fault'],
-    message: row.message as string,
-    waiting: row.waiting as string,
-    detail: row.detail as string,
-    context: parse<Failure['context']>(row.context as string | null, {}),
-    causes: parse<Failure['causes']>(row.causes as string | null, []),
-    rule: row.rule as string,
-    fingerprint: row.fingerprint as string,
-    decision: JSON.parse(row.decision as string),
-  }
-}
-
-function parse<T>(text: string | null, absent: T): T {
-  return text === null ? absent : (JSON.parse(text) as T)
 }

@@ -1,82 +1,9 @@
-import type { ReplayStanding, ReplayState } from '../../core/bulk-replay.ts'
+import type { ReplayState } from '../../core/bulk-replay.ts'
 import type { SkipCode } from '../../core/replay-obstacle.ts'
 import type { Status } from '../../core/states.ts'
+import { type ReplayItemRow, type ReplayRow, toReplay, toReplayItem, toReplayJobs } from '../replay-rows.ts'
 import type { ReplayCounts, ReplayItemState, StoredReplay, StoredReplayItem } from '../replays.ts'
 import type { Connection } from './connection.ts'
-
-export interface ReplayRow {
-  key: number
-  id: string
-  state: ReplayState
-  why: string
-  selection: string
-  patch: string | null
-  per_second: number | null
-  canary: number
-  canary_failures_max: number
-  canary_over: number
-  actor: string
-  reason: string
-  started_by: string | null
-  started_reason: string | null
-  total: number
-  submitted: number
-  skipped: number
-  created_at: number
-  started_at: number | null
-  ended_at: number | null
-  anchor: number
-  sent: number
-}
-
-/** What core decides the next step from. */
-export function standingOf(row: ReplayRow): ReplayStanding {
-  return {
-    state: row.state,
-    canary: row.canary,
-    canaryFailuresMax: row.canary_failures_max,
-    isCanaryOver: row.canary_over === 1,
-    perSecond: row.per_second,
-    submitted: row.submitted,
-    waiting: row.total - row.submitted - row.skipped,
-    pace: { anchorMs: row.anchor, sent: row.sent },
-  }
-}
-
-export function toReplay(row: ReplayRow): StoredReplay {
-  const { started_by, started_reason } = row
-  return {
-    key: row.key,
-    id: row.id,
-    state: row.state,
-    why: row.why,
-    selection: JSON.parse(row.selection),
-    patch: row.patch,
-    perSecond: row.per_second,
-    canary: row.canary,
-    canaryFailuresMax: row.canary_failures_max,
-    isCanaryOver: row.canary_over === 1,
-    plannedBy: { actor: row.actor, reason: row.reason },
-    startedBy: started_by === null ? null : { actor: started_by, reason: started_reason ?? '' },
-    total: row.total,
-    submitted: row.submitted,
-    skipped: row.skipped,
-    createdAtMs: row.created_at,
-    startedAtMs: row.started_at,
-    endedAtMs: row.ended_at,
-  }
-}
-
-interface ItemRow {
-  position: number
-  offset: number
-  type: string
-  state: ReplayItemState
-  skip_code: SkipCode | null
-  why: string | null
-  job: string
-  status: Status | null
-}
 
 /** What a replay came to so far. */
 export function openReplayReading(connection: Connection) {
@@ -96,13 +23,8 @@ export function openReplayReading(connection: Connection) {
       LEFT JOIN jobs ON jobs.key = job_specs.key
     WHERE replay = ?1 AND position > ?2 AND (?3 IS NULL OR state = ?3) ORDER BY position LIMIT ?4`)
 
-  const jobsOf = (key: number): ReplayCounts['jobs'] => {
-    const jobs = { queued: 0, processing: 0, complete: 0, failed: 0, cancelled: 0, gone: 0 }
-    for (const { status, n } of jobsByStatus.all(key) as { status: Status | null; n: number }[]) {
-      jobs[status ?? 'gone'] = n
-    }
-    return jobs
-  }
+  const jobsOf = (key: number): ReplayCounts['jobs'] =>
+    toReplayJobs(jobsByStatus.all(key) as { status: Status | null; n: number }[])
 
   return {
     jobsOf,
@@ -117,11 +39,8 @@ export function openReplayReading(connection: Connection) {
       key: number,
       { state, afterPosition, limit }: { state?: ReplayItemState; afterPosition: number; limit: number },
     ): StoredReplayItem[] {
-      const rows = items.all(key, afterPosition, state ?? null, limit) as unknown as ItemRow[]
-      return rows.map(({ skip_code, why, ...row }) => ({
-        ...row,
-        skip: skip_code === null ? null : { code: skip_code, why: why ?? '' },
-      }))
+      const rows = items.all(key, afterPosition, state ?? null, limit) as unknown as ReplayItemRow[]
+      return rows.map(toReplayItem)
     },
 
     counts(key: number): ReplayCounts {

@@ -1,11 +1,11 @@
 import { type CanaryJobs, nextStep, type ReplayState, type ReplayStep, stateAfter } from '../../core/bulk-replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { Skip } from '../../core/replay-obstacle.ts'
+import { type ReplayRow, standingOf, startedBy, toReplay } from '../replay-rows.ts'
 import type { DecidedItem, NewReplayItem, ReplayStore, ReplayTurn } from '../replays.ts'
-import type { By } from '../store.ts'
 import type { SqliteContext } from './context.ts'
 import type { Letters } from './dead-letters.ts'
-import { openReplayReading, type ReplayRow, standingOf, toReplay } from './replay-reading.ts'
+import { openReplayReading } from './replay-reading.ts'
 
 interface ItemRow {
   position: number
@@ -238,9 +238,3 @@ export function openReplays(context: SqliteContext, letters: Letters): ReplaySto
     return { id, patch, by, items: chosen }
   }
 }
-
-/** Set since it was started: nothing else brings a replay under way. */
-const startedBy = ({ started_by, started_reason }: ReplayRow): By => ({
-  actor: started_by as string,
-  reason: started_reason as string,
-})

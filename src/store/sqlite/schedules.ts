@@ -1,7 +1,6 @@
 import type { SubjectEvents } from '../../core/events.ts'
-import type { MissedRule } from '../../core/schedule.ts'
-import type { Status } from '../../core/states.ts'
-import type { ScheduleDeclaration, ScheduleStore, StoredSchedule } from '../schedules.ts'
+import { isDeclaredSame, SCHEDULE_ACT_EVENTS, type ScheduleRow, scheduleFromRow } from '../schedule-rows.ts'
+import type { ScheduleDeclaration, ScheduleStore } from '../schedules.ts'
 import type { By, NewJob, Submitted } from '../store.ts'
 import type { SqliteContext } from './context.ts'
 
@@ -45,9 +44,9 @@ export function openSchedules({ connection, history, nowMs, write, read, hintWor
 
   const declare = (one: ScheduleDeclaration): void => {
     const { name, type, payload, cron, timezone, missed, owner, priority } = one
-    const before = find.get(name) as Row | undefined
+    const before = find.get(name) as ScheduleRow | undefined
     const atMs = nowMs()
-    if (before !== undefined && isSame(before, one)) {
+    if (before !== undefined && isDeclaredSame(before, one)) {
       see.run(name, atMs)
       return
     }
@@ -84,7 +83,7 @@ export function openSchedules({ connection, history, nowMs, write, read, hintWor
       }),
     schedules: ({ names } = {}) =>
       read('reading schedules', () =>
-        (list.all(names === undefined ? null : JSON.stringify(names)) as Row[]).map(toSchedule),
+        (list.all(names === undefined ? null : JSON.stringify(names)) as ScheduleRow[]).map(scheduleFromRow),
       ),
 
     tickSchedule: ({ name, expect, runs, skipped, because, nextAtMs }) =>
@@ -109,7 +108,7 @@ export function openSchedules({ connection, history, nowMs, write, read, hintWor
       write('acting on a schedule', () => {
         if (find.get(name) === undefined) return 'not-found'
         if (!act(name, { actor, reason }, todo)) return 'already'
-        tell(name, PAST[todo.kind], { actor, reason })
+        tell(name, SCHEDULE_ACT_EVENTS[todo.kind], { actor, reason })
         const data = todo.kind === 'trigger' ? { job: todo.job.id } : null
         history.audit(
           { actor, reason },
@@ -118,44 +117,4 @@ export function openSchedules({ connection, history, nowMs, write, read, hintWor
         return 'done'
       }),
   } satisfies ScheduleStore
-}
-
-const PAST = { pause: 'paused', resume: 'resumed', trigger: 'triggered', remove: 'removed' } as const
-
-type Row = Record<string, number | string | null>
-
-const isSame = (row: Row, one: ScheduleDeclaration): boolean =>
-  (['type', 'payload', 'cron', 'timezone', 'missed', 'owner', 'priority'] as const).every(
-    (field) => row[field] === one[field],
-  )
-
-function toSchedule(row: Row): StoredSchedule {
-  return {
-    name: row.name as string,
-    revision: row.revision as number,
-    type: row.type as string,
-    payload: row.payload as string | null,
-    cron: row.cron as string,
-    timezone: row.timezone as string,
-    missed: row.missed as MissedRule,
-    owner: row.owner as string | null,
-    priority: row.priority as number,
-    nextAtMs: row.next_at as number | null,
-    lastAtMs: row.last_at as number | null,
-    lastJob: row.last_job === null ? null : { id: row.last_job as string, status: row.last_status as Status | null },
-    runs: row.runs as number,
-    skipped: row.skipped as number,
-    problem: row.problem === null ? null : { message: row.problem as string, atMs: row.problem_at as number },
-    paused:
-      row.paused_at === null
-        ? null
-        : {
-            atMs: row.paused_at as number,
-            actor: row.paused_by as string,
-            reason: row.paused_reason as string,
-          },
-    resumedAtMs: row.resumed_at as number | null,
-    declaredAtMs: row.declared_at as number,
-    seenAtMs: row.seen_at as number,
-  }
 }

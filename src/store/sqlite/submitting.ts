@@ -1,7 +1,7 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
-import type { EventData } from '../../core/events.ts'
 import { isCounted } from '../../core/policy.ts'
 import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
+import { auditOf, originOf } from '../submission.ts'
 import type { Batches } from './batches.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
@@ -53,14 +53,6 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
     }
   }
 
-  /** A job that a person made. One that is part of a replay of many is in the trail with that replay. */
-  const auditSubmission = ({ id, by, retriedFrom }: NewJob, atMs: number): void => {
-    if (retriedFrom !== null && retriedFrom.replay === undefined) {
-      const act = retriedFrom.act ?? 'jobs.retry'
-      history.audit(retriedFrom, { atMs, act, target: 'job', ids: [retriedFrom.id, id], data: { madeJob: id } })
-    } else if (by !== undefined) history.audit(by, { atMs, act: 'jobs.submit', target: 'job', ids: [id] })
-  }
-
   return {
     submit(job: NewJob, nowMs: number): Submitted {
       const type = types.needed(job.type)
@@ -88,7 +80,8 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       }
       const key = Number(added.lastInsertRowid)
       const by = originOf(job)
-      auditSubmission(job, nowMs)
+      const act = auditOf(job, nowMs)
+      if (act !== null) history.audit(...act)
       // What was refused at once is no replay: the letter still waits for one.
       if (job.retriedFrom !== null && job.rejected === null) letters.replayed(job.retriedFrom.id, job.id, nowMs)
 
@@ -126,11 +119,4 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       return { id: job.id, isNew: true, status: 'queued' }
     },
   }
-}
-
-/** Who or what made the job, if it was not simply submitted. */
-function originOf({ retriedFrom, scheduled }: NewJob): EventData | null {
-  if (retriedFrom !== null) return { actor: retriedFrom.actor, reason: retriedFrom.reason }
-  if (scheduled === undefined) return null
-  return { ...scheduled.by, schedule: scheduled.name, scheduledForMs: scheduled.atMs }
 }

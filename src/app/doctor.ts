@@ -1,0 +1,33 @@
+import { RedressError } from '../core/errors.ts'
+import { type Diagnosis, diagnose } from '../operations/doctor.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { DoctorStore } from '../store/doctor.ts'
+import { placeOf } from './open-store.ts'
+
+export type { Diagnosis } from '../operations/doctor.ts'
+export type { Finding } from '../operations/finding.ts'
+
+/** Looks at a store without opening it as one: that would bring its tables up to date, or be refused. */
+export async function examine(
+  location: string,
+  { isDeep, clock }: { isDeep: boolean; clock: Clock },
+): Promise<Diagnosis> {
+  const doctor = await openDoctor(location, clock)
+  try {
+    return diagnose(await doctor.facts({ isDeep }))
+  } finally {
+    await doctor.stop()
+  }
+}
+
+async function openDoctor(location: string, clock: Clock): Promise<DoctorStore> {
+  const place = placeOf(location)
+  switch (place.kind) {
+    case 'postgres':
+      return (await import('../store/postgres/doctor.ts')).openPostgresDoctor({ url: place.url, nowMs: clock.nowMs })
+    case 'file':
+      return (await import('../store/sqlite/doctor.ts')).openSqliteDoctor({ path: place.path, nowMs: clock.nowMs })
+    case 'memory':
+      throw new RedressError('STORE_NOT_FOUND', 'A store in memory cannot be looked at from another process.')
+  }
+}

@@ -1,0 +1,123 @@
+import { type Copied, type CopyProgress, copyStore } from '../app/copy-store.ts'
+import { placeText } from '../app/open-store.ts'
+import { RedressError } from '../core/errors.ts'
+import { systemClock } from '../runtime/clock.ts'
+import { columns } from './columns.ts'
+import type { Program } from './invoke.ts'
+import { ownOption, type Parsed } from './parse.ts'
+import { type Terminal, terminalOf } from './terminal.ts'
+
+export const copy: Program = {
+  options: [
+    ownOption('from STORE', 'text', 'the store to copy, such as sqlite:.redress/redress.db; it is only read'),
+    ownOption('to STORE', 'text', 'the empty store to fill, such as postgres://user@host/name'),
+    ownOption('dry-run', 'flag', 'only say what would be copied, and what stands in the way'),
+    ownOption(
+      'despite-workers',
+      'flag',
+      'copy though the source is being worked on: what is done there meanwhile is not in the copy, and may be done twice',
+    ),
+  ],
+  places: [],
+  examples: [
+    'redress copy --from sqlite:.redress/redress.db --to postgres://redress@db.example/redress --dry-run',
+    'redress copy --from sqlite:.redress/redress.db --to "$DATABASE_URL"',
+  ],
+  run: (_command, parsed) => run(parsed),
+}
+
+async function run({ values }: Parsed): Promise<number> {
+  const { from, to } = values
+  if (values.data !== undefined || values.store !== undefined) {
+    throw new RedressError('USAGE', 'redress copy has two stores: --data and --store do not say which is meant.', {
+      action: 'Give --from and --to instead.',
+    })
+  }
+  if (typeof from !== 'string' || typeof to !== 'string') {
+    throw new RedressError('USAGE', `--${typeof from === 'string' ? 'to' : 'from'} is missing.`, {
+      action: 'Say which store is copied and which is filled: redress copy --from STORE --to STORE.',
+    })
+  }
+  const isDryRun = values['dry-run'] === true
+  const progress = progressOn(process.stderr)
+  try {
+    const copied = await copyStore({
+      from,
+      to,
+      isDryRun,
+      isInUseAllowed: values['despite-workers'] === true,
+      clock: systemClock,
+      onProgress: progress.show,
+    })
+    progress.clear()
+    const terminal = terminalOf(process.stdout, process.env, Date.now())
+    if (values.json === true)
+      process.stdout.write(`${JSON.stringify({ isDone: !isDryRun && copied.isWhole, ...copied }, null, 2)}\n`)
+    else process.stdout.write(inWords(copied, { from, to, isDryRun }, terminal))
+    return copied.isWhole ? 0 : 1
+  } catch (error) {
+    progress.clear()
+    throw error
+  }
+}
+
+function inWords(
+  copied: Copied,
+  { from, to, isDryRun }: { from: string; to: string; isDryRun: boolean },
+  terminal: Terminal,
+): string {
+  const isSame = ({ source, target }: Copied['tables'][number]) => target === null || source === target
+  const table = columns(
+    copied.tables,
+    [
+      { title: 'TABLE', of: (row) => row.table },
+      { title: 'SOURCE', of: (row) => row.source, isNumber: true },
+      ...(isDryRun ? [] : [{ title: 'TARGET', of: (row: Copied['tables'][number]) => row.target, isNumber: true }]),
+      { title: '', of: (row) => (isSame(row) ? '' : 'differs'), style: () => 'bad' as const },
+    ],
+    terminal,
+  )
+  const rows = copied.tables.reduce((sum, { source }) => sum + source, 0)
+  return `${[table, ...verdict(copied, rows, { from, to, isDryRun }), ...cautions(copied)].join('\n')}\n`
+}
+
+function verdict(
+  copied: Copied,
+  rows: number,
+  { from, to, isDryRun }: { from: string; to: string; isDryRun: boolean },
+): string[] {
+  const [source, target] = [placeText(from), placeText(to)]
+  if (isDryRun) return [`Nothing was done. This copies ${rows} rows from ${source} to ${target}, which is empty.`]
+  if (!copied.isWhole) return [`Nothing was copied: the counts differ, so ${target} was left empty.`]
+  return [
+    `Copied ${rows} rows to ${target}. ${source} is as it was.`,
+    'Have your programs use the new one (REDRESS_STORE, or DATABASE_URL), and put the old one away.',
+  ]
+}
+
+function cautions({ textsChanged, eventsMissed, workers }: Copied): string[] {
+  return [
+    ...(textsChanged > 0
+      ? [`${textsChanged} texts held a NUL character, which PostgreSQL cannot hold; it was replaced by U+FFFD.`]
+      : []),
+    ...(workers.length > 0 ? [`Workers were at work on the source: ${workers.join(', ')}.`] : []),
+    ...(eventsMissed > 0 ? [`${eventsMissed} events that the source has written since are not in the copy.`] : []),
+  ]
+}
+
+const SHOWN_EVERY_MS = 100
+
+/** One line that is written over, where somebody looks. */
+function progressOn(stream: NodeJS.WriteStream): { show: (progress: CopyProgress) => void; clear: () => void } {
+  if (stream.isTTY !== true) return { show: () => undefined, clear: () => undefined }
+  let shownAtMs = 0
+  return {
+    show({ table, rows, total }) {
+      const nowMs = performance.now()
+      if (nowMs - shownAtMs < SHOWN_EVERY_MS && rows < total) return
+      shownAtMs = nowMs
+      stream.write(`\r\u001b[K${table}: ${rows} of ${total}`)
+    },
+    clear: () => void stream.write('\r\u001b[K'),
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * The statements of a claim, as text: how many lanes it has decides what is written. Whatever the number, a claim of jobs
+ * that nothing limits is one of them and one round trip.
+ */
+
+/** How many waiting jobs one claim may move to the ready line; a larger number would make a long transaction. */
+const PROMOTIONS_MAX = 5_000
+
+const IS_WAITING = 'due_at IS NOT NULL AND ready IS NULL'
+const TURN = 'priority DESC, queued_at, key'
+/** Of a job that is found by its key: in other words than the index has, or all of that might be read through for it. */
+const STILL_READY = 'coalesce(ready, 0) = 1'
+
+/**
+ * What a claim has to know beside the jobs, in one row. $1 is the time, or NULL for the database's own clock. What is
+ * due already and was not claimed is held by something: who polls for it would never stop, so `next_due` is later.
+ */
+const STATE = `
+  SELECT clock.now, coalesce((SELECT position FROM cursors WHERE name = 'types'), 0) AS version,
+    EXISTS (SELECT 1 FROM jobs WHERE ${IS_WAITING} AND due_at <= clock.now) AS is_due,
+    (SELECT min(due_at) FROM jobs WHERE ${IS_WAITING} AND due_at > clock.now) AS next_due,
+    ARRAY(SELECT name FROM queues WHERE resume_at IS NULL OR resume_at > clock.now) AS paused,
+    (SELECT min(resume_at) FROM queues WHERE resume_at > clock.now) AS next_resume
+  FROM (SELECT coalesce($1::bigint, redress_now()) AS now) AS clock`
+
+/** As an array, in the order of `StateRow`. $2: types, of which those that have a ready job are answered with. */
+export const LOOK_SQL = `
+  WITH state AS MATERIALIZED (${STATE})
+  SELECT now, version, is_due, next_due, next_resume, paused, ARRAY(
+    SELECT lane.type FROM unnest($2::bigint[]) AS lane (type) CROSS JOIN LATERAL (
+      SELECT 1 FROM jobs WHERE ready IS NOT NULL AND jobs.type = lane.type LIMIT 1) AS first) AS ready
+  FROM state`
+
+export type StateRow = [
+  nowMs: number,
+  version: number,
+  isDue: boolean,
+  nextDueAtMs: number | null,
+  nextResumeAtMs: number | null,
+  paused: string[],
+  ready: number[],
+]
+
+/** Those that another process moves at this moment are left to it. */
+export const PROMOTE_SQL = `
+  UPDATE jobs SET ready = 1 WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM jobs WHERE ${IS_WAITING} AND due_at <= (SELECT coalesce($1::bigint, redress_now()))
+    ORDER BY due_at LIMIT ${PROMOTIONS_MAX} FOR UPDATE SKIP LOCKED))`
+
+/**
+ * The ready jobs of a type, in their order, which is that of the index as long as the type is given by equality. No type
+ * is NULL: so a lane is shut. OFFSET keeps the planner from taking the lanes apart, for then it would have to sort.
+ */
+const lane = (type: string, also = ''): string =>
+  `SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ${type} ${also} ORDER BY ${TURN} OFFSET 0`
+
+/**
+ * The same without those that stand before a place in it and have its priority. $9, $10 and $11: the places. What is put
+ * together so is in order, but the planner does not know that and sorts it; so it ends where there is enough for sure,
+ * also if others are just taking some.
+ */
+function laneAfter(type: string, i: number): string {
+  const priority = `($9::bigint[])[${i}]`
+  const place = `(($10::bigint[])[${i}], ($11::bigint[])[${i}])`
+  const parts = [
+    lane(type, `AND priority > ${priority}`),
+    lane(type, `AND priority = ${priority} AND (queued_at, key) > ${place}`),
+    lane(type, `AND priority < ${priority}`),
+  ]
+  return `SELECT * FROM (${parts.map((sql) => `(${sql})`).join(' UNION ALL ')}) AS lane LIMIT $7::bigint * 2 + 1000`
+}
+
+/**
+ * Lanes are merged row by row and each row is locked as it comes, until there are enough: the cost is that of the rows
+ * taken, however many wait behind them, and no row is locked that is not taken.
+ */
+const merged = (lanes: readonly string[], columns: string, max: string): string => {
+  const line = lanes.length === 1 ? lanes[0] : `${lanes.map((sql) => `(${sql})`).join(' UNION ALL ')} ORDER BY ${TURN}`
+  return `
+  SELECT ${columns} FROM (${line}) AS line CROSS JOIN LATERAL (
+    SELECT ctid AS at, key, type, limit_key FROM jobs WHERE jobs.key = line.key AND ${STILL_READY}
+    FOR UPDATE SKIP LOCKED
+  ) AS locked
+  LIMIT ${max}`
+}
+
+/**
+ * $3: the worker, $4: types, $5: how long their leases last; `state` has the time. Nothing here is joined: of a table that
+ * was empty when it was last looked at, the planner would read every row for each row of the other.
+ */
+const leaseThose = (which: string): string => `
+  leased AS (
+    UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = $3::bigint,
+      claimed_at = (SELECT now FROM state),
+      lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
+    WHERE ${which}
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only
+  ), told AS (
+    INSERT INTO events (job, at, kind, attempt, worker)
+    SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
+  )`
+
+const LEASED = `
+  SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.queued_at, leased.priority,
+    spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
+    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch
+  FROM leased CROSS JOIN LATERAL (
+    SELECT id, payload, owner, created_at, retried_from, batch, left_batch FROM job_specs
+    WHERE job_specs.key = leased.key OFFSET 0) AS spec`
+
+/** Arrays: a claim of 500 rows is the hot path. */
+export type LeasedRow = [
+  key: number,
+  type: number,
+  attempt: number,
+  spent: string | null,
+  queuedAtMs: number,
+  priority: number,
+  id: string,
+  payload: string,
+  owner: string | null,
+  createdAtMs: number,
+  retriedFrom: string | null,
+  forwardOnly: number,
+  batch: number | null,
+]
+
+/** The first row of the answer to `plainSql`, in the columns of the others. */
+export type PlainStateRow = [
+  key: null,
+  version: number,
+  isDue: number,
+  _: null,
+  nowMs: number,
+  nextDueAtMs: number | null,
+  id: null,
+  payload: null,
+  owner: null,
+  nextResumeAtMs: number | null,
+  retriedFrom: null,
+  forwardOnly: null,
+  looked: number,
+]
+
+/** How many entries of the line were looked at on this connection; its last row has it too, as it is at the end. */
+const LOOKED = `pg_stat_get_xact_tuples_returned('jobs_ready'::regclass)`
+
+/**
+ * Claims from lanes that nothing limits. $2: the version of the types by which the lanes are served; where it is another
+ * one by now, nothing is claimed. $6: the queues of the types. $7: at most so many. $8: nothing is claimed while
+ * something is due that is not in the line yet. `isAfter`: the lanes begin at given places.
+ */
+export function plainSql(laneCount: number, isAfter = false): string {
+  const type = (i: number): string => `(
+    SELECT CASE WHEN version = $2::bigint AND NOT ($8::boolean AND is_due) AND ($6::text[])[${i}] <> ALL (paused)
+      THEN ($4::bigint[])[${i}] END FROM state)`
+  const picked =
+    laneCount === 1 && !isAfter
+      ? `SELECT ctid AS at FROM jobs WHERE ready IS NOT NULL AND type = ${type(1)} ORDER BY ${TURN} LIMIT $7::bigint
+        FOR UPDATE SKIP LOCKED`
+      : merged(
+          Array.from({ length: laneCount }, (_, i) =>
+            isAfter ? laneAfter(type(i + 1), i + 1) : lane(type(i + 1)),
+          ).flat(),
+          'locked.at',
+          '$7::bigint',
+        )
+  return `
+  WITH state AS MATERIALIZED (SELECT *, ${LOOKED} AS looked FROM (${STATE}) AS state),
+    ${leaseThose(`ctid = ANY (ARRAY(${picked}))`)}
+  SELECT NULL::bigint AS key, version AS type, is_due::int::bigint AS attempt, NULL AS spent, now AS queued_at,
+    next_due AS priority, NULL AS id, NULL AS payload, NULL AS owner, next_resume AS created_at, NULL AS retried_from,
+    NULL::bigint AS forward_only, looked AS batch
+  FROM state
+  UNION ALL ${LEASED}
+  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}`
+}
+
+export type LaneKind = 'free' | 'bounded' | 'chosen'
+
+/**
+ * The next jobs of lanes of which some are limited. $1: at most so many; then for each lane a type, a type and how many
+ * of it at most, or the keys to choose from. Answers with key, type and limit key, in the order of the line.
+ */
+export function pickSql(lanes: readonly LaneKind[]): string {
+  let parameters = 1
+  const next = (): string => `$${++parameters}`
+  const sql: Readonly<Record<LaneKind, () => string>> = {
+    free: () => lane(`${next()}::bigint`),
+    bounded: () => `${lane(`${next()}::bigint`)} LIMIT ${next()}::bigint`,
+    chosen: () => `SELECT key, priority, queued_at FROM jobs
+      WHERE ${STILL_READY} AND key = ANY (${next()}::bigint[]) ORDER BY ${TURN} OFFSET 0`,
+  }
+  return merged(
+    lanes.map((kind) => sql[kind]()),
+    'locked.key, locked.type, locked.limit_key',
+    '$1::bigint',
+  )
+}
+
+/** Leases jobs that this transaction has locked. $1: the time, $2: their keys. */
+export const LEASE_PICKED_SQL = `
+  WITH state AS (SELECT $1::bigint AS now), ${leaseThose(`key = ANY ($2::bigint[]) AND ${STILL_READY}`)}
+  ${LEASED}`
+
+/**
+ * Leases that their worker does not know of, leased anew as they are. $1: the time or NULL, $2: the worker, $3: types,
+ * $4: how long their leases last, $5: those claimed after this time, $6: but for these, of which it does know.
+ */
+export const FIND_LOST_SQL = `
+  WITH state AS MATERIALIZED (SELECT coalesce($1::bigint, redress_now()) AS now),
+  held AS MATERIALIZED (
+    SELECT key, orphaned_at FROM jobs WHERE key = ANY (ARRAY(
+      SELECT key FROM jobs WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND worker = $2::bigint
+        AND claimed_at > $5::bigint AND started_at IS NULL
+      UNION ALL
+      SELECT key FROM jobs WHERE orphaned_at IS NOT NULL AND worker = $2::bigint AND claimed_at > $5::bigint
+        AND started_at IS NULL)) AND key <> ALL ($6::bigint[]) AND status = 'processing' AND worker = $2::bigint
+    ORDER BY key FOR UPDATE
+  ), leased AS (
+    UPDATE jobs SET orphaned_at = NULL,
+      lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
+    WHERE key = ANY (ARRAY(SELECT key FROM held))
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only
+  ), told AS (
+    INSERT INTO events (job, at, kind, attempt, worker)
+    SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased
+    WHERE key = ANY (ARRAY(SELECT key FROM held WHERE orphaned_at IS NOT NULL))
+  )
+  ${LEASED}`

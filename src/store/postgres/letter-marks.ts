@@ -1,0 +1,29 @@
+import type { JobKey } from '../store.ts'
+import type { Tx } from './client.ts'
+
+export type LetterMarks = ReturnType<typeof openLetterMarks>
+
+/** What is written on a dead letter, or ends it, by whoever does it: a replay, a retry, a purge, or its retention. */
+export function openLetterMarks() {
+  return {
+    /** A job was made from the one that the letter is about, or that one went back to the queue itself. */
+    async replayed(tx: Tx, job: string | JobKey, as: string, nowMs: number): Promise<void> {
+      if (typeof job === 'string') {
+        await tx`
+          UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as}
+          WHERE "offset" = (SELECT max("offset") FROM dead_letters
+            WHERE job = (SELECT key FROM job_specs WHERE id = ${job}))`
+      } else {
+        await tx`
+          UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as}
+          WHERE "offset" = (SELECT max("offset") FROM dead_letters WHERE job = ${job})`
+      }
+    },
+
+    /** The job stays as it is, and so does its history. */
+    async remove(tx: Tx, job: JobKey, offset: number): Promise<void> {
+      await tx`UPDATE jobs SET dead_letter = NULL WHERE dead_letter = ${offset} AND key = ${job}`
+      await tx`DELETE FROM dead_letters WHERE "offset" = ${offset}`
+    },
+  }
+}

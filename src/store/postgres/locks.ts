@@ -1,0 +1,37 @@
+import type { Tx } from './client.ts'
+
+/**
+ * Until the end of the transaction, whoever asks for one of these names waits. All who take several take them in one
+ * call, which does so in one order: no two of them wait for each other.
+ */
+export async function lockNames(tx: Tx, names: readonly string[]): Promise<void> {
+  if (names.length === 0) return
+  const sorted = [...new Set(names)].toSorted()
+  await tx`
+    SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' ' || name)) FROM unnest(${sorted}::text[]) AS name`
+}
+
+/** The same without waiting: answers with those that were free, or that this transaction holds already. */
+export async function tryLockNames(tx: Tx, names: readonly string[]): Promise<ReadonlySet<string>> {
+  if (names.length === 0) return new Set()
+  const rows = await tx<{ name: string; locked: boolean }[]>`
+    SELECT name, pg_try_advisory_xact_lock(hashtext(current_schema() || ' ' || name)) AS locked
+    FROM unnest(${names}::text[]) AS name`
+  return new Set(rows.filter(({ locked }) => locked).map(({ name }) => name))
+}
+
+/** The same for one name, without waiting. True also where this transaction holds it already. */
+export async function tryLockName(tx: Tx, name: string): Promise<boolean> {
+  const [row] = await tx<{ locked: boolean }[]>`
+    SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' ' || ${name})) AS locked`
+  return (row as { locked: boolean }).locked
+}
+
+/**
+ * What a look finds of an earlier transaction may be on this server alone: a commit can be seen before the synchronous
+ * standby has it, when somebody has ended its wait. A transaction that writes waits itself, and so for all before it.
+ * One that writes nothing would not; so it writes a word that nobody reads.
+ */
+export async function waitForStandby(tx: Tx): Promise<void> {
+  await tx`SELECT pg_logical_emit_message(true, 'redress', '')`
+}

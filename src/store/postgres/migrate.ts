@@ -1,0 +1,58 @@
+import { RedressError } from '../../core/errors.ts'
+import type { Pool, Sql } from './client.ts'
+import { keepPartitions } from './partitions.ts'
+import { MIGRATIONS } from './schema.ts'
+
+/** Any number, as long as nobody else's program locks the same one. */
+const MIGRATION_LOCK = 0x72647273
+
+/** What this program knows, and brings a store to. */
+export const KNOWN_VERSION = MIGRATIONS.length
+
+export interface StoreVersion {
+  version: number
+  /** The oldest version that a program may know and still work with the store. */
+  oldest: number
+  /** Tells this store from one of the same name in another database. */
+  store: string
+}
+
+/** null where there is no store yet. */
+export async function versionOf(sql: Sql): Promise<StoreVersion | null> {
+  // As text: the connection may be a caller's own, and its client reads other types in its own way.
+  const [table] = await sql<{ name: string | null }[]>`SELECT to_regclass('redress_version')::text AS name`
+  if (table === undefined || table.name === null) return null
+  const [row] = await sql<StoreVersion[]>`SELECT version, oldest, store::text FROM redress_version`
+  return row ?? null
+}
+
+/** A store that a newer Redress has brought up to date is fine, as long as that only added to it. */
+export function refuseTooNew({ version, oldest }: StoreVersion, place: string): void {
+  if (oldest <= KNOWN_VERSION) return
+  throw new RedressError(
+    'STORE_TOO_NEW',
+    `${place} is of version ${version}, which versions from ${oldest} on can use; this Redress knows version ${KNOWN_VERSION}.`,
+  )
+}
+
+/** Of several processes that start at once, one makes the tables and the others find them made. */
+export async function migrate(sql: Pool, schema: string): Promise<void> {
+  await sql.begin(async (tx) => {
+    await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`
+    // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
+    const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`
+    if (there === undefined) await tx`CREATE SCHEMA ${tx(schema)}`
+    await tx`
+      CREATE TABLE IF NOT EXISTS redress_version (
+        version int NOT NULL, oldest int NOT NULL, store uuid NOT NULL DEFAULT gen_random_uuid())`
+    const found = await versionOf(tx)
+    if (found !== null) refuseTooNew(found, `The schema ${schema}`)
+    if ((found?.version ?? 0) < KNOWN_VERSION) {
+      for (const { sql: text } of MIGRATIONS.slice(found?.version ?? 0)) await tx.unsafe(text)
+      const oldest = MIGRATIONS.at(-1)?.oldest ?? 0
+      if (found === null) await tx`INSERT INTO redress_version (version, oldest) VALUES (${KNOWN_VERSION}, ${oldest})`
+      else await tx`UPDATE redress_version SET version = ${KNOWN_VERSION}, oldest = ${oldest}`
+    }
+    await keepPartitions(tx)
+  })
+}

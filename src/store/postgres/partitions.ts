@@ -1,0 +1,146 @@
+import { DAY_MS } from '../../core/duration.ts'
+import type { JobKey, PruneRule } from '../store.ts'
+import type { Sql, Tx } from './client.ts'
+import type { PgContext } from './context.ts'
+
+/**
+ * The history has a table for each day. They are made ahead of time by whoever opens the store and by whoever prunes it,
+ * and dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
+ * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
+ * their part of it along (to `kept`), in bounded steps, and the day's table goes.
+ */
+export const HISTORY_TABLES = ['events', 'failures'] as const
+export type HistoryTable = (typeof HISTORY_TABLES)[number]
+
+/** So far ahead: for as long, nobody need prune. */
+const DAYS_AHEAD = 3
+/** What is told of a moment just before midnight may come after it; and so may what was begun before. */
+const DAYS_LATE = 2
+/** So many jobs are looked at in one transaction. */
+const JOBS_PER_STEP = 5_000
+
+/** A day's table. */
+export interface Partition {
+  table: HistoryTable
+  name: string
+  /** '2026-11-30' */
+  day: string
+}
+
+export async function partitionsOf(sql: Sql): Promise<Partition[]> {
+  const rows = await sql<{ table: HistoryTable; name: string }[]>`
+    SELECT parent::regclass::text AS table, child.relname::text AS name
+    FROM unnest(${[...HISTORY_TABLES]}::text[]) AS parent
+      JOIN pg_inherits ON inhparent = to_regclass(parent) JOIN pg_class AS child ON child.oid = inhrelid`
+  return rows
+    .flatMap(({ table, name }): Partition[] => {
+      const day = /_(\d{4})_(\d\d)_(\d\d)$/.exec(name)
+      return day === null ? [] : [{ table, name, day: day.slice(1).join('-') }]
+    })
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+/** The days from today on that should have their tables, and whether the server's own calendar says so. */
+export async function wantedDays(sql: Sql): Promise<string[]> {
+  const rows = await sql<{ day: string }[]>`
+    SELECT (current_date + ahead)::text AS day FROM generate_series(0, ${DAYS_AHEAD}::int) AS ahead`
+  return rows.map(({ day }) => day)
+}
+
+/** Makes the tables of today and the next days, as far as they are missing. For callers that exclude each other. */
+export async function keepPartitions(tx: Tx): Promise<void> {
+  const there = new Set((await partitionsOf(tx)).map(({ name }) => name))
+  const days = await wantedDays(tx)
+  for (const table of HISTORY_TABLES) {
+    for (const day of days) {
+      const name = `${table}_${day.replaceAll('-', '_')}`
+      if (there.has(name)) continue
+      // A day that was begun without a table is finished without one.
+      const [begun] = await tx`SELECT 1 FROM ${tx(`${table}_rest`)} WHERE day = ${day}::date LIMIT 1`
+      if (begun === undefined) await tx.unsafe(`CREATE TABLE ${name} PARTITION OF ${table} FOR VALUES IN ('${day}')`)
+    }
+  }
+}
+
+/** Of jobs that go, what does not lie in a day's table; the rest is left to be dropped. */
+export async function removeHistory(tx: Tx, jobs: readonly JobKey[]): Promise<void> {
+  const keys = jobs as JobKey[]
+  // Whoever reads on from before must be told that something is missing, also while it is still there.
+  await tx`
+    INSERT INTO cursors (name, position)
+    SELECT 'removed_events', max(seq) FROM events WHERE job = ANY(${keys}::bigint[]) HAVING max(seq) IS NOT NULL
+    ON CONFLICT (name) DO UPDATE SET position = greatest(cursors.position, excluded.position)`
+  for (const table of HISTORY_TABLES) {
+    for (const part of ['kept', 'rest']) {
+      await tx`DELETE FROM ${tx(`${table}_${part}`)} WHERE job = ANY(${keys}::bigint[])`
+    }
+  }
+}
+
+/** In days, after which everything that is removed at all is removed; null where nothing ever is. */
+export function longestKept(rules: readonly PruneRule[]): number | null {
+  const kept = rules.flatMap(({ completeMs, failedMs, cancelledMs, deadLettersMs }) =>
+    [completeMs, failedMs, cancelledMs, deadLettersMs].flatMap((ms) => ms ?? []),
+  )
+  return kept.length === 0 ? null : Math.ceil(Math.max(...kept) / DAY_MS)
+}
+
+export function openPartitions({ write }: Pick<PgContext, 'write'>) {
+  /** Another process may be at it, too: they take turns, step by step. */
+  const alone = 'partitions'
+
+  /** The next jobs of a day take along what is theirs; true when there are no more of them. */
+  const emptyStep = async (tx: Tx, { table, name, day }: Partition): Promise<boolean> => {
+    const cursor = `emptying ${name}`
+    const [before] = await tx<{ position: number }[]>`SELECT position FROM cursors WHERE name = ${cursor}`
+    const rows = await tx<{ job: JobKey; lives: boolean }[]>`
+      SELECT job, job = 0 OR EXISTS (SELECT 1 FROM job_specs WHERE job_specs.key = job) AS lives
+      FROM (SELECT DISTINCT job FROM ${tx(name)} WHERE job > ${before?.position ?? -1} ORDER BY job
+        LIMIT ${JOBS_PER_STEP}) AS next`
+    const living = rows.filter(({ lives }) => lives).map(({ job }) => job)
+    if (living.length > 0) {
+      await tx`
+        UPDATE ${tx(table)} SET day = '-infinity' WHERE day = ${day}::date AND job = ANY(${living}::bigint[])`
+    }
+    const last = rows.at(-1)
+    if (last !== undefined) {
+      await tx`
+        INSERT INTO cursors (name, position) VALUES (${cursor}, ${last.job})
+        ON CONFLICT (name) DO UPDATE SET position = excluded.position`
+    }
+    return rows.length < JOBS_PER_STEP
+  }
+
+  const drop = async (tx: Tx, { name }: Partition): Promise<void> => {
+    await tx`DROP TABLE IF EXISTS ${tx(name)}`
+    await tx`DELETE FROM cursors WHERE name = ${`emptying ${name}`}`
+  }
+
+  const over = (keptDays: number): Promise<Partition[]> =>
+    write('looking for old history', async (tx) => {
+      const [limit] = await tx<{ day: string }[]>`
+        SELECT (current_date - ${keptDays + DAYS_LATE}::int)::text AS day`
+      return (await partitionsOf(tx)).filter(({ day }) => day < (limit as { day: string }).day)
+    })
+
+  return {
+    keep: (): Promise<void> => write('making tables for the history', keepPartitions, alone),
+
+    /** Drops the tables of days that are over. Each step is a short transaction of its own. */
+    async retire(rules: readonly PruneRule[]): Promise<void> {
+      const keptDays = longestKept(rules)
+      if (keptDays === null) return
+      for (const partition of await over(keptDays)) {
+        const isThere = async (tx: Tx) => (await partitionsOf(tx)).some(({ name }) => name === partition.name)
+        for (let isEmpty = false; !isEmpty; ) {
+          isEmpty = await write(
+            'moving what is kept of the history',
+            async (tx) => !(await isThere(tx)) || (await emptyStep(tx, partition)),
+            alone,
+          )
+        }
+        await write('dropping old history', (tx) => drop(tx, partition), alone)
+      }
+    },
+  }
+}

@@ -1,0 +1,343 @@
+import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
+import { RedressError } from '../../core/errors.ts'
+import { isCounted } from '../../core/policy.ts'
+import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
+import { auditOf, originOf } from '../submission.ts'
+import { numbers, texts } from './arrays.ts'
+import type { Batches } from './batches.ts'
+import type { Sql, Tx } from './client.ts'
+import type { PgContext } from './context.ts'
+import { isTaken } from './errors.ts'
+import { printable, textOf } from './history.ts'
+import { openLetterMarks } from './letter-marks.ts'
+import type { KnownType } from './types.ts'
+
+/** The failed job whose place in a batch a new one takes. */
+interface Predecessor {
+  key: JobKey
+  batch: BatchKey
+  permanent: number | null
+}
+
+/** A job with all that has to be known before its rows are written. */
+interface Typed {
+  job: NewJob
+  type: KnownType
+}
+
+/** A twin may end between the moment when it was in the way and the one when it is looked for; hardly so often. */
+const LOOKS_MAX = 20
+
+const PREPARED = { prepare: true } as const
+
+/** $1: the time, or NULL for the database's own clock; then one array for each column. */
+const GIVEN = `unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
+    $9::bigint[], $10::text[]`
+const GIVEN_AS = 'id, type, payload, owner, priority, delay, limit_key, forward_only, data'
+
+function columnsOf(given: readonly Typed[], nowMs: number | null): (string | number | null)[] {
+  return [
+    nowMs,
+    texts(given.map(({ job }) => job.id)),
+    numbers(given.map(({ type }) => type.key)),
+    texts(given.map(({ job }) => job.payload)),
+    texts(given.map(({ job }) => freeText(job.owner))),
+    numbers(given.map(({ job }) => job.priority)),
+    numbers(given.map(({ job }) => (job.delayMs > 0 ? job.delayMs : null))),
+    texts(given.map(({ job, type }) => limitKeyOf(job, type))),
+    numbers(given.map(({ type }) => Number(type.policy.forwardOnly))),
+    texts(given.map(({ job }) => textOf(originOf(job)))),
+  ]
+}
+
+/** A delayed job takes its place in the line when it becomes due, not when it was handed in. */
+const madeAndTold = (added: string): string => `
+  made AS (
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
+    SELECT key, type, 'queued', priority, coalesce(due_at, now), CASE WHEN due_at IS NULL THEN 1 END,
+      due_at, limit_key, forward_only FROM ${added}
+  ), told AS (
+    INSERT INTO events (job, at, kind, attempt, data)
+    SELECT key, now, 'queued', 0, CASE WHEN due_at IS NULL THEN data
+      ELSE coalesce(left(data, -1) || ',', '{') || '"dueAtMs":' || due_at || '}' END FROM ${added}
+  )`
+
+/**
+ * The hot path. Nobody has the ids yet, or nothing is added at all: what is there already need not be looked for, and
+ * each row comes with a third less work. $11: the version of the types; if they are of another one, nothing is added.
+ * For that it locks as `keepUp` does: the UPDATE of nothing is there for its lock, which is taken before the statement
+ * looks.
+ */
+const ADD_PLAIN_SQL = `
+  WITH lock AS (
+    UPDATE job_types SET queue = queue WHERE false
+  ), moment AS MATERIALIZED (
+    SELECT coalesce($1::bigint, redress_now()) AS now
+    WHERE $11::bigint = (SELECT position FROM cursors WHERE name = 'types')
+  ), given AS MATERIALIZED (
+    SELECT nextval('job_specs_key_seq') AS key, given.*, now, now + delay AS due_at
+    FROM moment CROSS JOIN ${GIVEN}) AS given (${GIVEN_AS})
+  ), specs AS (
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at)
+    SELECT key, id, type, payload, owner, now FROM given
+  ), ${madeAndTold('given')}
+  SELECT count(*) FROM moment`
+
+/**
+ * $11: dedupe keys, $12: their scopes, $13: the batch. The key comes before the row, in the order in which the jobs were
+ * given: so they stand in the line. The rows are written in the order of their dedupe keys: two transactions that write
+ * the same ones wait in the same order. IS TRUE keeps the planner from a join, of which it may only use the slowest kind
+ * here.
+ */
+const ADD_SQL = `
+  WITH given AS MATERIALIZED (
+    SELECT nextval('job_specs_key_seq') AS key, given.*, $1::bigint AS now, $1::bigint + delay AS due_at
+    FROM ${GIVEN}, $11::text[], $12::text[]) WITH ORDINALITY AS given (${GIVEN_AS}, dedupe_key, dedupe_scope, place)
+  ), specs AS (
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch)
+    SELECT key, id, type, payload, owner, now, dedupe_key, dedupe_scope,
+      CASE WHEN dedupe_key IS NOT NULL THEN 1 END, $13::bigint
+    FROM given ORDER BY dedupe_key, key
+    ON CONFLICT DO NOTHING RETURNING key
+  ), added AS MATERIALIZED (
+    SELECT * FROM given WHERE (key IN (SELECT key FROM specs)) IS TRUE
+  ), ${madeAndTold('added')}
+  SELECT string_agg(place::text, ',') AS places FROM added`
+
+const newlyQueued = ({ id }: NewJob): Submitted => ({ id, isNew: true, status: 'queued' })
+
+export type Submitting = ReturnType<typeof openSubmitting>
+
+export function openSubmitting({ types, history }: PgContext, batches: Batches) {
+  const letters = openLetterMarks()
+
+  /**
+   * Adds what is not there yet, in one statement, and answers with the places of what it added. DO NOTHING covers both
+   * unique keys: the id (a submission repeated after an unknown commit) and the dedupe key. Where another transaction
+   * has just written the same one, it waits for the end of that.
+   */
+  const addMany = async (tx: Tx, given: readonly Typed[], batch: BatchKey | null, nowMs: number): Promise<number[]> => {
+    const keys = given.map(({ job }) => freeText(job.dedupe?.key ?? null))
+    const scopes = given.map(({ job }) => job.dedupe?.scope ?? null)
+    const values = [...columnsOf(given, nowMs), texts(keys), texts(scopes), batch]
+    const [row] = await tx.unsafe<{ places: string | null }[]>(ADD_SQL, values, PREPARED)
+    const { places } = row as { places: string | null }
+    return places === null ? [] : places.split(',').map((place) => Number(place) - 1)
+  }
+
+  /** For each, the job that is there in its place, or null where it is gone meanwhile. */
+  const findTwins = async (sql: Sql, given: readonly Typed[]): Promise<(Submitted | null)[]> => {
+    const rows = await sql<{ place: number; id: string; status: Submitted['status'] }[]>`
+      SELECT place, twin.id, status
+      FROM unnest(${given.map(({ job }) => job.id)}::text[], ${given.map(({ type }) => type.key)}::bigint[],
+        ${given.map(({ job }) => freeText(job.dedupe?.key ?? null))}::text[])
+        WITH ORDINALITY AS given (id, type, dedupe_key, place)
+      CROSS JOIN LATERAL (
+        SELECT key, id, 1 AS choice FROM job_specs WHERE job_specs.id = given.id
+        UNION ALL
+        SELECT key, id, 2 FROM job_specs
+        WHERE job_specs.type = given.type AND job_specs.dedupe_key = given.dedupe_key AND dedupe_held IS NOT NULL
+        ORDER BY choice LIMIT 1) AS twin
+      JOIN jobs ON jobs.key = twin.key`
+    const found = new Map(rows.map(({ place, id, status }) => [place - 1, { id, isNew: false, status }]))
+    return given.map((_, i) => found.get(i) ?? null)
+  }
+
+  /** Adds each, or finds the job that is there in its place. */
+  const addOrFind = async (
+    tx: Tx,
+    given: readonly Typed[],
+    batch: BatchKey | null,
+    nowMs: number,
+  ): Promise<Submitted[]> => {
+    const answers: (Submitted | null)[] = given.map(() => null)
+    let open = given.map((_, i) => i)
+    for (let looks = 0; open.length > 0; looks++) {
+      if (looks === LOOKS_MAX) throw neverStill()
+      const tried = open.map((i) => given[i] as Typed)
+      for (const place of await addMany(tx, tried, batch, nowMs)) {
+        answers[open[place] as number] = newlyQueued((tried[place] as Typed).job)
+      }
+      const inTheWay = open.filter((i) => answers[i] === null)
+      if (inTheWay.length === 0) break
+      // A statement of its own sees what was committed while the first one waited.
+      const others = inTheWay.map((i) => given[i] as Typed)
+      const twins = await findTwins(tx, others)
+      for (const [place, i] of inTheWay.entries()) answers[i] = twins[place] ?? null
+      open = inTheWay.filter((i) => answers[i] === null)
+    }
+    return answers as Submitted[]
+  }
+
+  /** Jobs of which nothing special is asked, all in one batch or all in none. */
+  const submitAlike = async (tx: Tx, given: readonly Typed[], nowMs: number): Promise<Submitted[]> => {
+    const batchId = given[0]?.job.batch ?? null
+    const batch = batchId === null ? null : await batches.keyOf(tx, batchId)
+    const submitted = await addOrFind(tx, given, batch, nowMs)
+    const first = given[submitted.findIndex(({ isNew }) => isNew)]
+    if (batchId !== null && first !== undefined) {
+      const jobs = submitted.filter(({ isNew }) => isNew).length
+      await batches.entered(tx, batchId, first.type.policy, 'queued', false, nowMs, jobs)
+    }
+    return submitted
+  }
+
+  /** Adds one row of `job_specs`, or finds out what is there in its place. */
+  const addSpec = async (
+    tx: Tx,
+    { job, type }: Typed,
+    batch: BatchKey | null,
+    nowMs: number,
+  ): Promise<JobKey | Submitted> => {
+    const { dedupe } = job
+    // A refused submission takes no key: the corrected one must be able to.
+    const holdsKey = dedupe !== null && job.rejected === null
+    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+      const [spec] = await tx<{ key: JobKey }[]>`
+        INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held,
+          retried_from, batch)
+        VALUES (${job.id}, ${type.key}, ${job.payload}, ${freeText(job.owner)}, ${nowMs},
+          ${freeText(dedupe?.key ?? null)}, ${dedupe?.scope ?? null}, ${holdsKey ? 1 : null},
+          ${job.retriedFrom?.id ?? null}, ${batch})
+        ON CONFLICT DO NOTHING RETURNING key`
+      if (spec !== undefined) return spec.key
+      const [twin] = await findTwins(tx, [{ job, type }])
+      if (twin != null) return twin
+    }
+    throw neverStill()
+  }
+
+  /** Counts a job that was just made in its batch: as a new one, or in the place of the one it was made from. */
+  const countInBatch = async (
+    tx: Tx,
+    { job, type }: Typed,
+    before: Predecessor | undefined,
+    nowMs: number,
+  ): Promise<void> => {
+    const isRejected = job.rejected !== null
+    if (before !== undefined) {
+      await tx`UPDATE job_specs SET left_batch = 1 WHERE key = ${before.key}`
+      await batches.moved(tx, before.batch, 'failed', 'queued', before.permanent === 1, nowMs)
+      if (isRejected) await batches.moved(tx, before.batch, 'queued', 'failed', true, nowMs)
+    } else if (job.batch !== null) {
+      await batches.entered(tx, job.batch, type.policy, isRejected ? 'failed' : 'queued', isRejected, nowMs)
+    }
+  }
+
+  /** Locked: it can neither give its place to another one nor go back to the queue itself before we are done. */
+  const findPredecessor = async (tx: Tx, id: string): Promise<Predecessor | undefined> => {
+    const [row] = await tx<Predecessor[]>`
+      SELECT job_specs.key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
+      FROM job_specs JOIN jobs ON jobs.key = job_specs.key
+      WHERE id = ${id} AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'
+      FOR UPDATE OF jobs, job_specs`
+    return row
+  }
+
+  /** A job that is refused, that a person made, or that takes another one's place. */
+  const submitSpecial = async (tx: Tx, typed: Typed, nowMs: number): Promise<Submitted> => {
+    const { job, type } = typed
+    const before = job.retriedFrom === null ? undefined : await findPredecessor(tx, job.retriedFrom.id)
+    const batch = before?.batch ?? (job.batch === null ? null : await batches.keyOf(tx, job.batch))
+    const key = await addSpec(tx, typed, batch, nowMs)
+    if (typeof key !== 'number') return key
+    const by = originOf(job)
+    const act = auditOf(job, nowMs)
+    if (act !== null) await history.audit(tx, ...act)
+    const forwardOnly = Number(type.policy.forwardOnly)
+
+    if (job.rejected !== null) {
+      const { rejected } = job
+      const failed = {
+        key,
+        atMs: nowMs,
+        attempt: 0,
+        worker: null,
+        failure: rejected,
+        from: null,
+        to: 'failed',
+      } as const
+      const failure = await history.failure(tx, { ...failed, isPermanent: true })
+      const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
+      await tx`
+        INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, forward_only)
+        VALUES (${key}, ${type.key}, 'failed', ${job.priority}, ${nowMs}, ${nowMs}, ${failure}, ${spent}, ${forwardOnly})`
+      const data = { ...by, failure, code: rejected.code, spent: spent ?? '' }
+      await history.event(tx, key, nowMs, 'failed', 0, null, null, data)
+      await countInBatch(tx, typed, before, nowMs)
+      await history.tell(tx, job.notices, batch, nowMs)
+      return { id: job.id, isNew: true, status: 'failed' }
+    }
+
+    // What was refused at once is no replay: there, the letter still waits for one.
+    if (job.retriedFrom !== null) await letters.replayed(tx, job.retriedFrom.id, job.id, nowMs)
+    const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
+    // A delayed job takes its place in the line when it becomes due, not when it was handed in.
+    await tx`
+      INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
+      VALUES (${key}, ${type.key}, 'queued', ${job.priority}, ${dueAtMs ?? nowMs}, ${dueAtMs === null ? 1 : null},
+        ${dueAtMs}, ${limitKeyOf(job, type)}, ${forwardOnly})`
+    await history.event(tx, key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
+    await countInBatch(tx, typed, before, nowMs)
+    return { id: job.id, isNew: true, status: 'queued' }
+  }
+
+  const submitMany = async (tx: Tx, jobs: readonly NewJob[], nowMs: number): Promise<Submitted[]> => {
+    await types.keepUp(tx)
+    const typed: Typed[] = []
+    for (const job of jobs) typed.push({ job, type: await types.needed(job.type, tx) })
+    const submitted: Submitted[] = []
+    while (submitted.length < typed.length) {
+      const rest = typed.slice(submitted.length)
+      const [first] = rest as [Typed]
+      const end = rest.findIndex(({ job }) => isSpecial(job) || job.batch !== first.job.batch)
+      if (end === 0) submitted.push(await submitSpecial(tx, first, nowMs))
+      else submitted.push(...(await submitAlike(tx, end === -1 ? rest : rest.slice(0, end), nowMs)))
+    }
+    return submitted
+  }
+
+  return {
+    /** Whether they can be submitted in one statement, as far as this process knows. */
+    arePlain: (jobs: readonly NewJob[]): boolean =>
+      jobs.every((job) => {
+        if (isSpecial(job) || job.batch !== null || job.dedupe !== null) return false
+        return types.knownByName(job.type)?.policy.backlog.max === null
+      }),
+
+    /**
+     * In one statement that is its own transaction; null when it was not done: the types are others than this process
+     * knows, or one of the ids is there already.
+     */
+    async submitPlain(sql: Sql, jobs: readonly NewJob[], nowMs: number | null): Promise<Submitted[] | null> {
+      const given = jobs.map((job) => ({ job, type: types.knownByName(job.type) as KnownType }))
+      const values = [...columnsOf(given, nowMs), types.version()]
+      try {
+        const [[moments]] = (await sql.unsafe(ADD_PLAIN_SQL, values, PREPARED).values()) as unknown as [[number]]
+        return moments === 0 ? null : jobs.map(newlyQueued)
+      } catch (error) {
+        if (isTaken(error)) return null
+        throw error
+      }
+    },
+
+    /** All of them, answered in their order; whoever calls undoes the transaction when it throws. */
+    submitMany,
+
+    async submit(tx: Tx, job: NewJob, nowMs: number): Promise<Submitted> {
+      const [submitted] = await submitMany(tx, [job], nowMs)
+      return submitted as Submitted
+    },
+  }
+}
+
+const isSpecial = ({ rejected, retriedFrom, by }: NewJob): boolean =>
+  rejected !== null || retriedFrom !== null || by !== undefined
+
+const limitKeyOf = ({ limitKey }: NewJob, { policy }: KnownType): string | null =>
+  limitKey === null ? (isCounted(policy) ? '' : null) : printable(limitKey)
+
+const freeText = (text: string | null): string | null => (text === null ? null : printable(text))
+
+const neverStill = (): RedressError =>
+  new RedressError('STORE_BUSY', 'Jobs with the same dedupe key came and went while this one was submitted.')

@@ -1,0 +1,92 @@
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statfsSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { RedressError } from '../../core/errors.ts'
+import type { DoctorStore, SqliteFacts } from '../doctor.ts'
+import { readJobFacts } from '../doctor-rows.ts'
+import type { Row } from '../rows.ts'
+import { APPLICATION_ID, pragma, SQLITE_VERSION_MIN } from './connection.ts'
+import { storeError } from './errors.ts'
+import { MIGRATIONS } from './schema.ts'
+
+/** As Linux numbers them. The log's index is memory that processes share: on one machine, or not at all. */
+const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
+  26985: 'NFS',
+  20859: 'SMB',
+  4283649346: 'CIFS',
+  4266872130: 'SMB2',
+  12805120: 'Ceph',
+  16914839: '9P',
+}
+
+const WAIT_MS = 10_000
+
+export function openSqliteDoctor({ path, nowMs }: { path: string; nowMs: () => number }): DoctorStore {
+  return {
+    async facts({ isDeep }) {
+      if (!existsSync(path)) throw new RedressError('STORE_NOT_FOUND', `There is no store at ${path}.`)
+      let database: DatabaseSync | undefined
+      try {
+        const opened = new DatabaseSync(path, { readOnly: true, timeout: WAIT_MS })
+        database = opened
+        const base = readBase(opened, path, isDeep)
+        const isReadable = base.isOurs && base.version.found === base.version.known
+        const all = async (sql: string) => opened.prepare(sql).all() as Row[]
+        return { place: path, base, jobs: isReadable ? await readJobFacts(all, nowMs()) : null }
+      } catch (error) {
+        throw storeError(error, `looking at ${path}`)
+      } finally {
+        database?.close()
+      }
+    },
+    stop: async () => undefined,
+  }
+}
+
+function readBase(database: DatabaseSync, path: string, isDeep: boolean): SqliteFacts {
+  const { type, bavail, bsize } = statfsSync(path)
+  return {
+    kind: 'sqlite',
+    sqliteVersion: process.versions.sqlite ?? '0',
+    sqliteVersionMin: SQLITE_VERSION_MIN.join('.'),
+    isOurs: pragma(database, 'application_id') === APPLICATION_ID,
+    version: { found: pragma(database, 'user_version'), known: MIGRATIONS.length },
+    journalMode: String(database.prepare('PRAGMA journal_mode').get()?.journal_mode),
+    fileBytes: statSync(path).size,
+    walBytes: existsSync(`${path}-wal`) ? statSync(`${path}-wal`).size : 0,
+    walPagesPending: pagesPending(`${path}-shm`),
+    diskFreeBytes: bavail * bsize,
+    networkFileSystem: NETWORK_FILE_SYSTEMS[type] ?? null,
+    mayWriteFile: mayWrite(path),
+    mayWriteFolder: mayWrite(dirname(path)),
+    damage: isDeep ? damageOf(database) : null,
+  }
+}
+
+/** From the log's index (sqlite.org/walformat.html): how far the log goes, and how far it has been copied. */
+function pagesPending(path: string): number | null {
+  if (!existsSync(path)) return null
+  const [LAST_FRAME, COPIED_TO] = [16, 96]
+  const header = Buffer.alloc(100)
+  const file = openSync(path, 'r')
+  try {
+    if (readSync(file, header, 0, header.length, 0) < header.length) return null
+  } finally {
+    closeSync(file)
+  }
+  return Math.max(0, header.readUInt32LE(LAST_FRAME) - header.readUInt32LE(COPIED_TO))
+}
+
+function mayWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function damageOf(database: DatabaseSync): string[] {
+  const lines = database.prepare('PRAGMA quick_check(20)').all()
+  return lines.map(({ quick_check }) => String(quick_check)).filter((line) => line !== 'ok')
+}

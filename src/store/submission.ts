@@ -1,0 +1,19 @@
+import type { EventData } from '../core/events.ts'
+import type { By, NewJob } from './store.ts'
+import type { AuditEntry } from './written.ts'
+
+/** Who or what made the job, if it was not simply submitted: what its first event says. */
+export function originOf({ retriedFrom, scheduled }: NewJob): EventData | null {
+  if (retriedFrom !== null) return { actor: retriedFrom.actor, reason: retriedFrom.reason }
+  if (scheduled === undefined) return null
+  return { ...scheduled.by, schedule: scheduled.name, scheduledForMs: scheduled.atMs }
+}
+
+/** A job that a person made. One that is part of a replay of many is in the trail with that replay. */
+export function auditOf({ id, by, retriedFrom }: NewJob, atMs: number): [By, AuditEntry] | null {
+  if (retriedFrom !== null && retriedFrom.replay === undefined) {
+    const act = retriedFrom.act ?? 'jobs.retry'
+    return [retriedFrom, { atMs, act, target: 'job', ids: [retriedFrom.id, id], data: { madeJob: id } }]
+  }
+  return by === undefined ? null : [by, { atMs, act: 'jobs.submit', target: 'job', ids: [id] }]
+}
