@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os'
 import { parseArgs } from 'node:util'
 import type { Floor } from './floor.ts'
 import { GROWTH_TEXTS, GROWTHS, measureGrowth } from './growth.ts'
+import { measureListing } from './listing.ts'
 import { drain, type HandlerName, idleLatency, openBench, submitBulk, submitSingly } from './measures.ts'
 import { type Fresh, type Place, postgresPlace, sqlitePlace } from './places.ts'
 
@@ -13,13 +14,14 @@ const { values } = parseArgs({
     dir: { type: 'string', default: tmpdir() },
     growth: { type: 'boolean', default: true },
     memory: { type: 'boolean', default: false },
+    listing: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
   allowNegative: true,
 })
 
 const HELP = `npm run bench -- [--store sqlite|postgres|postgres://...] [--jobs 50000] [--rounds 3] [--dir FOLDER]
-                [--no-growth] [--memory]
+                [--no-growth] [--memory] [--listing]
 
 Jobs per second with every commit on disk and the whole history on, next to a floor of bare SQL that makes the same
 transitions on the same tables in the same run. Medians of interleaved rounds. --dir chooses the disk.
@@ -28,7 +30,8 @@ transitions on the same tables in the same run. Medians of interleaved rounds. -
 removed again. There, drains are also measured in stores that have grown: with a million finished jobs, with a million
 that wait, and while somebody's transaction keeps dead rows from being removed. That takes minutes; --no-growth leaves
 it out.
---memory drains a million jobs instead and prints how the memory goes.`
+--memory drains a million jobs instead and prints how the memory goes.
+--listing measures instead how long it takes to find jobs among a million, by each filter.`
 
 /** As many as a worker claims at most, as many as it has slots, and as many as are in flight. */
 const [BATCH, SLOTS, IN_FLIGHT] = [500, 10, 16]
@@ -217,6 +220,7 @@ else {
   const place = await openPlace(values.store)
   try {
     if (values.memory) await memory(place)
+    else if (values.listing) await measureListing(place)
     else await benchmark(place, Number(values.jobs), Number(values.rounds))
   } finally {
     await place.stop()

@@ -13,10 +13,11 @@ export function commandsPage(): string {
   const short = Object.entries(ALIASES).map(([alias, name]) => `\`redress ${alias}\` is \`redress ${name}\``)
   return page(
     'Commands',
-    `Data goes to standard output, everything said to a person to standard error. With \`--json\` both are JSON. What the
-exit codes mean is in [errors](errors.md#exit-codes). ${short.join(', ')}, and a bare group is its list: \`redress jobs\`.`,
+    `Data goes to standard output, everything said to a person to standard error. With \`--json\` both are JSON: a list is an
+array (with \`--jsonl\` a line for each item), and where it goes on stands on standard error. What the exit codes mean is in [errors](errors.md#exit-codes). ${short.join(', ')}, and a bare group is its list: \`redress jobs\`.`,
     '## Options of every command',
     optionsTable(COMMON_OPTIONS),
+    `Commands that a server can do as well have \`--server\` and \`--token-file\`; see [the guide](../guides/command-line.md).`,
     ...COMMANDS.flatMap(section),
   )
 }

@@ -4,15 +4,21 @@ import { ERRORS } from '../src/core/errors.ts'
 import { EDGES } from '../src/core/states.ts'
 import { ENGINE_CODES, type Taxonomy } from '../src/core/taxonomy.ts'
 import { commandsPage } from './reference-commands.ts'
+import { environmentPage } from './reference-environment.ts'
 import { eventMeanings, subjectMeanings } from './reference-events.ts'
+import { httpPage } from './reference-http.ts'
+import { metricsPage } from './reference-metrics.ts'
 import { policyPage } from './reference-policy.ts'
 import { page, table } from './reference-text.ts'
 
 export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/reference/commands.md': commandsPage,
+  'docs/reference/environment.md': environmentPage,
   'docs/reference/errors.md': errorsPage,
   'docs/reference/events.md': eventsPage,
   'docs/reference/failure-codes.md': failureCodesPage,
+  'docs/reference/http.md': httpPage,
+  'docs/reference/metrics.md': metricsPage,
   'docs/reference/policy.md': policyPage,
 }
 

@@ -88,7 +88,7 @@ test.each(['v24.13.0', 'v24.20.1', 'v25.0.0', 'v26.1.0'])(
     const { pid, stdout } = await run('node_modules/.bin/redress', ['jobs', 'a b', '*'], { path })
     const [nodePid, ...args] = stdout.trimEnd().split('\n')
     expect(Number(nodePid)).toBe(pid)
-    expect(args.slice(-4)).toEqual([expect.stringMatching(/dist\/cli\/main\.js$/), 'jobs', 'a b', '*'])
+    expect(args.slice(-4)).toEqual([expect.stringMatching(/bin\/main\.mjs$/), 'jobs', 'a b', '*'])
   },
 )
 

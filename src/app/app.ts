@@ -8,7 +8,8 @@ import { checkPolicyCodes, policy as makePolicy, type Policy } from '../core/pol
 import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import type { EventView, FailureView } from '../core/view-history.ts'
 import type { RetryQuestion, RetryRefusal } from '../operations/admit-retry.ts'
-import type { OperationName } from '../operations/catalog.ts'
+import { admitted, type Caller } from '../operations/caller.ts'
+import { CATALOG, type OperationName } from '../operations/catalog.ts'
 import type { Intervened } from '../operations/interventions.ts'
 import type { JobDetail, JobList } from '../operations/jobs.ts'
 import { detailOf } from '../operations/jobs.ts'
@@ -18,6 +19,7 @@ import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { fillFromSystem, idMaker, type MakeId } from '../runtime/id.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
+import { traceSubmission } from '../runtime/tracing.ts'
 import type { AddedNotice } from '../store/notices.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
 import type { AsyncExecutor, Executor, SyncExecutor } from '../store/transactional.ts'
@@ -40,7 +42,7 @@ import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
 import { askRetryHook, type RetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
-import { asRejected, naming, newJob, rejection } from './submission.ts'
+import { asRejected, factsOfSubmission, newJob, prepareMany, rejection } from './submission.ts'
 import { type Pending, Transactions } from './transactions.ts'
 
 export interface AppOptions {
@@ -201,6 +203,7 @@ export class App {
             },
       handler: {
         type: name,
+        queue: definition.queue ?? 'default',
         policy,
         codes,
         rules,
@@ -245,28 +248,28 @@ export class App {
 
   async submit(type: string, input: unknown, options: SubmitOptions = {}): Promise<Submitted> {
     const store = await this.store()
-    const [submitted] = await store.submit({ jobs: [await this.#prepare(type, input, options)] })
-    return submitted as Submitted
+    const submitted = await traceSubmission(
+      type,
+      async () => store.submit({ jobs: [await this.#prepare(type, input, options)] }),
+      factsOfSubmission,
+    )
+    return submitted[0] as Submitted
   }
 
   async submitMany<Input>(
     type: string,
     inputs: readonly Input[],
-    { dedupe, limitKey, ...options }: SubmitManyOptions<Input> = {},
+    options: SubmitManyOptions<Input> = {},
   ): Promise<Submitted[]> {
     const store = await this.store()
-    const jobs: NewJob[] = []
-    for (const [i, input] of inputs.entries()) {
-      const key = dedupe?.(input, i)
-      const turn = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
-      const own = { ...(key !== undefined && { dedupe: key }), ...(turn !== undefined && { limitKey: turn }) }
-      try {
-        jobs.push(await this.#prepare(type, input, { ...options, ...own }))
-      } catch (error) {
-        throw naming(error, i, inputs.length)
-      }
-    }
-    return jobs.length === 0 ? [] : store.submit({ jobs })
+    return traceSubmission(
+      type,
+      async () => {
+        const jobs = await prepareMany(inputs, options, (input, own) => this.#prepare(type, input, own))
+        return jobs.length === 0 ? [] : store.submit({ jobs })
+      },
+      factsOfSubmission,
+    )
   }
 
   /** Checks a submission and makes it ready for `submitIn`. Nothing is submitted yet. */
@@ -288,7 +291,20 @@ export class App {
 
   /** Does one of the operations that every door offers: `app.perform('queues.list', {})`. */
   async perform<Name extends OperationName>(name: Name, input: OperationInput<Name>): Promise<OutputOf<Name>> {
-    return (await perform(OPERATIONS[name] as Operation, await this.#context(), input)) as OutputOf<Name>
+    return (await this.#perform(name, input)) as OutputOf<Name>
+  }
+
+  /** The same for somebody whom a door has let in: only what their role, their scopes and their account allow. */
+  async performAs(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> {
+    return this.#perform(name, admitted(caller, name, CATALOG[name], input))
+  }
+
+  async #perform(name: OperationName, input: object): Promise<unknown> {
+    const context = await this.#context()
+    const run = () => perform(OPERATIONS[name] as Operation, context, input)
+    const { type } = input as { type?: unknown }
+    // What is no name cannot be one of a span either: those are looked through by people.
+    return name === 'jobs.submit' && isName(type) ? traceSubmission(type, run, () => ({})) : run()
   }
 
   async #context(): Promise<Context> {
@@ -363,7 +379,16 @@ export class App {
     // What is told of the store goes where its worker's log goes.
     this.#log = log
     const told = Metrics.listeners(this.metrics, options)
-    const worker = new Worker({ clock, chance, log, duties: this.duties, ...options, ...told, store, handlers })
+    const worker = new Worker({
+      clock,
+      chance,
+      log,
+      duties: this.duties,
+      ...options,
+      ...told,
+      store,
+      handlers,
+    })
     this.#workers.add(worker)
     return worker
   }

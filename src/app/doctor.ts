@@ -20,7 +20,7 @@ export async function examine(
   }
 }
 
-async function openDoctor(location: string, clock: Clock): Promise<DoctorStore> {
+export async function openDoctor(location: string, clock: Clock): Promise<DoctorStore> {
   const place = placeOf(location)
   switch (place.kind) {
     case 'postgres':

@@ -31,7 +31,7 @@ export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions =
 }
 
 /** What every line has, also where it is null: whoever searches by a field must not have to know which lines have it. */
-function fieldsOf({ jobId, type, attempt, change, ranMs, breaker }: Told): object {
+function fieldsOf({ jobId, type, attempt, change, ranMs, breaker, trace }: Told): object {
   const failure = failureOf(change)
   const httpStatus = failure?.context.httpStatus
   return {
@@ -45,6 +45,7 @@ function fieldsOf({ jobId, type, attempt, change, ranMs, breaker }: Told): objec
     gateway_status: typeof httpStatus === 'number' ? httpStatus : null,
     breaker: breaker?.name ?? null,
     breaker_state: breaker?.status ?? null,
+    trace_id: trace === null ? null : (trace.split('-')[1] ?? null),
   }
 }
 

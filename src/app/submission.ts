@@ -7,8 +7,9 @@ import { noticesOfFailure } from '../core/notices.ts'
 import type { Policy } from '../core/policy.ts'
 import type { Taxonomy } from '../core/taxonomy.ts'
 import type { MakeId } from '../runtime/id.ts'
-import type { DedupeScope, NewJob } from '../store/store.ts'
-import type { DedupeKey, SubmitOptions } from './job-type.ts'
+import { currentTrace } from '../runtime/tracing.ts'
+import type { DedupeScope, NewJob, Submitted } from '../store/store.ts'
+import type { DedupeKey, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 
 const PRIORITY_MAX = 1_000_000
 const DEDUPE_CHARS_MAX = 1_000
@@ -39,7 +40,15 @@ export function newJob(type: string, payload: string, options: SubmitOptions, ma
     rejected: null,
     batch: batch ?? null,
     limitKey: limitKey ?? null,
+    trace: currentTrace(),
   }
+}
+
+/** For the span of a submission. */
+export function factsOfSubmission(submitted: readonly Submitted[]): Record<string, string | number | boolean> {
+  const [first] = submitted
+  if (submitted.length !== 1 || first === undefined) return { 'messaging.batch.message_count': submitted.length }
+  return { 'redress.job.id': first.id, 'redress.is_new': first.isNew }
 }
 
 export function checkOwnerAndId({ owner, id }: Pick<SubmitOptions, 'owner' | 'id'>): void {
@@ -53,6 +62,26 @@ function checkLimitKey(limitKey: unknown): void {
   if (limitKey === undefined) return
   if (typeof limitKey === 'string' && limitKey !== '' && limitKey.length <= LIMIT_KEY_CHARS_MAX) return
   throw invalid(`limitKey must be a text of 1 to ${LIMIT_KEY_CHARS_MAX} characters`)
+}
+
+/** Each with what its own options say; a refusal names the one it is about. */
+export async function prepareMany<Input>(
+  inputs: readonly Input[],
+  { dedupe, limitKey, ...options }: SubmitManyOptions<Input>,
+  prepare: (input: Input, options: SubmitOptions) => Promise<NewJob>,
+): Promise<NewJob[]> {
+  const jobs: NewJob[] = []
+  for (const [i, input] of inputs.entries()) {
+    const key = dedupe?.(input, i)
+    const turn = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
+    const own = { ...(key !== undefined && { dedupe: key }), ...(turn !== undefined && { limitKey: turn }) }
+    try {
+      jobs.push(await prepare(input, { ...options, ...own }))
+    } catch (error) {
+      throw naming(error, i, inputs.length)
+    }
+  }
+  return jobs
 }
 
 /** The same refusal, saying which of many inputs it is about. */

@@ -11,21 +11,58 @@ export interface Command {
   mutates: boolean
 }
 
-export type ProgramName = 'start' | 'worker' | 'doctor' | 'copy' | 'policy-check' | 'policy-simulate'
+export type ProgramName =
+  | 'start'
+  | 'worker'
+  | 'events'
+  | 'doctor'
+  | 'migrate'
+  | 'copy'
+  | 'backup'
+  | 'restore'
+  | 'completion'
+  | 'jobs-wait'
+  | 'policy-check'
+  | 'policy-simulate'
 
-const PROGRAMS: readonly { cli: string; program: ProgramName; summary: string }[] = [
-  { cli: 'start', program: 'start', summary: 'Run a worker with your app, or with a sample that fails on purpose.' },
+interface ProgramLine {
+  cli: string
+  program: ProgramName
+  summary: string
+}
+
+/** Commands of one word. */
+const SINGLE: readonly ProgramLine[] = [
+  {
+    cli: 'start',
+    program: 'start',
+    summary: 'Serve HTTP and run a worker, with your app or with a sample that fails on purpose.',
+  },
   { cli: 'worker <file>', program: 'worker', summary: 'Run a worker with the app that a module exports.' },
+  { cli: 'events', program: 'events', summary: 'Follow what happens, one line per event, until Ctrl-C.' },
   {
     cli: 'doctor',
     program: 'doctor',
     summary: 'Check the store and what waits in it, and say what to do about what is wrong. Changes nothing.',
   },
+  { cli: 'migrate', program: 'migrate', summary: 'Bring the tables of a store up to date, or make them.' },
   {
     cli: 'copy',
     program: 'copy',
     summary: 'Copy a whole store into an empty one: from a file to PostgreSQL, or any other way.',
   },
+  {
+    cli: 'backup <file>',
+    program: 'backup',
+    summary: 'Copy a store that is in use into one file, whole and checked.',
+  },
+  { cli: 'restore <file>', program: 'restore', summary: 'Make a store of a backup, in an empty place.' },
+  { cli: 'completion <shell>', program: 'completion', summary: 'Print what makes a shell complete these commands.' },
+]
+
+/** Those that stand in a group, after its operations. */
+const GROUPED: readonly ProgramLine[] = [
+  { cli: 'jobs wait <id>', program: 'jobs-wait', summary: 'Wait until a job has ended, and say how.' },
   {
     cli: 'policy check <file>',
     program: 'policy-check',
@@ -39,14 +76,14 @@ const PROGRAMS: readonly { cli: string; program: ProgramName; summary: string }[
 ]
 
 export const COMMANDS: readonly Command[] = [
-  ...PROGRAMS.slice(0, 4).map(fromProgram),
+  ...SINGLE.map(fromProgram),
   ...Object.entries(CATALOG).map(([name, entry]) => ({
     ...form(entry.cli),
     summary: entry.summary,
     mutates: entry.mutates,
     does: { operation: name as OperationName },
   })),
-  ...PROGRAMS.slice(4).map(fromProgram),
+  ...GROUPED.map(fromProgram),
 ]
 
 /** Shorter words for what is typed most. */
@@ -54,9 +91,10 @@ export const ALIASES: Readonly<Record<string, string>> = {
   submit: 'jobs submit',
   explain: 'jobs explain',
   retry: 'jobs retry',
+  wait: 'jobs wait',
 }
 
-function fromProgram({ cli, program, summary }: (typeof PROGRAMS)[number]): Command {
+function fromProgram({ cli, program, summary }: ProgramLine): Command {
   return { ...form(cli), summary, mutates: false, does: { program } }
 }
 

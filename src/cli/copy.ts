@@ -1,10 +1,11 @@
-import { type Copied, type CopyProgress, copyStore } from '../app/copy-store.ts'
+import { type Copied, copyStore } from '../app/copy-store.ts'
 import { placeText } from '../app/open-store.ts'
 import { RedressError } from '../core/errors.ts'
 import { systemClock } from '../runtime/clock.ts'
 import { columns } from './columns.ts'
 import type { Program } from './invoke.ts'
 import { ownOption, type Parsed } from './parse.ts'
+import { progressOn } from './progress.ts'
 import { type Terminal, terminalOf } from './terminal.ts'
 
 export const copy: Program = {
@@ -39,7 +40,7 @@ async function run({ values }: Parsed): Promise<number> {
     })
   }
   const isDryRun = values['dry-run'] === true
-  const progress = progressOn(process.stderr)
+  const progress = progressOn(process.stderr, process.env)
   try {
     const copied = await copyStore({
       from,
@@ -47,7 +48,8 @@ async function run({ values }: Parsed): Promise<number> {
       isDryRun,
       isInUseAllowed: values['despite-workers'] === true,
       clock: systemClock,
-      onProgress: progress.show,
+      onProgress: ({ table, rows, total }) =>
+        progress.show({ what: `${table}: ${rows} of ${total}`, done: rows, total }),
     })
     progress.clear()
     const terminal = terminalOf(process.stdout, process.env, Date.now())
@@ -103,21 +105,4 @@ function cautions({ textsChanged, eventsMissed, workers }: Copied): string[] {
     ...(workers.length > 0 ? [`Workers were at work on the source: ${workers.join(', ')}.`] : []),
     ...(eventsMissed > 0 ? [`${eventsMissed} events that the source has written since are not in the copy.`] : []),
   ]
-}
-
-const SHOWN_EVERY_MS = 100
-
-/** One line that is written over, where somebody looks. */
-function progressOn(stream: NodeJS.WriteStream): { show: (progress: CopyProgress) => void; clear: () => void } {
-  if (stream.isTTY !== true) return { show: () => undefined, clear: () => undefined }
-  let shownAtMs = 0
-  return {
-    show({ table, rows, total }) {
-      const nowMs = performance.now()
-      if (nowMs - shownAtMs < SHOWN_EVERY_MS && rows < total) return
-      shownAtMs = nowMs
-      stream.write(`\r\u001b[K${table}: ${rows} of ${total}`)
-    },
-    clear: () => void stream.write('\r\u001b[K'),
-  }
 }

@@ -1,6 +1,6 @@
 import { commandName } from './command-name.ts'
 import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, GROUPS, usageOf } from './commands.ts'
-import { COMMON_OPTIONS, type OptionSpec } from './parse.ts'
+import { COMMON_OPTIONS, type OptionSpec, SERVER_OPTIONS } from './parse.ts'
 
 const INDENT = '  '
 
@@ -11,7 +11,9 @@ export const EXIT_CODES: Readonly<Record<number, string>> = {
   2: 'wrong usage or input',
   3: 'not found',
   4: 'not allowed, or not in this state',
-  5: 'the store cannot be reached now',
+  5: 'not now: the store or the server is away or busy, or the time was up',
+  6: 'done in part',
+  7: 'the job failed',
 }
 
 export function overview(): string {
@@ -39,6 +41,9 @@ export function overview(): string {
     '',
     'Every command',
     ...rows(COMMON_OPTIONS.map((option) => [spelled(option), description(option)])),
+    '',
+    'Every command that asks or changes jobs',
+    ...rows(SERVER_OPTIONS.map((option) => [spelled(option), description(option)])),
     '',
     `Exit codes: ${Object.entries(EXIT_CODES)
       .map(([code, meaning]) => `${code} ${meaning}`)

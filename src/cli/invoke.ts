@@ -14,8 +14,14 @@ export interface Program {
 const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   start: async () => (await import('./start.ts')).start,
   worker: async () => (await import('./start.ts')).worker,
+  events: async () => (await import('./events.ts')).events,
   doctor: async () => (await import('./doctor.ts')).doctor,
+  migrate: async () => (await import('./migrate.ts')).migrate,
   copy: async () => (await import('./copy.ts')).copy,
+  backup: async () => (await import('./backup.ts')).backup,
+  restore: async () => (await import('./restore.ts')).restore,
+  completion: async () => (await import('./completion.ts')).completion,
+  'jobs-wait': async () => (await import('./wait.ts')).wait,
   'policy-check': async () => (await import('./policy-file.ts')).check,
   'policy-simulate': async () => (await import('./policy-file.ts')).simulate,
 }

@@ -1,8 +1,3 @@
-import { enableCompileCache } from 'node:module'
-
-// Compiled code is kept between calls: a command that a person types is mostly the loading of its modules.
-enableCompileCache()
-
 // A reader that has seen enough (`redress jobs list | head`) is no error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0)

@@ -1,23 +1,31 @@
 import { readFileSync } from 'node:fs'
-import { userInfo } from 'node:os'
-import { redress } from '../app/app.ts'
+import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
-import type { OperationName } from '../operations/catalog.ts'
-import { type InputOf, OPERATIONS, type OutputOf } from '../operations/table.ts'
-import { commandName } from './command-name.ts'
-import { COMMANDS, type Command } from './commands.ts'
+import { CATALOG, type CatalogEntry, type OperationName } from '../operations/catalog.ts'
+import { OPERATIONS, type OutputOf } from '../operations/table.ts'
+import { COMMANDS, type Command, nameOf } from './commands.ts'
+import { ask, canAsk, refuseUnasked, YES_OPTION } from './confirm.ts'
+import { currentUser } from './current-user.ts'
+import { EXAMPLES } from './examples.ts'
 import type { Program } from './invoke.ts'
 import { fieldsOf } from './options.ts'
-import { type OptionSpec, ownOption, type Parsed, usage } from './parse.ts'
-import { NOTHING, RENDERERS, type Rendering } from './render/rendering.ts'
-import { chooseStore, refuseMissingStore } from './store-option.ts'
-import { terminalOf } from './terminal.ts'
+import { type OptionSpec, ownOption, type Parsed, SERVER_OPTIONS, usage } from './parse.ts'
+import { refusePartly } from './partly.ts'
+import { printAnswer } from './print.ts'
+import { LISTS } from './render/lists.ts'
+import { isForServer, openTarget, type Target } from './target.ts'
+import { TIMEOUT_OPTION, waitAndTell } from './wait.ts'
 
 const APP_OPTION = ownOption(
   'app FILE',
   'text',
   'a module that exports your app: its schemas and hooks are then asked, too',
 )
+const JSONL_OPTION = ownOption('jsonl', 'flag', 'one line of JSON for each item')
+const WAIT_OPTIONS = [
+  ownOption('wait', 'flag', 'wait until the job has ended, and answer as `redress jobs wait` does'),
+  TIMEOUT_OPTION,
+]
 
 /** A command made from the table of operations: options from its input, rendering from its name. */
 export function programOfOperation(name: OperationName): Program {
@@ -25,7 +33,14 @@ export function programOfOperation(name: OperationName): Program {
   const command = COMMANDS.find(({ does }) => 'operation' in does && does.operation === name) as Command
   const isPlace = ({ field }: OptionSpec) => command.positionals.some((place) => place.name === field)
   return {
-    options: [...fields.filter((field) => !isPlace(field)).map(withActor), APP_OPTION],
+    options: [
+      ...fields.filter((field) => !isPlace(field)).map(withActor),
+      ...(name === 'jobs.submit' ? WAIT_OPTIONS : []),
+      ...(needsConfirming(name) ? [YES_OPTION] : []),
+      ...(name in LISTS ? [JSONL_OPTION] : []),
+      APP_OPTION,
+      ...SERVER_OPTIONS,
+    ],
     places: fields.filter(isPlace).map(({ field, description, kind }) => ({
       name: field,
       description: kind === 'json' ? `${description} (JSON, @file, or - for standard input)` : description,
@@ -37,26 +52,44 @@ export function programOfOperation(name: OperationName): Program {
 
 async function operate(name: OperationName, command: Command, parsed: Parsed, fields: readonly OptionSpec[]) {
   const { values } = parsed
-  const choice = chooseStore(values)
-  const { location, flags } = choice
+  if (isForServer(values) && values.actor !== undefined) {
+    throw usage(command, '--actor is for the store itself: a server knows who you are by your token.')
+  }
   const input = inputOf(command, parsed, fields)
-  if (fields.some(({ field }) => field === 'reason') && values.reason === undefined) {
+  // Where one may be left out, the field says what is kept instead.
+  if (fields.some(({ field, fallback }) => field === 'reason' && fallback === null) && values.reason === undefined) {
     throw new RedressError('REASON_REQUIRED', 'No reason is given.', {
       action: `Add --reason 'why you do this': it is kept in the history.`,
     })
   }
-  refuseMissingStore(location)
-  const app =
-    values.app === undefined
-      ? redress({ store: location })
-      : await (await import('./load-app.ts')).loadApp(String(values.app), choice)
+  const timeoutMs = typeof values.timeout === 'string' ? durationMs(values.timeout, '--timeout') : null
+  const isToConfirm = needsConfirming(name) && values.yes !== true && values.dryRun !== true
+  if (isToConfirm && !canAsk(values)) throw refuseUnasked(nameOf(command))
+  const target = await openTarget(values, { app: values.app as string | undefined })
   try {
-    const output = await app.perform(name, input as InputOf<OperationName>)
-    if (values.json === true) process.stdout.write(`${JSON.stringify(output, null, 2)}\n`)
-    else print(name, output, flags)
+    if (isToConfirm) await confirmed(target, name, input)
+    const output = await target.perform(name, input)
+    if (name === 'jobs.submit' && values.wait === true) {
+      const { job, did } = output as OutputOf<'jobs.submit'>
+      if (job !== null) {
+        if (values.json !== true) process.stderr.write(`${did}\n`)
+        return await waitAndTell(target, job.id, { timeoutMs, isJson: values.json === true })
+      }
+    }
+    printAnswer(name, output, target, values)
+    if (CATALOG[name].mutates && values.dryRun !== true) refusePartly(output)
   } finally {
-    await app.stop()
+    await target.stop()
   }
+  return 0
+}
+
+const needsConfirming = (name: OperationName): boolean => (CATALOG[name] as CatalogEntry).confirms === true
+
+/** What would be done is said by the operation itself, so that the question is about what it is about. */
+async function confirmed(target: Target, name: OperationName, input: object): Promise<void> {
+  const { did } = (await target.perform(name, { ...input, dryRun: true })) as { did: string }
+  await ask(`${did.replace(/^Nothing was done\. /, '')}\nThis cannot be undone. Do it?`)
 }
 
 function inputOf(command: Command, { values, positionals }: Parsed, fields: readonly OptionSpec[]): object {
@@ -93,64 +126,4 @@ function readInputFile(path: string): string {
   }
 }
 
-function print<Name extends OperationName>(name: Name, output: OutputOf<Name>, flags: string): void {
-  const hints: string[] = []
-  const rendering: Rendering = {
-    terminal: terminalOf(process.stdout, process.env, Date.now()),
-    command: (...words) => `${commandName()} ${words.join(' ')}${flags}`,
-    hint: (text) => void hints.push(`${text}\n`),
-  }
-  const nothing = NOTHING[name]
-  if (nothing !== undefined && Object.values(output).some((value) => Array.isArray(value) && value.length === 0)) {
-    rendering.hint(nothing)
-  } else process.stdout.write(RENDERERS[name](output, rendering))
-  // After the answer: a hint about something not yet read is in the way.
-  process.stderr.write(hints.join(''))
-}
-
-function currentUser(): string {
-  try {
-    return process.env.USER || userInfo().username
-  } catch {
-    // A container may run as a number that has no name.
-    return ''
-  }
-}
-
 const withActor = (spec: OptionSpec): OptionSpec => (spec.field === 'actor' ? { ...spec, fallback: 'you' } : spec)
-
-const EXAMPLES: Partial<Record<OperationName, readonly string[]>> = {
-  'jobs.submit': [
-    `redress submit sample.convert '{"file":"a.pdf","gateway":"down"}'`,
-    'redress submit sample.convert @input.json --owner ann --delay 5m',
-  ],
-  'jobs.list': ['redress jobs list --status failed', 'redress jobs list --type sample.convert --json'],
-  'jobs.retry': [
-    `redress retry JOB --reason 'the gateway is back'`,
-    `redress retry JOB --reason 'disk was full' --input '{"file":"a.pdf"}'`,
-  ],
-  'schedules.pause': [`redress schedules pause nightly --reason 'the ledger is being moved'`],
-  'schedules.trigger': [`redress schedules trigger nightly --reason 'the run of last night was incomplete'`],
-  'dead-letters.list': [
-    'redress dead-letters list --type sample.convert --since 2h',
-    'redress dead-letters list --replayed no --json',
-  ],
-  'dead-letters.replay': [
-    `redress dead-letters replay 17 --reason 'the gateway is back'`,
-    `redress dead-letters replay 17 --reason 'wrong file' --input '{"file":"b.pdf"}'`,
-  ],
-  'dead-letters.replay-matching': [
-    `redress dead-letters replay-matching --code GW_5XX --rate 5/s --canary 10 --reason 'the gateway is back'`,
-  ],
-  'dead-letters.purge': [
-    `redress dead-letters purge --until 90d --replayed yes --dry-run --reason 'old and done'`,
-    `redress dead-letters purge 17 --reason 'a test of ours'`,
-  ],
-  'replays.plan': [
-    `redress replays plan --code GW_5XX --since 2h --reason 'the gateway is back'`,
-    `redress replays plan --type sample.convert --patch '{"gateway":"up"}' --canary 10 --rate 90/m --reason 'moved'`,
-  ],
-  'batches.list': ['redress batches list --state partial', 'redress batches list --owner ann --json'],
-  'batches.retry-failed': [`redress batches retry BATCH --reason 'the gateway is back'`],
-  'jobs.mark-failed': [`redress jobs mark-failed JOB --reason 'its machine is gone for good'`],
-}

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { RedressError } from '../core/errors.ts'
+import { nearest } from '../core/nearest.ts'
 import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, GROUPS, nameOf, usageOf } from './commands.ts'
-import { nearest } from './nearest.ts'
 
 export interface OptionSpec {
   /** Name of the field it fills. */
@@ -12,6 +12,8 @@ export interface OptionSpec {
   description: string
   /** What holds when it is left out, for the help. */
   fallback: string | null
+  /** May be given more than once; the values come with commas between them. */
+  isList?: true
   /** What the help writes for its value, where the kind says too little: FILE. */
   value?: string
 }
@@ -21,7 +23,7 @@ export function ownOption(
   written: string,
   kind: OptionSpec['kind'],
   description: string,
-  more: Partial<Pick<OptionSpec, 'fallback' | 'choices'>> = {},
+  more: Partial<Pick<OptionSpec, 'fallback' | 'choices' | 'isList'>> = {},
 ): OptionSpec {
   const [option = '', value] = written.split(' ')
   return { field: option, option, kind, choices: [], description, fallback: null, ...more, ...(value && { value }) }
@@ -35,7 +37,15 @@ export const COMMON_OPTIONS: readonly OptionSpec[] = [
   ownOption('help', 'flag', 'say what the command does'),
 ]
 
-const isCommon = (name: string): boolean => COMMON_OPTIONS.some(({ option }) => option === name)
+/** Options of every command that a server can do as well as the store itself. A token is no argument: all can see those. */
+export const SERVER_OPTIONS: readonly OptionSpec[] = [
+  ownOption('server URL', 'text', 'have it done by the server there, not on the store itself; else $REDRESS_SERVER'),
+  ownOption('token-file FILE', 'text', 'file with the token for the server; else $REDRESS_TOKEN, $REDRESS_TOKEN_FILE'),
+]
+
+/** What may stand before the words of a command. */
+const EARLY_OPTIONS = [...COMMON_OPTIONS, ...SERVER_OPTIONS]
+const isEarly = (name: string): boolean => EARLY_OPTIONS.some(({ option }) => option === name)
 
 /** What the first words mean, before the options of that command are known. */
 export type Found =
@@ -44,9 +54,9 @@ export type Found =
   | { kind: 'version' }
 
 export function findCommand(argv: readonly string[]): Found {
-  const { tokens } = parse(argv, COMMON_OPTIONS)
+  const { tokens } = parse(argv, EARLY_OPTIONS)
   // The command's own options are not known yet, nor which of them take a value: its words stand before them.
-  const firstOwn = tokens.findIndex((token) => token.kind === 'option' && !isCommon(token.name))
+  const firstOwn = tokens.findIndex((token) => token.kind === 'option' && !isEarly(token.name))
   const words = tokens
     .slice(0, firstOwn === -1 ? undefined : firstOwn)
     .flatMap((token) => (token.kind === 'positional' ? [token] : []))
@@ -55,7 +65,7 @@ export function findCommand(argv: readonly string[]): Found {
   if (first === undefined) {
     const asksVersion = tokens.some((token) => token.kind === 'option' && ['version', 'v', 'V'].includes(token.name))
     if (asksVersion) return { kind: 'version' }
-    refuseUnknown(tokens, [...COMMON_OPTIONS, ownOption('version', 'flag', '')])
+    refuseUnknown(tokens, [...EARLY_OPTIONS, ownOption('version', 'flag', '')])
     return { kind: 'help', about: null }
   }
   if (first.value === 'help') return { kind: 'help', about: helpTopic(words.slice(1).map(({ value }) => value)) }
@@ -103,14 +113,16 @@ export interface Parsed {
 
 /** The words after the command, against what it takes. */
 export function readOptions(command: Command, rest: readonly string[], specs: readonly OptionSpec[]): Parsed {
-  const { tokens, positionals } = parse(rest, specs)
+  const { tokens, positionals } = parse(rest, [...specs, ...SERVER_OPTIONS])
   refuseUnknown(tokens, specs, command)
   const values: Record<string, string | boolean> = {}
   for (const token of tokens) {
     if (token.kind !== 'option') continue
     const found = specs.find(({ option }) => option === token.name) as OptionSpec
-    if (found.field in values) throw usage(command, `--${found.option} is given twice.`)
-    values[found.field] = readValue(found, token.value, token.inlineValue === true, command)
+    const before = values[found.field]
+    if (before !== undefined && !found.isList) throw usage(command, `--${found.option} is given twice.`)
+    const value = readValue(found, token.value, token.inlineValue === true, command)
+    values[found.field] = before === undefined ? value : `${before},${value}`
   }
   const most = command.positionals.length
   const needed = command.positionals.filter(({ isNeeded }) => isNeeded)
@@ -149,6 +161,11 @@ type Tokens = ReturnType<typeof parse>['tokens']
 function refuseUnknown(tokens: Tokens, specs: readonly OptionSpec[], command?: Command): void {
   for (const token of tokens) {
     if (token.kind !== 'option' || specs.some(({ option }) => option === token.name)) continue
+    if (command !== undefined && SERVER_OPTIONS.some(({ option }) => option === token.name)) {
+      throw new RedressError('USAGE', `redress ${nameOf(command)} is done here: it has no ${token.rawName}.`, {
+        action: 'Call it where the store can be reached, with --data or --store.',
+      })
+    }
     const known = specs.map(({ option }) => `--${option}`)
     const meant = nearest(`--${token.name}`, known)
     const where = command === undefined ? 'redress' : `redress ${nameOf(command)}`

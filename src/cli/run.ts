@@ -20,7 +20,7 @@ export async function run(argv: readonly string[]): Promise<number> {
       }
     }
   } catch (error) {
-    const wantsJson = argv.includes('--json')
+    const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
     process.stderr.write(wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error))
     return error instanceof RedressError ? error.exitCode : 1
   }

@@ -1,4 +1,3 @@
-import type { App } from '../app/app.ts'
 import { formatMs } from '../core/duration.ts'
 
 /** As a shell reports a process that the signal ended. Not SIGHUP: listening to it would undo what nohup is for. */
@@ -7,7 +6,7 @@ const SIGNALS = Object.keys(EXIT_OF_SIGNAL) as (keyof typeof EXIT_OF_SIGNAL)[]
 const LAST_WORDS_MS = 1_000
 
 /** Waits for a signal, then lets running jobs finish. A second signal means that there is no time for that. */
-export function stopOnSignals(app: App, graceMs: number, isQuiet: boolean): Promise<void> {
+export function stopOnSignals(stop: () => Promise<void>, graceMs: number, isQuiet: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     let isStopping = false
     const onSignal = (signal: keyof typeof EXIT_OF_SIGNAL): void => {
@@ -18,7 +17,7 @@ export function stopOnSignals(app: App, graceMs: number, isQuiet: boolean): Prom
           `Stopping: running jobs have ${formatMs(graceMs)} to finish. ${signal} again exits at once.\n`,
         )
       }
-      app.stop({ graceMs }).then(
+      stop().then(
         () => {
           resolve()
           // A handler that does not listen to its signal would keep the process alive; its job is accounted for.

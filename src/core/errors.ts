@@ -98,9 +98,11 @@ export const ERRORS = {
   STORE_TOO_OLD: {
     http: 500,
     exit: 1,
-    action: 'Run any command of this Redress on it, such as `redress types list`: that brings it up to date.',
+    action: 'Bring it up to date with this Redress: `redress migrate`.',
   },
   STORE_NOT_EMPTY: { http: 409, exit: 4, action: 'Copy into an empty store; what is in this one was not touched.' },
+  BACKUP_EXISTS: { http: 409, exit: 4, action: 'Choose another name, or add --force to replace that file.' },
+  BACKUP_DAMAGED: { http: 500, exit: 1, action: 'Use another backup; nothing was changed.' },
   STORE_IN_USE: {
     http: 409,
     exit: 4,
@@ -165,6 +167,32 @@ export const ERRORS = {
       'Pause it; or take it out of the code, stop the programs that declare it, and remove it three minutes later.',
   },
   SCHEDULE_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress schedules list` for those that are there.' },
+  SIGN_IN_REQUIRED: {
+    http: 401,
+    exit: 4,
+    action: 'Send a token (Authorization: Bearer ...), or sign in with a link: `redress sign-in`.',
+  },
+  ROLE_TOO_LOW: { http: 403, exit: 4, action: 'Ask an admin for a token with this role and scope.' },
+  REQUEST_REFUSED: { http: 403, exit: 4, action: 'Call this server by its own name, from its own pages or a program.' },
+  REQUEST_INVALID: { http: 400, exit: 2, action: 'See /openapi.json for what this route takes.' },
+  REQUEST_TOO_SLOW: { http: 408, exit: 5, action: 'Send the whole request within the time that the server gives it.' },
+  HEADERS_TOO_LARGE: { http: 431, exit: 2, action: 'Send shorter headers and a shorter address.' },
+  MEDIA_TYPE_UNSUPPORTED: { http: 415, exit: 2, action: 'Send application/json.' },
+  ROUTE_NOT_FOUND: { http: 404, exit: 3, action: 'See /openapi.json for the routes there are.' },
+  TOO_MANY_REQUESTS: { http: 429, exit: 5, action: 'Wait as long as Retry-After says, then try again.' },
+  SERVER_STOPPING: { http: 503, exit: 5, action: 'Wait as long as Retry-After says, then try again.' },
+  SERVER_FAILED: { http: 500, exit: 1, action: 'See the log of the server; the answer has the id to look for.' },
+  SERVER_UNREACHABLE: { http: 502, exit: 5, action: 'Check the address, and that the server runs.' },
+  NOT_READY: { http: 409, exit: 4, action: 'Ask again when the job is complete.' },
+  EXPIRED: { http: 404, exit: 3, action: 'Submit the job again: its file was removed when its retention was over.' },
+  NOTHING_TO_DOWNLOAD: { http: 404, exit: 3, action: 'See the result of the job instead.' },
+  ACCOUNT_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress accounts list`.' },
+  ACCOUNT_EXISTS: { http: 409, exit: 4, action: 'Choose another name; one that was disabled stays taken.' },
+  TOKEN_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress tokens list`.' },
+  CONFIRMATION_REQUIRED: { http: 400, exit: 2, action: 'Look with --dry-run, then add --yes.' },
+  JOB_FAILED: { http: 409, exit: 7, action: 'See `redress jobs explain JOB` for why, and what can be done.' },
+  WAIT_OVER: { http: 504, exit: 5, action: 'It goes on all the same: wait again, or look at it later.' },
+  PARTLY_DONE: { http: 409, exit: 6, action: 'See which were not done, and why, in the answer.' },
   USAGE: { http: 400, exit: 2, action: 'See `redress help`.' },
   APP_NOT_LOADED: { http: 500, exit: 2, action: 'Give a module that exports an app made by redress().' },
 } as const satisfies Record<string, ErrorSpec>
@@ -177,6 +205,8 @@ export interface ErrorDetails {
   jobId?: string
   /** One line per thing that is wrong, for errors that name several. */
   problems?: readonly string[]
+  /** Before then it is not worth to try again. */
+  retryAfterMs?: number
 }
 
 export class RedressError extends Error {
@@ -185,6 +215,7 @@ export class RedressError extends Error {
   readonly action: string
   readonly jobId: string | undefined
   readonly problems: readonly string[]
+  readonly retryAfterMs: number | undefined
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause })
@@ -192,6 +223,7 @@ export class RedressError extends Error {
     this.action = details.action ?? ERRORS[code].action
     this.jobId = details.jobId
     this.problems = details.problems ?? []
+    this.retryAfterMs = details.retryAfterMs
   }
 
   get httpStatus(): number {

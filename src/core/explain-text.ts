@@ -3,8 +3,8 @@ import type { Budget, DelayInputs, Reasons } from './decide.ts'
 import { formatMs } from './duration.ts'
 import type { ExplainedStep, Explanation, Tone } from './explain.ts'
 import { oneLine, printable } from './printable.ts'
-import type { FailureRecord } from './record.ts'
 import { stageInWords } from './stage.ts'
+import type { FailureView } from './view-history.ts'
 
 export interface RenderOptions {
   /** Lines are broken to fit. */
@@ -98,7 +98,7 @@ interface Labelled {
 
 const labelled = (label: string, text: string, tone: Tone | 'quiet'): Labelled => ({ label, text: oneLine(text), tone })
 
-function failureLines(failure: FailureRecord): Labelled[] {
+function failureLines(failure: FailureView): Labelled[] {
   const { code, stage, owner, rule, detail, context } = failure
   const lines = [labelled('failed', `${code} during ${stage} (owner: ${owner})`, 'bad')]
   lines.push(labelled('known by', rule, 'plain'))

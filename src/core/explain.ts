@@ -9,6 +9,7 @@ import { isoTime } from './iso-time.ts'
 import type { FailureRecord, JobRecord } from './record.ts'
 import type { StageSummary } from './stage.ts'
 import type { Status } from './states.ts'
+import { type FailureView, viewFailure } from './view-history.ts'
 
 export type Tone = 'bad' | 'good' | 'waiting' | 'plain'
 
@@ -50,7 +51,7 @@ export interface ExplainedStep {
   /** Parts of the attempt that were tried again within it, or gave up. */
   stages: readonly StageSummary[]
   /** Why the attempt, or the submission, did not succeed. */
-  failure: FailureRecord | null
+  failure: FailureView | null
   /** What became of it; null while it runs. */
   ended: { text: string; tone: Tone } | null
 }
@@ -81,12 +82,12 @@ export function explain({ job, events, failures, group = null, holds = [], nowMs
     verdict,
     held: holds.map(viewHold),
     alike: alikeOf(job, failures, group),
-    steps: stepsOf(job, events, failures),
+    steps: stepsOf(job, events, failures.map(viewFailure)),
     actions: actionsFor(job),
   }
 }
 
-function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly FailureRecord[]): ExplainedStep[] {
+function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly FailureView[]): ExplainedStep[] {
   const steps: ExplainedStep[] = []
   let open: ExplainedStep | null = null
   for (const event of events) {
@@ -94,7 +95,12 @@ function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly
     const failure = failureOf(event, failures)
     switch (event.kind) {
       case 'processing':
-        open = step(event, since, `attempt ${event.attempt} on ${event.worker}`, 'plain')
+        open = step(
+          event,
+          since,
+          `attempt ${event.attempt}${event.worker === null ? '' : ` on ${event.worker}`}`,
+          'plain',
+        )
         steps.push(open)
         break
       case 'started':
@@ -134,7 +140,7 @@ function step(event: JobEvent, sinceSubmittedMs: number, text: string, tone: Ton
   return { at: isoTime(atMs), sinceSubmittedMs, attempt, worker, text, tone, ...nothingYet }
 }
 
-function failureOf({ kind, attempt, data }: JobEvent, failures: readonly FailureRecord[]): FailureRecord | null {
+function failureOf({ kind, attempt, data }: JobEvent, failures: readonly FailureView[]): FailureView | null {
   if (data.failure !== undefined) return failures.find((failure) => failure.seq === data.failure) ?? null
   // A cancellation overtook the retry of a failed attempt: its event is the cancellation's own.
   if (kind !== 'cancelled') return null
@@ -142,7 +148,7 @@ function failureOf({ kind, attempt, data }: JobEvent, failures: readonly Failure
 }
 
 /** For what is not part of an attempt. */
-function outside(event: JobEvent, failure: FailureRecord | null): Partial<ExplainedStep> {
+function outside(event: JobEvent, failure: FailureView | null): Partial<ExplainedStep> {
   const { kind, data } = event
   switch (kind) {
     case 'queued': {
@@ -165,16 +171,18 @@ function outside(event: JobEvent, failure: FailureRecord | null): Partial<Explai
 
 function lostWrite({ attempt, worker, data }: JobEvent): string {
   const stood = `the job was ${data.status ?? 'elsewhere'} at attempt ${data.currentAttempt ?? attempt}`
-  return `a late ${data.write ?? 'write'} of attempt ${attempt} by ${worker} was refused: ${stood}, so it does not count`
+  return `a late ${data.write ?? 'write'} of attempt ${attempt} by ${worker ?? 'a worker'} was refused: ${stood}, so it does not count`
 }
 
 function noteOf(event: JobEvent): { text: string; tone: Tone } {
-  if (event.kind === 'orphaned') return { text: `reported as an orphan: ${event.worker} is gone`, tone: 'bad' }
-  if (event.kind === 'recovered') return { text: `${event.worker} came back; no orphan any more`, tone: 'good' }
+  if (event.kind === 'orphaned')
+    return { text: `reported as an orphan: ${event.worker ?? 'its worker'} is gone`, tone: 'bad' }
+  if (event.kind === 'recovered')
+    return { text: `${event.worker ?? 'its worker'} came back; no orphan any more`, tone: 'good' }
   return { text: `asked to cancel by ${by(event)}`, tone: 'waiting' }
 }
 
-function endingOf(event: JobEvent, failure: FailureRecord | null): { text: string; tone: Tone } {
+function endingOf(event: JobEvent, failure: FailureView | null): { text: string; tone: Tone } {
   const { kind, data, atMs } = event
   const because = failure?.decision.because
   const more = data.reason === undefined ? '' : `; ${data.reason}`

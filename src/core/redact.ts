@@ -23,11 +23,12 @@ const TOKEN_SHAPES = [
   /sk-(?=[\w-]{0,200}\d)[\w-]{16,}|[sr]k_(?:live|test)_\w{8,}/, // model and payment services
   /(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{30,}/, // AWS, Google
   /wh(?:sec|sk)_[\w+/=-]{16,}/, // webhooks
+  /rdr[sl]?_[\w-]{16,}/, // our own: tokens, sessions and sign-in links (secret.ts)
 ]
 const TOKEN_SHAPE = new RegExp(`(?<![A-Za-z0-9])(?:${TOKEN_SHAPES.map(({ source }) => source).join('|')})`, 'g')
 // Looked for first: it is one cheap pass, and most text has none of these.
 const MAY_HAVE_SHAPE =
-  /eyJ|A(?:KIA|SIA|Iza)|[Bb](?:earer|asic )|B(?:EARER|ASIC )|(?:gh[opusr]|github_pat|[sr]k|npm|wh(?:sec|sk))_|(?:xox.|sk|glpat)-/
+  /eyJ|A(?:KIA|SIA|Iza)|[Bb](?:earer|asic )|B(?:EARER|ASIC )|(?:gh[opusr]|github_pat|[sr]k|npm|wh(?:sec|sk)|rdr[sl]?)_|(?:xox.|sk|glpat)-/
 // Command lines, which child_process puts into its messages: `--password x`, `-u bob:x`.
 const FLAG_WORDS = 'password|passwd|passphrase|secret|token|api-?key|access-?key|private-?key|credentials?'
 const SECRET_FLAG = new RegExp(`(--[\\w-]{0,40}(?:${FLAG_WORDS})[ \\t]+["']?)(?!-)[^\\s"']+`, 'gi')

@@ -5,6 +5,7 @@ import type { Submitted } from '../store/store.ts'
 import { cancelJob, markJobFailed, retryJob } from './interventions.ts'
 import { neededJob } from './needed-job.ts'
 import { actFields, dryRunField, operation, ownerField, typeField } from './operation.ts'
+import { intervenedSchema, submittedSchema } from './outputs/job.ts'
 
 export const retry = operation('jobs.retry', {
   input: z.strictObject({
@@ -12,15 +13,21 @@ export const retry = operation('jobs.retry', {
     owner: ownerField,
     input: z.unknown().optional().describe('another input, where a retry makes a new job'),
   }),
+  output: intervenedSchema,
   run: retryJob,
 })
 
 export const cancel = operation('jobs.cancel', {
   input: z.strictObject({ ...actFields, owner: ownerField }),
+  output: intervenedSchema,
   run: cancelJob,
 })
 
-export const markFailed = operation('jobs.mark-failed', { input: z.strictObject(actFields), run: markJobFailed })
+export const markFailed = operation('jobs.mark-failed', {
+  input: z.strictObject(actFields),
+  output: intervenedSchema,
+  run: markJobFailed,
+})
 
 export const submit = operation('jobs.submit', {
   input: z.strictObject({
@@ -36,6 +43,7 @@ export const submit = operation('jobs.submit', {
     actor: z.string().max(200).optional().describe('who hands it in: kept in the audit trail'),
     dryRun: dryRunField,
   }),
+  output: submittedSchema,
   run: async ({ store, prepare }, { type, input, dryRun, actor, ...options }) => {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
     const prepared = await prepare(type, input, given)

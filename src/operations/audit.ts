@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type AuditView, viewAct } from '../core/view-audit.ts'
 import { limitField, operation } from './operation.ts'
+import { auditListSchema } from './outputs/audit.ts'
 import { momentField, momentMs } from './time-field.ts'
 
 const LIST_MAX = 1_000
@@ -23,6 +24,7 @@ export const auditTrail = operation('audit.list', {
     limit: limitField(LIST_MAX),
     cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: auditListSchema,
   run: async ({ store }, { by, act, target, id, since, until, limit, cursor }): Promise<AuditList> => {
     const nowMs = await store.nowMs()
     const found = await store.auditTrail({

@@ -38,8 +38,8 @@ export async function cancelBatch(context: Context, act: Act, batch: BatchRow): 
   const { store } = context
   // Before its jobs: what is added after the look would be left running.
   if (!act.dryRun) await store.sealBatch({ id, by: { actor, reason, act: 'batches.cancel' } })
-  const jobs = [...(await jobsOf(store, { batch: id, status: 'queued' }))]
-  jobs.push(...(await jobsOf(store, { batch: id, status: 'processing' })))
+  const jobs = [...(await jobsOf(store, { ...mine(act), status: 'queued' }))]
+  jobs.push(...(await jobsOf(store, { ...mine(act), status: 'processing' })))
   const items = await onEach(jobs, (job) => persistently(() => cancelJob(context, { ...act, id: job.id })))
   return summed(act, items, jobs.length, 'cancelled or asked to stop')
 }
@@ -47,10 +47,16 @@ export async function cancelBatch(context: Context, act: Act, batch: BatchRow): 
 /** Every job that failed, in place or as a new job, as its policy says. */
 export async function retryFailedOfBatch(context: Context, act: Act, batch: BatchRow): Promise<Done> {
   checkBy(act, `batch ${act.id}`)
-  const jobs = batch.failed === 0 ? [] : await jobsOf(context.store, { batch: act.id, status: 'failed' })
+  const jobs = batch.failed === 0 ? [] : await jobsOf(context.store, { ...mine(act), status: 'failed' })
   const items = await onEach(jobs, (job) => retryJob(context, { ...act, id: job.id }))
   return summed(act, items, jobs.length, 'retried')
 }
+
+/** Of whoever may touch only their own, jobs of others in their batch are left alone and not spoken of. */
+const mine = ({ id, owner }: Act): Pick<JobFilter, 'batch' | 'owner'> => ({
+  batch: id,
+  ...(owner !== undefined && { owner }),
+})
 
 function summed({ id, dryRun }: Act, items: BatchItem[], count: number, done: string): Done {
   const number = items.filter(({ isDone }) => isDone).length

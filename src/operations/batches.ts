@@ -6,6 +6,7 @@ import type { BatchRow } from '../store/batches.ts'
 import type { Store } from '../store/store.ts'
 import { type BatchActed, cancelBatch, retryFailedOfBatch } from './batch-acts.ts'
 import { actFields, limitField, operation } from './operation.ts'
+import { batchActedSchema, batchDetailSchema, batchListSchema } from './outputs/batch.ts'
 
 const LIST_MAX = 1_000
 
@@ -21,7 +22,8 @@ export interface BatchDetail extends BatchView {
 }
 
 const batchIdField = z.string().min(1).describe('id of the batch')
-const batchActFields = { ...actFields, id: batchIdField }
+const batchOwnerField = z.string().min(1).optional().describe('only if it is a batch of this owner')
+const batchActFields = { ...actFields, id: batchIdField, owner: batchOwnerField }
 
 export const listBatches = operation('batches.list', {
   input: z.strictObject({
@@ -31,6 +33,7 @@ export const listBatches = operation('batches.list', {
     limit: limitField(LIST_MAX),
     cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: batchListSchema,
   run: async ({ store }, { state, owner, name, limit, cursor }): Promise<BatchList> => {
     const found = await store.batches({
       limit: limit + 1,
@@ -41,15 +44,19 @@ export const listBatches = operation('batches.list', {
     })
     const rows = found.slice(0, limit)
     return {
-      batches: rows.map(viewBatch),
+      batches: await Promise.all(rows.map((row) => viewFor(store, row, owner))),
       nextCursor: found.length > rows.length ? String(rows.at(-1)?.key) : null,
     }
   },
 })
 
 export const showBatch = operation('batches.show', {
-  input: z.strictObject({ id: batchIdField }),
-  run: async ({ store }, { id }) => detailOfBatch(store, await neededBatch(store, id)),
+  input: z.strictObject({ id: batchIdField, owner: batchOwnerField }),
+  output: batchDetailSchema,
+  run: async ({ store }, { id, owner }) => {
+    const batch = await neededBatch(store, id, owner)
+    return { ...(await detailOfBatch(store, batch)), ...(await viewFor(store, batch, owner)) }
+  },
 })
 
 export async function detailOfBatch(store: Store, batch: BatchRow): Promise<BatchDetail> {
@@ -58,26 +65,42 @@ export async function detailOfBatch(store: Store, batch: BatchRow): Promise<Batc
 
 export const cancelBatchJobs = operation('batches.cancel', {
   input: z.strictObject(batchActFields),
+  output: batchActedSchema,
   run: async (context, act): Promise<BatchActed> => {
-    const batch = await neededBatch(context.store, act.id)
-    return acted(context.store, await cancelBatch(context, act, batch), act.id)
+    const batch = await neededBatch(context.store, act.id, act.owner)
+    return acted(context.store, await cancelBatch(context, act, batch), act)
   },
 })
 
 export const retryFailedJobs = operation('batches.retry-failed', {
   input: z.strictObject(batchActFields),
+  output: batchActedSchema,
   run: async (context, act): Promise<BatchActed> => {
-    const batch = await neededBatch(context.store, act.id)
-    return acted(context.store, await retryFailedOfBatch(context, act, batch), act.id)
+    const batch = await neededBatch(context.store, act.id, act.owner)
+    return acted(context.store, await retryFailedOfBatch(context, act, batch), act)
   },
 })
 
-async function acted(store: Store, done: Omit<BatchActed, 'batch'>, id: string): Promise<BatchActed> {
-  return { ...done, batch: viewBatch(await neededBatch(store, id)) }
+async function acted(
+  store: Store,
+  done: Omit<BatchActed, 'batch'>,
+  { id, owner }: { id: string; owner?: string | undefined },
+): Promise<BatchActed> {
+  return { ...done, batch: await viewFor(store, await neededBatch(store, id), owner) }
 }
 
-async function neededBatch(store: Store, id: string): Promise<BatchRow> {
+/** In a batch of one's own there may be jobs of others: how one of those failed is not the batch owner's to know. */
+async function viewFor(store: Store, batch: BatchRow, owner: string | undefined): Promise<BatchView> {
+  const view = viewBatch(batch)
+  if (owner === undefined || view.lastError === null) return view
+  const job = await store.job({ id: view.lastError.jobId })
+  return job?.owner === owner ? view : { ...view, lastError: null }
+}
+
+/** `owner` is given by whoever may see and touch only their own; to them, another's is not there. */
+async function neededBatch(store: Store, id: string, owner?: string): Promise<BatchRow> {
   const batch = await store.batch({ id })
-  if (batch === null) throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
+  if (batch === null || (owner !== undefined && batch.owner !== owner))
+    throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
   return batch
 }

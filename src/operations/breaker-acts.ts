@@ -7,6 +7,7 @@ import type { By, Store } from '../store/store.ts'
 import { type BreakerView, viewBreaker } from './breakers.ts'
 import { checkBy } from './by.ts'
 import { type Context, dryRunField, operation } from './operation.ts'
+import { breakerActedSchema } from './outputs/breaker.ts'
 
 /** What a person may do to a breaker. */
 
@@ -30,6 +31,7 @@ export const openBreaker = operation('breakers.open', {
     ...actFields,
     for: forcedFor.describe(`how long: '10m', '2h'; when left out, until it is released`),
   }),
+  output: breakerActedSchema,
   run: (context, input) => force(context, input, 'open'),
 })
 
@@ -38,6 +40,7 @@ export const closeBreaker = operation('breakers.close', {
     ...actFields,
     for: forcedFor.describe(`how long: '10m', '2h'; when left out, until it is released`),
   }),
+  output: breakerActedSchema,
   run: (context, input) => force(context, input, 'closed'),
 })
 
@@ -63,6 +66,7 @@ async function force(
 
 export const releaseBreaker = operation('breakers.release', {
   input: z.strictObject(actFields),
+  output: breakerActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }) => {
     const { forced, state } = await neededFor(store, name, { actor, reason })
     if (forced === null) return answer(store, name, false, `Nothing was done: breaker ${name} is not forced.`)
@@ -75,6 +79,7 @@ export const releaseBreaker = operation('breakers.release', {
 
 export const probeBreaker = operation('breakers.probe', {
   input: z.strictObject(actFields),
+  output: breakerActedSchema,
   run: async (context, { name, actor, reason, dryRun }) => {
     const { store } = context
     const breaker = await neededFor(store, name, { actor, reason })

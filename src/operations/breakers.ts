@@ -5,11 +5,13 @@ import type { StoredBreaker } from '../store/breakers.ts'
 import type { Store } from '../store/store.ts'
 import { holds } from './breaker-holds.ts'
 import { operation } from './operation.ts'
+import { breakerListSchema } from './outputs/breaker.ts'
 
 export type BreakerView = Awaited<ReturnType<typeof viewBreaker>>
 
 export const listBreakers = operation('breakers.list', {
   input: z.strictObject({}),
+  output: breakerListSchema,
   run: async ({ store }) => {
     const breakers = await store.breakers()
     return { breakers: await Promise.all(breakers.map((breaker) => viewBreaker(store, breaker))) }

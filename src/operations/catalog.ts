@@ -1,7 +1,9 @@
+import { ACCESS } from './catalog-of-access.ts'
+
 /**
  * What a person or program may do, as one table. Every door is made from it: the command line today, HTTP routes and
  * their document after it. Here is what a door announces; how it is done is in the files that `table.ts` names.
- * This file imports nothing, so that `redress --help` need not load a schema library to list the commands.
+ * Nothing heavy is imported here, so that `redress --help` need not load a schema library to list the commands.
  */
 interface Entry {
   /** `<name>` is a field of the input, by position, and `[name]` one that may be left out; the others are options. */
@@ -9,8 +11,18 @@ interface Entry {
   /** `:name` is a field of the input. */
   http: string
   /** The least role that may do it. */
-  role: 'viewer' | 'operator'
+  role: 'viewer' | 'operator' | 'admin'
+  /** Owners may do it, too, with what is their own: its input has `owner`, which the door fills in for them. */
+  owners?: boolean
   mutates: boolean
+  /** Its input has `actor`, which the door fills in: nobody acts in another's name. */
+  acts?: boolean
+  /** Something new is there when it was done: over HTTP the answer is 201. */
+  creates?: boolean
+  /** It lets somebody in, with `scopes`: nobody gives out more than they have. */
+  grants?: boolean
+  /** It cannot be undone: the command line asks before it does it. */
+  confirms?: boolean
   summary: string
 }
 
@@ -20,19 +32,31 @@ export const CATALOG = {
     http: 'POST /api/jobs',
     role: 'operator',
     mutates: true,
+    acts: true,
+    creates: true,
     summary: 'Hand in a job.',
   },
   'jobs.list': {
     cli: 'jobs list',
     http: 'GET /api/jobs',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'List jobs, the newest first.',
+  },
+  'jobs.count': {
+    cli: 'jobs count',
+    http: 'GET /api/jobs/count',
+    role: 'viewer',
+    owners: true,
+    mutates: false,
+    summary: 'Count jobs, with the same filters, up to 10,000.',
   },
   'jobs.show': {
     cli: 'jobs show <id>',
     http: 'GET /api/jobs/:id',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'Show one job with its input and result.',
   },
@@ -40,6 +64,7 @@ export const CATALOG = {
     cli: 'jobs explain <id>',
     http: 'GET /api/jobs/:id/explain',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'Say why a job was retried or died, and what can be done.',
   },
@@ -47,6 +72,7 @@ export const CATALOG = {
     cli: 'jobs events <id>',
     http: 'GET /api/jobs/:id/events',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'Show the history of a job.',
   },
@@ -54,6 +80,7 @@ export const CATALOG = {
     cli: 'jobs failures <id>',
     http: 'GET /api/jobs/:id/failures',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'Show the failures of a job in full, each with its decision.',
   },
@@ -61,14 +88,19 @@ export const CATALOG = {
     cli: 'jobs retry <id>',
     http: 'POST /api/jobs/:id/retry',
     role: 'operator',
+    owners: true,
     mutates: true,
+    acts: true,
     summary: 'Retry a failed job, in place or as a new job, as its policy says.',
   },
   'jobs.cancel': {
     cli: 'jobs cancel <id>',
     http: 'POST /api/jobs/:id/cancel',
     role: 'operator',
+    owners: true,
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'Cancel a job that waits, or tell the worker of a running one to stop.',
   },
   'jobs.mark-failed': {
@@ -76,6 +108,8 @@ export const CATALOG = {
     http: 'POST /api/jobs/:id/mark-failed',
     role: 'operator',
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'End a job as failed, for instance an orphan.',
   },
   'orphans.list': {
@@ -104,6 +138,7 @@ export const CATALOG = {
     http: 'POST /api/failures/:fingerprint/resolve',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Say that the cause of a group of failures is mended; a new one makes it regressed.',
   },
   'failures.snooze': {
@@ -111,6 +146,7 @@ export const CATALOG = {
     http: 'POST /api/failures/:fingerprint/snooze',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Put a group of failures aside for a time, or until so many more have failed.',
   },
   'failures.reopen': {
@@ -118,6 +154,7 @@ export const CATALOG = {
     http: 'POST /api/failures/:fingerprint/reopen',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Put a group of failures back among the open ones.',
   },
   'dead-letters.list': {
@@ -139,6 +176,7 @@ export const CATALOG = {
     http: 'POST /api/dead-letters/:offset/replay',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Make a new job from a dead letter, with its input or another.',
   },
   'dead-letters.replay-matching': {
@@ -146,6 +184,7 @@ export const CATALOG = {
     http: 'POST /api/dead-letters/replay',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Plan and start the replay of all dead letters that match.',
   },
   'dead-letters.purge': {
@@ -153,6 +192,8 @@ export const CATALOG = {
     http: 'POST /api/dead-letters/purge',
     role: 'operator',
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'Remove a dead letter for good, or all that match; their jobs stay failed.',
   },
   'replays.plan': {
@@ -160,6 +201,8 @@ export const CATALOG = {
     http: 'POST /api/replays',
     role: 'operator',
     mutates: true,
+    acts: true,
+    creates: true,
     summary: 'Choose dead letters to replay, and say which would run and which would not.',
   },
   'replays.start': {
@@ -167,6 +210,7 @@ export const CATALOG = {
     http: 'POST /api/replays/:id/start',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Start a planned replay; workers do it.',
   },
   'replays.pause': {
@@ -174,6 +218,7 @@ export const CATALOG = {
     http: 'POST /api/replays/:id/pause',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Hold a replay where it is.',
   },
   'replays.resume': {
@@ -181,6 +226,7 @@ export const CATALOG = {
     http: 'POST /api/replays/:id/resume',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Go on with a replay that was paused, or that its canary stopped.',
   },
   'replays.abort': {
@@ -188,6 +234,8 @@ export const CATALOG = {
     http: 'POST /api/replays/:id/abort',
     role: 'operator',
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'End a replay for good, with what it has done so far.',
   },
   'replays.list': {
@@ -208,6 +256,7 @@ export const CATALOG = {
     cli: 'batches list',
     http: 'GET /api/batches',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'List batches with their counts, the newest first.',
   },
@@ -215,6 +264,7 @@ export const CATALOG = {
     cli: 'batches show <id>',
     http: 'GET /api/batches/:id',
     role: 'viewer',
+    owners: true,
     mutates: false,
     summary: 'Show one batch with its counts, last error and history.',
   },
@@ -222,14 +272,19 @@ export const CATALOG = {
     cli: 'batches cancel <id>',
     http: 'POST /api/batches/:id/cancel',
     role: 'operator',
+    owners: true,
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'Cancel what waits in a batch, and ask what runs to stop.',
   },
   'batches.retry-failed': {
     cli: 'batches retry <id>',
     http: 'POST /api/batches/:id/retry',
     role: 'operator',
+    owners: true,
     mutates: true,
+    acts: true,
     summary: 'Retry every failed job of a batch, each as its policy says.',
   },
   'notices.list': {
@@ -251,6 +306,7 @@ export const CATALOG = {
     http: 'POST /api/notices/test/:channel',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Send a test notice through a channel.',
   },
   'queues.list': {
@@ -265,6 +321,7 @@ export const CATALOG = {
     http: 'POST /api/queues/:name/pause',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Begin nothing more of a queue, until it is resumed or for a time. What runs goes on.',
   },
   'queues.resume': {
@@ -272,6 +329,7 @@ export const CATALOG = {
     http: 'POST /api/queues/:name/resume',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Let a paused queue go on.',
   },
   'types.list': {
@@ -307,6 +365,7 @@ export const CATALOG = {
     http: 'POST /api/breakers/:name/open',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Force a breaker open, so that its dependency is not called.',
   },
   'breakers.close': {
@@ -314,6 +373,7 @@ export const CATALOG = {
     http: 'POST /api/breakers/:name/close',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Force a breaker closed, so that its dependency is called whatever the counts say.',
   },
   'breakers.release': {
@@ -321,6 +381,7 @@ export const CATALOG = {
     http: 'POST /api/breakers/:name/release',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'End what was forced, so that the counts decide again.',
   },
   'breakers.probe': {
@@ -328,6 +389,7 @@ export const CATALOG = {
     http: 'POST /api/breakers/:name/probe',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Have a dependency tried now instead of after the cooldown.',
   },
   'policy.show': {
@@ -356,6 +418,7 @@ export const CATALOG = {
     http: 'POST /api/schedules/:name/pause',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Stop the runs of a schedule until it is resumed.',
   },
   'schedules.resume': {
@@ -363,6 +426,7 @@ export const CATALOG = {
     http: 'POST /api/schedules/:name/resume',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Let a paused schedule run again, from its next tick on.',
   },
   'schedules.trigger': {
@@ -370,6 +434,7 @@ export const CATALOG = {
     http: 'POST /api/schedules/:name/trigger',
     role: 'operator',
     mutates: true,
+    acts: true,
     summary: 'Run a schedule now, beside its ticks.',
   },
   'schedules.remove': {
@@ -377,8 +442,11 @@ export const CATALOG = {
     http: 'POST /api/schedules/:name/remove',
     role: 'operator',
     mutates: true,
+    acts: true,
+    confirms: true,
     summary: 'Remove a schedule that no program declares any more.',
   },
+  ...ACCESS,
 } as const satisfies Record<string, Entry>
 
 export type OperationName = keyof typeof CATALOG

@@ -10,6 +10,7 @@ import { checkBy } from './by.ts'
 import { allField, filterFields, filterOf, offsetField, refuseAccidentalAll } from './letter-filter.ts'
 import { neededJob } from './needed-job.ts'
 import { actFields, limitField, operation } from './operation.ts'
+import { letterListSchema, letterReplayedSchema, letterSchema, lettersPurgedSchema } from './outputs/letter.ts'
 import { jobFromLetter } from './replay-letter.ts'
 
 const LETTERS_MAX = 1_000
@@ -27,6 +28,7 @@ export const listLetters = operation('dead-letters.list', {
     after: z.coerce.number().int().min(0).default(0).describe('only letters with a higher offset'),
     limit: limitField(LETTERS_MAX),
   }),
+  output: letterListSchema,
   run: async ({ store }, { after, limit, ...given }): Promise<LetterList> => {
     const filter = filterOf(given, await store.nowMs())
     const found = await store.deadLetters({ ...filter, afterOffset: after, limit: limit + 1 })
@@ -40,6 +42,7 @@ export const listLetters = operation('dead-letters.list', {
 
 export const showLetter = operation('dead-letters.show', {
   input: z.strictObject({ offset: offsetField }),
+  output: letterSchema,
   run: async ({ store }, { offset }) => viewLetter(await neededLetter(store, offset)),
 })
 
@@ -66,6 +69,7 @@ export const replayLetter = operation('dead-letters.replay', {
     input: z.unknown().optional().describe('another input for the new job'),
     again: z.boolean().default(false).describe('also if it was replayed already'),
   }),
+  output: letterReplayedSchema,
   run: async (context, { offset, actor, reason, dryRun, input, again }): Promise<LetterReplayed> => {
     const { store } = context
     const by = { actor, reason }
@@ -118,6 +122,7 @@ export const purgeLetters = operation('dead-letters.purge', {
     all: allField,
     ...byFields,
   }),
+  output: lettersPurgedSchema,
   run: async ({ store }, { offset, all, actor, reason, dryRun, ...given }): Promise<LettersPurged> => {
     checkBy({ actor, reason }, offset === undefined ? 'dead letters' : `dead letter ${offset}`)
     const filter = { ...filterOf(given, await store.nowMs()), ...(offset !== undefined && { offset }) }

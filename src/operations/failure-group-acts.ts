@@ -7,6 +7,7 @@ import { type FailureGroupView, viewGroup } from '../core/view-failure-group.ts'
 import { checkBy } from './by.ts'
 import { fingerprintField, neededGroup } from './failure-groups.ts'
 import { actFields, type Context, operation } from './operation.ts'
+import { groupActedSchema } from './outputs/failure-group.ts'
 
 export interface FailureGroupActed {
   isDone: boolean
@@ -21,11 +22,13 @@ const MORE_MAX = 1_000_000_000
 
 export const resolveFailureGroup = operation('failures.resolve', {
   input: z.strictObject(groupActFields),
+  output: groupActedSchema,
   run: (context, act) => actOn(context, act, { to: 'resolved' }),
 })
 
 export const reopenFailureGroup = operation('failures.reopen', {
   input: z.strictObject(groupActFields),
+  output: groupActedSchema,
   run: (context, act) => actOn(context, act, { to: 'open' }),
 })
 
@@ -35,6 +38,7 @@ export const snoozeFailureGroup = operation('failures.snooze', {
     for: z.union([z.string(), z.number()]).optional().describe(`for how long: '30m', '8h', '7d'`),
     more: z.coerce.number().int().min(1).max(MORE_MAX).optional().describe('until so many more have failed'),
   }),
+  output: groupActedSchema,
   run: (context, { for: duration, more, ...act }) => {
     if (duration === undefined && more === undefined) {
       throw new RedressError('OPTION_INVALID', 'A snooze needs an end.', {

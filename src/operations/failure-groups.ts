@@ -9,6 +9,7 @@ import { type FailureView, viewFailure } from '../core/view-history.ts'
 import { FAILURE_GROUP_SORTS, type FailureGroupDetail, foldAll } from '../store/failure-groups.ts'
 import type { Store } from '../store/store.ts'
 import { limitField, operation, typeField } from './operation.ts'
+import { groupDetailSchema, groupListSchema } from './outputs/failure-group.ts'
 import { momentField, momentMs } from './time-field.ts'
 
 const LIST_MAX = 1_000
@@ -53,6 +54,7 @@ export const listFailureGroups = operation('failures.list', {
     limit: limitField(LIST_MAX),
     cursor: z.string().optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: groupListSchema,
   run: async ({ store }, { type, code, state, fault, since, q, sort, limit, cursor }): Promise<FailureGroupList> => {
     await foldAll(store)
     const nowMs = await store.nowMs()
@@ -91,6 +93,7 @@ function readCursor(cursor: string): { value: number; fingerprint: string } {
 
 export const showFailureGroup = operation('failures.show', {
   input: z.strictObject({ fingerprint: fingerprintField }),
+  output: groupDetailSchema,
   run: async ({ store }, { fingerprint }): Promise<FailureGroupDetailView> => {
     const { group, jobs, events } = await neededGroup(store, fingerprint)
     const [newest] = jobs

@@ -1,18 +1,28 @@
 import { z } from 'zod'
 import { actionsFor } from '../core/actions.ts'
+import type { JobEvent } from '../core/events.ts'
 import { explain } from '../core/explain.ts'
 import type { FailureGroup } from '../core/failure-group.ts'
+import { eventForOwner, failureForOwner } from '../core/for-owner.ts'
+import { isoTime } from '../core/iso-time.ts'
+import type { FailureRecord } from '../core/record.ts'
 import { STATUSES } from '../core/states.ts'
 import { type JobView, viewJob } from '../core/view.ts'
 import { viewEvent, viewFailure } from '../core/view-history.ts'
 import { foldAll } from '../store/failure-groups.ts'
-import type { JobFilter, JobRow, Store } from '../store/store.ts'
+import { ID_CHARS_MIN, IDS_MAX } from '../store/job-search.ts'
+import type { JobCount, JobFilter, JobRow, Store } from '../store/store.ts'
 import { actionsNow } from './admit-retry.ts'
 import { holdsOf } from './holds.ts'
 import { neededJob } from './needed-job.ts'
 import { type Context, idField, limitField, operation, ownerField, typeField } from './operation.ts'
+import { eventsSchema, explanationSchema, failuresSchema } from './outputs/history.ts'
+import { jobCountSchema, jobDetailSchema, jobListingSchema, jobListSchema } from './outputs/job.ts'
+import { momentField, momentMs } from './time-field.ts'
 
 const LIST_MAX = 1_000
+const COUNT_MAX = 10_000
+const ACTIVE_COUNT_MAX = 1_000
 
 export interface JobList {
   jobs: JobView[]
@@ -20,32 +30,73 @@ export interface JobList {
   nextCursor: string | null
 }
 
+export interface JobListing extends JobList {
+  /** Queued or processing, whatever else was asked for, of the owner who was asked for; 1000 stands for more, too. */
+  activeCount: number
+  /** When this was read, by the store's clock. */
+  timestamp: string
+}
+
+const filterFields = {
+  status: z.enum(STATUSES).optional().describe('only jobs of this status'),
+  type: typeField.optional().describe('only jobs of this type'),
+  queue: z.string().min(1).optional().describe('only jobs of the types of this queue'),
+  owner: z.string().min(1).optional().describe('only jobs of this owner'),
+  code: z.string().min(1).optional().describe('only failed jobs that ended with this code'),
+  batch: z.string().min(1).optional().describe('only jobs that have a place in this batch'),
+  since: momentField('only jobs created since then'),
+  q: z
+    .string()
+    .trim()
+    .min(1)
+    .max(500)
+    .optional()
+    .describe(
+      `only jobs that this belongs to, exactly: their id, the first ${ID_CHARS_MIN} or more characters of it (the newest ${IDS_MAX} that begin so), ` +
+        'their dedupe key while they hold it, the id of their batch, the code they ended with, their owner or their type',
+    ),
+}
+
+type FilterInput = z.output<z.ZodObject<typeof filterFields>>
+
+/** What is left out is not asked for. */
+async function filterOf(store: Store, { since, ...rest }: FilterInput): Promise<Omit<JobFilter, 'limit'>> {
+  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
+  return since === undefined ? given : { ...given, createdSinceMs: momentMs(since, 'since', await store.nowMs()) }
+}
+
+const cursorField = z.coerce.number().int().min(1).optional()
+const CURSOR_HELP =
+  'go on after the last page, with its nextCursor; where few jobs fit, a page may have less than its limit, or none, and ' +
+  'yet not be the last'
+
 export const list = operation('jobs.list', {
-  input: z.strictObject({
-    status: z.enum(STATUSES).optional().describe('only jobs of this status'),
-    type: typeField.optional().describe('only jobs of this type'),
-    owner: z.string().min(1).optional().describe('only jobs of this owner'),
-    batch: z.string().min(1).optional().describe('only jobs that have a place in this batch'),
-    limit: limitField(LIST_MAX),
-    cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
-  }),
-  run: ({ store }, { status, type, owner, batch, limit, cursor }) =>
-    page(store, {
-      limit,
-      ...(status !== undefined && { status }),
-      ...(type !== undefined && { type }),
-      ...(owner !== undefined && { owner }),
-      ...(batch !== undefined && { batch }),
-      ...(cursor !== undefined && { beforeKey: cursor }),
-    }),
+  input: z.strictObject({ ...filterFields, limit: limitField(LIST_MAX), cursor: cursorField.describe(CURSOR_HELP) }),
+  output: jobListingSchema,
+  run: async ({ store }, { limit, cursor, ...asked }): Promise<JobListing> => {
+    const filter = { ...(await filterOf(store, asked)), limit, ...(cursor !== undefined && { beforeKey: cursor }) }
+    const active = { isActive: true, ...(asked.owner !== undefined && { owner: asked.owner }), max: ACTIVE_COUNT_MAX }
+    // The time comes first: whoever asks for what came since then misses nothing.
+    const nowMs = await store.nowMs()
+    const [listed, { count }] = await Promise.all([page(store, filter), store.countJobs(active)])
+    return { jobs: listed.jobs, activeCount: count, timestamp: isoTime(nowMs), nextCursor: listed.nextCursor }
+  },
+})
+
+export const count = operation('jobs.count', {
+  input: z.strictObject(filterFields),
+  output: jobCountSchema,
+  run: async ({ store }, asked): Promise<JobCount> =>
+    store.countJobs({ ...(await filterOf(store, asked)), max: COUNT_MAX }),
 })
 
 export const orphans = operation('orphans.list', {
   input: z.strictObject({
     type: typeField.optional().describe('only jobs of this type'),
     limit: limitField(LIST_MAX),
-    cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
+    cursor: cursorField.describe('go on after the last page, with its nextCursor'),
   }),
+  output: jobListSchema,
   run: ({ store }, { type, limit, cursor }) =>
     page(store, {
       isOrphaned: true,
@@ -55,13 +106,13 @@ export const orphans = operation('orphans.list', {
     }),
 })
 
-/** One more than asked for tells whether there are more, without counting them. */
 async function page(store: Store, filter: JobFilter): Promise<JobList> {
-  const found = await store.jobs({ ...filter, limit: filter.limit + 1 })
-  const rows = found.slice(0, filter.limit)
-  const nextCursor = found.length > rows.length ? String(rows.at(-1)?.key) : null
-  const holds = await holdsOf(store, rows)
-  return { jobs: rows.map((row) => viewJob(row, actionsFor(row), holds(row))), nextCursor }
+  const { jobs, nextKey } = await store.jobPage(filter)
+  const holds = await holdsOf(store, jobs)
+  return {
+    jobs: jobs.map((row) => viewJob(row, actionsFor(row), holds(row))),
+    nextCursor: nextKey === null ? null : String(nextKey),
+  }
 }
 
 export interface JobDetail extends JobView {
@@ -70,6 +121,7 @@ export interface JobDetail extends JobView {
 
 export const show = operation('jobs.show', {
   input: z.strictObject({ id: idField, owner: ownerField }),
+  output: jobDetailSchema,
   run: async (context, { id, owner }) => detailOf(context, await neededJob(context.store, id, owner)),
 })
 
@@ -80,32 +132,51 @@ export async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, j
 
 export const events = operation('jobs.events', {
   input: z.strictObject({ id: idField, owner: ownerField }),
+  output: eventsSchema,
   run: async ({ store }, { id, owner }) => {
     await neededJob(store, id, owner)
-    return { events: (await store.events({ id })).map(viewEvent) }
+    return { events: (await eventsFor(store, id, owner)).map(viewEvent) }
   },
 })
 
 export const failures = operation('jobs.failures', {
   input: z.strictObject({ id: idField, owner: ownerField }),
+  output: failuresSchema,
   run: async ({ store }, { id, owner }) => {
     await neededJob(store, id, owner)
-    return { failures: (await store.failures({ id })).map(viewFailure) }
+    return { failures: (await failuresFor(store, id, owner)).map(viewFailure) }
   },
 })
 
 export const explanation = operation('jobs.explain', {
   input: z.strictObject({ id: idField, owner: ownerField }),
+  output: explanationSchema,
   run: async (context, { id, owner }) => {
     const { store } = context
     const job = await neededJob(store, id, owner)
-    const group = await groupOf(store, job)
-    const [history, failed, nowMs] = await Promise.all([store.events({ id }), store.failures({ id }), store.nowMs()])
+    // How many others have the same trouble is for those who see the others.
+    const group = owner === undefined ? await groupOf(store, job) : null
+    const [history, failed, nowMs] = await Promise.all([
+      eventsFor(store, id, owner),
+      failuresFor(store, id, owner),
+      store.nowMs(),
+    ])
     const holds = (await holdsOf(store, [job]))(job)
     const explained = explain({ job, events: history, failures: failed, group, holds, nowMs })
     return { ...explained, actions: await actionsNow(context, job) }
   },
 })
+
+/** `owner` is given by whoever may see only their own: the rest of the history is for operators. */
+async function eventsFor(store: Store, id: string, owner: string | undefined): Promise<JobEvent[]> {
+  const found = await store.events({ id })
+  return owner === undefined ? found : found.map((event) => eventForOwner(event, owner))
+}
+
+async function failuresFor(store: Store, id: string, owner: string | undefined): Promise<FailureRecord[]> {
+  const found = await store.failures({ id })
+  return owner === undefined ? found : found.map(failureForOwner)
+}
 
 /** Counting is cut short where there is much to catch up with: an answer about one job must not wait for it. */
 const FOLD_STEPS_MAX = 10

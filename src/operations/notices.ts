@@ -6,6 +6,7 @@ import type { StoredNotice } from '../store/notices.ts'
 import type { JobRow, Store } from '../store/store.ts'
 import { checkBy } from './by.ts'
 import { dryRunField, limitField, operation } from './operation.ts'
+import { channelTestedSchema, deliveryListSchema, noticeListSchema } from './outputs/notice.ts'
 
 /** Who is told of what: the outbox, and what became of each delivery. */
 
@@ -36,6 +37,7 @@ export const listNotices = operation('notices.list', {
     limit: limitField(LIST_MAX),
     cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: noticeListSchema,
   run: async ({ store }, { waiting, limit, cursor }) => {
     const before = cursor === undefined ? {} : { beforeSeq: cursor }
     const found = await store.notices({ isWaiting: waiting, limit: limit + 1, ...before })
@@ -100,6 +102,7 @@ export const listDeliveries = operation('notices.deliveries', {
     limit: limitField(LIST_MAX),
     cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: deliveryListSchema,
   run: async ({ store }, { channel, failed, limit, cursor }) => {
     const types = channel === undefined ? (await channelsOf(store)).map(typeOfChannel) : [typeOfChannel(channel)]
     const filter = {
@@ -167,6 +170,7 @@ export const testChannel = operation('notices.test', {
     reason: z.string().default('').describe('why: it is told, and kept in the audit trail'),
     dryRun: dryRunField,
   }),
+  output: channelTestedSchema,
   run: async ({ store }, { channel, actor, reason, dryRun }) => {
     checkBy({ actor, reason }, `the channel ${channel}`)
     const known = await channelsOf(store)

@@ -38,15 +38,17 @@ export interface SubmissionOptions {
 export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = unknown> extends CatalogEntry {
   name: OperationName
   input: Fields
+  /** What it answers with, for programs: the document of the HTTP API is made from it, and tests hold it to it. */
+  output: z.ZodType<Output>
   run(context: Context, input: z.output<Fields>): Promise<Output>
 }
 
 /** Puts an entry of the catalogue together with how it is done. */
 export function operation<Fields extends z.ZodObject, Output>(
   name: OperationName,
-  { input, run }: Pick<Operation<Fields, Output>, 'input' | 'run'>,
+  { input, output, run }: Pick<Operation<Fields, Output>, 'input' | 'output' | 'run'>,
 ): Operation<Fields, Output> {
-  return { name, ...CATALOG[name], input, run }
+  return { name, ...CATALOG[name], input, output, run }
 }
 
 /** Checks the input, then does it. */
@@ -56,9 +58,16 @@ export async function perform<Fields extends z.ZodObject, Output>(
   input: unknown,
 ): Promise<Output> {
   const read = fields.safeParse(input)
-  if (read.success) return run(context, read.data)
-  const problems = problemsOf(read.error.issues)
+  const problems = read.success ? nulProblems(read.data) : problemsOf(read.error.issues)
+  if (read.success && problems.length === 0) return run(context, read.data)
   throw new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${problems.join('; ')}.`, { problems })
+}
+
+/** Nothing is called so, and not every store can even look for it. In the input of a job it is kept as JSON keeps it. */
+function nulProblems(values: Readonly<Record<string, unknown>>): string[] {
+  return Object.entries(values)
+    .filter(([, value]) => typeof value === 'string' && value.includes('\0'))
+    .map(([field]) => `${field}: has a NUL character in it`)
 }
 
 // ---- fields that several operations have -------------------------------------------------------------------------

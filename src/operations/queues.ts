@@ -6,6 +6,7 @@ import type { QueuePause, StoredQueue } from '../store/queues.ts'
 import type { Store, TypeCounts } from '../store/store.ts'
 import { checkBy } from './by.ts'
 import { dryRunField, operation } from './operation.ts'
+import { queueActedSchema, queueListSchema } from './outputs/queue.ts'
 
 /** One type of a queue. */
 export interface QueueView extends TypeCounts {
@@ -35,6 +36,7 @@ const NO_JOBS = { queued: 0, waiting: 0, processing: 0, orphaned: 0, complete: 0
 
 export const listQueues = operation('queues.list', {
   input: z.strictObject({}),
+  output: queueListSchema,
   run: async ({ store }) => {
     const [queues, counts, nowMs] = await Promise.all([store.queues(), store.counts(), store.nowMs()])
     const countsOf = new Map(counts.map((count) => [count.type, count]))
@@ -64,6 +66,7 @@ export const pauseQueue = operation('queues.pause', {
     ...actOnQueueFields,
     for: z.union([z.string(), z.number()]).optional().describe(`resume by itself after this long: '30m', '2h'`),
   }),
+  output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun, for: length }): Promise<QueueActed> => {
     checkBy({ actor, reason }, `queue ${name}`)
     const forMs = length === undefined ? null : durationMs(length, 'for')
@@ -81,6 +84,7 @@ export const pauseQueue = operation('queues.pause', {
 
 export const resumeQueue = operation('queues.resume', {
   input: z.strictObject(actOnQueueFields),
+  output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }): Promise<QueueActed> => {
     checkBy({ actor, reason }, `queue ${name}`)
     const before = await neededQueue(store, name)

@@ -7,6 +7,13 @@ import type { By, Store } from '../store/store.ts'
 import { checkBy } from './by.ts'
 import { allField, filterFields, filterOf, refuseAccidentalAll } from './letter-filter.ts'
 import { actFields, type Context, limitField, operation } from './operation.ts'
+import {
+  matchingReplayedSchema,
+  plannedSchema,
+  replayActedSchema,
+  replayDetailSchema,
+  replayListSchema,
+} from './outputs/replay.ts'
 import { type Planned, type Planning, planReplay } from './plan-replay.ts'
 
 const LIST_MAX = 1_000
@@ -34,7 +41,7 @@ async function plan(context: Context, given: z.output<typeof planInput>): Promis
   return planReplay(context, patch === undefined ? planning : { ...planning, patch })
 }
 
-export const planOfReplay = operation('replays.plan', { input: planInput, run: plan })
+export const planOfReplay = operation('replays.plan', { input: planInput, output: plannedSchema, run: plan })
 
 export interface MatchingReplayed extends Planned {
   isStarted: boolean
@@ -43,6 +50,7 @@ export interface MatchingReplayed extends Planned {
 /** Plans and starts in one call. */
 export const replayMatching = operation('dead-letters.replay-matching', {
   input: planInput,
+  output: matchingReplayedSchema,
   run: async (context, given): Promise<MatchingReplayed> => {
     const planned = await plan(context, given)
     if (planned.replay === null) return { ...planned, isStarted: false }
@@ -112,18 +120,22 @@ function movedOn({ id, state }: StoredReplay, before: ReplayState): RedressError
 
 export const startReplay = operation('replays.start', {
   input: actInput,
+  output: replayActedSchema,
   run: ({ store }, given) => act(store, 'start', given),
 })
 export const pauseReplay = operation('replays.pause', {
   input: actInput,
+  output: replayActedSchema,
   run: ({ store }, given) => act(store, 'pause', given),
 })
 export const resumeReplay = operation('replays.resume', {
   input: actInput,
+  output: replayActedSchema,
   run: ({ store }, given) => act(store, 'resume', given),
 })
 export const abortReplay = operation('replays.abort', {
   input: actInput,
+  output: replayActedSchema,
   run: ({ store }, given) => act(store, 'abort', given),
 })
 
@@ -140,6 +152,7 @@ export const listReplays = operation('replays.list', {
     limit: limitField(LIST_MAX),
     cursor: z.coerce.number().int().min(1).optional().describe('go on after the last page, with its nextCursor'),
   }),
+  output: replayListSchema,
   run: async ({ store }, { state, limit, cursor }): Promise<ReplayList> => {
     const found = await store.replays({
       limit: limit + 1,
@@ -171,6 +184,7 @@ export const showReplay = operation('replays.show', {
     after: z.coerce.number().int().min(0).default(0).describe('only letters after this position'),
     limit: limitField(LIST_MAX),
   }),
+  output: replayDetailSchema,
   run: async ({ store }, { id, state, after, limit }): Promise<ReplayDetail> => {
     const replay = await neededReplay(store, id)
     const { jobs, skipped, waiting } = await store.replayCounts({ id })

@@ -5,6 +5,7 @@ import type { ScheduleAct, StoredSchedule } from '../store/schedules.ts'
 import type { NewJob } from '../store/store.ts'
 import { checkBy } from './by.ts'
 import { actFields, type Context, operation } from './operation.ts'
+import { scheduleActedSchema } from './outputs/schedule.ts'
 import { nameField, neededSchedule, type ScheduleView, viewSchedule } from './schedules.ts'
 
 export interface ScheduleActed {
@@ -23,6 +24,7 @@ const scheduleActFields = { name: nameField, ...byFields }
 const act = (kind: ScheduleAct['kind']) =>
   operation(`schedules.${kind}`, {
     input: z.strictObject(scheduleActFields),
+    output: scheduleActedSchema,
     run: (context, asked) => actOn(context, asked, kind),
   })
 

@@ -6,6 +6,7 @@ import type { Status } from '../core/states.ts'
 import type { StoredSchedule } from '../store/schedules.ts'
 import type { Store } from '../store/store.ts'
 import { operation } from './operation.ts'
+import { scheduleListSchema, scheduleSchema } from './outputs/schedule.ts'
 
 /** A working program says every minute which schedules it declares; after three silences, none does. */
 const SEEN_MS_MAX = 180_000
@@ -40,6 +41,7 @@ export const nameField = z.string().min(1).describe('name of the schedule')
 
 export const listSchedules = operation('schedules.list', {
   input: z.strictObject({}),
+  output: scheduleListSchema,
   run: async ({ store }) => {
     const nowMs = await store.nowMs()
     return { schedules: (await store.schedules()).map((schedule) => viewSchedule(schedule, nowMs)) }
@@ -48,6 +50,7 @@ export const listSchedules = operation('schedules.list', {
 
 export const showSchedule = operation('schedules.show', {
   input: z.strictObject({ name: nameField }),
+  output: scheduleSchema,
   run: async ({ store }, { name }) => viewSchedule(await neededSchedule(store, name), await store.nowMs()),
 })
 

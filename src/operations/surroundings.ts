@@ -2,12 +2,14 @@ import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { isoTime, isoTimeOrNull } from '../core/iso-time.ts'
 import { operation, typeField } from './operation.ts'
+import { policyOfTypeSchema, typeListSchema, workerListSchema } from './outputs/surroundings.ts'
 import { standingOf } from './worker-standing.ts'
 
 /** What stands around the jobs: types and their policies, workers, queues. */
 
 export const types = operation('types.list', {
   input: z.strictObject({}),
+  output: typeListSchema,
   run: async ({ store }) => ({
     types: (await store.types()).map(({ name, queue, policy, registeredAtMs }) => ({
       name,
@@ -20,6 +22,7 @@ export const types = operation('types.list', {
 
 export const policyOfType = operation('policy.show', {
   input: z.strictObject({ type: typeField }),
+  output: policyOfTypeSchema,
   run: async ({ store }, { type }) => {
     const known = await store.types()
     const found = known.find(({ name }) => name === type)
@@ -33,6 +36,7 @@ export const workers = operation('workers.list', {
   input: z.strictObject({
     all: z.boolean().default(false).describe('also those that stopped or have not been seen for long'),
   }),
+  output: workerListSchema,
   run: async ({ store }, { all }) => {
     const nowMs = await store.nowMs()
     const every = (await store.workers()).map((worker) => ({

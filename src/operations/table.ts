@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { createAccount, disableAccount, listAccounts } from './accounts.ts'
 import { cancel, markFailed, retry, submit } from './acts.ts'
 import { auditTrail } from './audit.ts'
 import { cancelBatchJobs, listBatches, retryFailedJobs, showBatch } from './batches.ts'
@@ -8,7 +9,7 @@ import type { OperationName } from './catalog.ts'
 import { listLetters, purgeLetters, replayLetter, showLetter } from './dead-letters.ts'
 import { reopenFailureGroup, resolveFailureGroup, snoozeFailureGroup } from './failure-group-acts.ts'
 import { listFailureGroups, showFailureGroup } from './failure-groups.ts'
-import { events, explanation, failures, list, orphans, show } from './jobs.ts'
+import { count, events, explanation, failures, list, orphans, show } from './jobs.ts'
 import { listDeliveries, listNotices, testChannel } from './notices.ts'
 import type { Operation } from './operation.ts'
 import { listQueues, pauseQueue, resumeQueue } from './queues.ts'
@@ -24,12 +25,15 @@ import {
 } from './replays.ts'
 import { pauseSchedule, removeSchedule, resumeSchedule, triggerSchedule } from './schedule-acts.ts'
 import { listSchedules, showSchedule } from './schedules.ts'
+import { createSignInLink } from './sign-in-links.ts'
 import { policyOfType, types, workers } from './surroundings.ts'
+import { createToken, listTokens, revokeToken } from './tokens.ts'
 
 /** Every entry of the catalogue with its input and how it is done. */
 export const OPERATIONS = {
   'jobs.submit': submit,
   'jobs.list': list,
+  'jobs.count': count,
   'jobs.show': show,
   'jobs.explain': explanation,
   'jobs.events': events,
@@ -80,6 +84,13 @@ export const OPERATIONS = {
   'schedules.resume': resumeSchedule,
   'schedules.trigger': triggerSchedule,
   'schedules.remove': removeSchedule,
+  'accounts.create': createAccount,
+  'accounts.list': listAccounts,
+  'accounts.disable': disableAccount,
+  'tokens.create': createToken,
+  'tokens.list': listTokens,
+  'tokens.revoke': revokeToken,
+  'sign-in-links.create': createSignInLink,
 } satisfies { [Name in OperationName]: Pick<Operation, 'name' | 'input' | keyof import('./catalog.ts').CatalogEntry> }
 
 type Table = typeof OPERATIONS

@@ -30,6 +30,8 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
   { name: 'replays', order: ['key'], numbered: 'key' },
   { name: 'replay_items', order: ['replay', 'position'] },
   { name: 'audit', order: ['seq'], numbered: 'seq' },
+  { name: 'accounts', order: ['key'], numbered: 'key' },
+  { name: 'credentials', order: ['key'], numbered: 'key' },
 ]
 
 export type CopiedRow = Record<string, string | number | null>

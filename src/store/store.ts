@@ -4,6 +4,7 @@ import type { NewNotice } from '../core/notices.ts'
 import type { Policy } from '../core/policy.ts'
 import type { FailureRecord, JobRecord } from '../core/record.ts'
 import type { Status } from '../core/states.ts'
+import type { AccountStore } from './accounts.ts'
 import type { AuditStore } from './audit.ts'
 import type { BatchStore } from './batches.ts'
 import type { BreakerStanding, BreakerStore, LeaseGuard } from './breakers.ts'
@@ -28,7 +29,8 @@ import type { TransactionalStore } from './transactional.ts'
  * - Rules stay in core: the store persists a `Change` and never decides one.
  */
 export interface Store
-  extends AuditStore,
+  extends AccountStore,
+    AuditStore,
     BatchStore,
     BreakerStore,
     DeadLetterStore,
@@ -73,7 +75,12 @@ export interface Store
   intervene(params: Intervention): Promise<'done' | 'moved-on' | 'dedupe-taken'>
 
   job(params: { id: string }): Promise<JobRow | null>
+  /** The newest that fit, as many as asked for, however far apart they are: for programs, which know what they ask. */
   jobs(params: JobFilter): Promise<JobRow[]>
+  /** The same for people, in bounded time: a page may have less than its limit, and yet not be the last. */
+  jobPage(params: JobFilter): Promise<JobPage>
+  /** In bounded time, too: counts up to `max`. */
+  countJobs(params: Omit<JobFilter, 'beforeKey' | 'limit'> & { max: number }): Promise<JobCount>
   events(params: { id: string }): Promise<JobEvent[]>
   failures(params: { id: string }): Promise<StoredFailure[]>
   counts(): Promise<TypeCounts[]>
@@ -151,6 +158,8 @@ export interface NewJob {
   batch: string | null
   /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key'. */
   limitKey: string | null
+  /** The trace that the submission is part of (a W3C traceparent): it comes back with each lease. */
+  trace?: string | null
   /** The schedule that makes it, the time it is made for, and who asked for it if that was a person. */
   scheduled?: { name: string; atMs: number; by?: By }
 }
@@ -197,6 +206,8 @@ export interface Lease {
   isForwardOnly: boolean
   /** Its place in a batch; the worker hands it back with the close, so that no row need be read for it. */
   batch: BatchKey | null
+  /** The trace that its submission was part of. */
+  trace: string | null
   /** Where its type has a breaker. */
   guard?: LeaseGuard
 }
@@ -302,14 +313,35 @@ export interface StoredFailure extends FailureRecord {
 
 export interface JobFilter {
   status?: Status
+  /** Queued or processing: not over yet. */
+  isActive?: boolean
   type?: string
+  /** The jobs of all types of this queue. */
+  queue?: string
   owner?: string
+  /** The code that a failed job ended with. */
+  code?: string
   isOrphaned?: boolean
   /** Id of a batch: the jobs that have a place in it. */
   batch?: string
+  /** What a person has in their hand, without saying what it is: see `Meaning` in `job-search.ts`. */
+  q?: string
+  createdSinceMs?: number
   /** Newest first, older than this key. */
   beforeKey?: JobKey
   limit: number
+}
+
+export interface JobPage {
+  jobs: JobRow[]
+  /** Give it as `beforeKey` to go on; null when nothing is left. */
+  nextKey: JobKey | null
+}
+
+export interface JobCount {
+  count: number
+  /** There are more, or there may be: counting ended before the jobs did. */
+  isMore: boolean
 }
 
 export interface TypeCounts {

@@ -8,6 +8,11 @@ import { type GivenUp, StageBook, type StageGround } from './stage-book.ts'
 
 export { type AttemptFailOptions, failWith }
 
+/** What an attempt stands on. A flight is one. */
+export interface AttemptGround extends StageGround {
+  readonly span: { readonly traceparent: string } | null
+}
+
 /** One numbered dispatch of a job, as its handler sees it. `Code` narrows `fail` to the type's own taxonomy. */
 export class Attempt<Code extends string = string> {
   readonly #lease: Lease
@@ -18,9 +23,9 @@ export class Attempt<Code extends string = string> {
   /** Most attempts have neither. */
   #context: Record<string, unknown> | null = null
   #stages: StageBook | null = null
-  readonly #ground: StageGround
+  readonly #ground: AttemptGround
 
-  constructor(lease: Lease, ground: StageGround) {
+  constructor(lease: Lease, ground: AttemptGround) {
     this.#lease = lease
     this.#ground = ground
   }
@@ -44,6 +49,14 @@ export class Attempt<Code extends string = string> {
 
   get retriedFrom(): string | null {
     return this.#lease.retriedFrom
+  }
+
+  /**
+   * What to send as `traceparent` to whom this attempt calls, where no instrumentation does it: the attempt's own span,
+   * or the trace of its submission where nothing is traced here.
+   */
+  get traceparent(): string | null {
+    return this.#ground.span?.traceparent ?? this.#lease.trace
   }
 
   /** Aborted when the work no longer counts: lease lost, time over, cancelled, or the worker stops. */

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
+import { untraced } from '../runtime/tracing.ts'
 import { Trouble } from './trouble.ts'
 
 /** Something done again and again, `everyMs` after it was last done. Its failure is told and does not end it. */
@@ -36,7 +37,7 @@ export class Chore {
 
   async #once(): Promise<void> {
     try {
-      await this.#run()
+      await untraced(this.#run)
       this.#trouble.isOver()
     } catch (error) {
       this.#trouble.failed({ err: error }, `${this.#name} failed; will try again`)

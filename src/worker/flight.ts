@@ -1,5 +1,6 @@
 import { type Spent, unpackSpent } from '../core/budget.ts'
 import type { Policy } from '../core/policy.ts'
+import type { AttemptSpan } from '../runtime/tracing.ts'
 import type { Lease } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Handler } from './handler.ts'
@@ -43,6 +44,10 @@ export class Flight {
   isVerifying = false
   /** Given when it begins. */
   world: StageWorld | null = null
+  /** While it runs, where somebody traces. */
+  span: AttemptSpan | null = null
+  /** Of its span, or of its submission: what its outcome belongs to. */
+  traceparent: string | null
   /** Why the handler was told to stop, if it was. */
   stopReason: Error | null = null
   readonly #storeMinusMonoMs: number
@@ -50,6 +55,7 @@ export class Flight {
   constructor(lease: Lease, handler: Handler, storeNowMs: number, askedMonoMs: number) {
     this.lease = lease
     this.handler = handler
+    this.traceparent = lease.trace
     this.attempt = new Attempt(lease, this)
     this.isSuspect = lease.spent !== null && isSuspect(unpackSpent(lease.spent), handler.policy)
     this.claimedMonoMs = askedMonoMs
@@ -69,6 +75,14 @@ export class Flight {
   totalDeadlineMonoMs(): number {
     const { totalMs } = this.handler.policy.timeout
     return totalMs === null ? Number.POSITIVE_INFINITY : this.lease.queuedAtMs + totalMs - this.#storeMinusMonoMs
+  }
+
+  /** Once: whoever is heard of later has not changed the outcome. */
+  endSpan(outcome: string, errorCode: string | null = null): void {
+    if (this.span === null) return
+    this.span.end(outcome, errorCode)
+    this.traceparent = this.span.traceparent
+    this.span = null
   }
 
   stop(reason: Error): void {

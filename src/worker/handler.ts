@@ -6,6 +6,7 @@ import type { Attempt } from './attempt.ts'
 /** What a worker must know to run one job type. Made by `app.job`. */
 export interface Handler {
   readonly type: string
+  readonly queue: string
   readonly policy: Policy
   readonly codes: Taxonomy
   readonly rules: readonly Rule<string>[]

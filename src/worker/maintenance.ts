@@ -1,4 +1,4 @@
-import { formatMs } from '../core/duration.ts'
+import { DAY_MS, formatMs } from '../core/duration.ts'
 import { asForwardOnly, type Policy } from '../core/policy.ts'
 import { ENGINE_CODES, type Taxonomy } from '../core/taxonomy.ts'
 import type { Log } from '../runtime/log.ts'
@@ -22,6 +22,8 @@ interface MaintenanceOptions {
 
 const STALLED_PER_STEP = 500
 const PRUNE_PER_STEP = 1_000
+/** So long somebody may still ask what became of a token; what was done about it is in the audit trail for ever. */
+const CREDENTIALS_KEPT_MS = 30 * DAY_MS
 /** No type waits longer than this for a claimed job to start, so no younger one need be looked at. */
 const NO_START_TIMEOUT_MS = Number.MAX_SAFE_INTEGER / 2
 
@@ -114,6 +116,8 @@ export class Maintenance {
       letters += step.letters
       after = step.cursor
     }
+    const credentials = await store.pruneCredentials({ deadForMs: CREDENTIALS_KEPT_MS, limit: PRUNE_PER_STEP })
+    if (credentials > 0) log.info({ credentials }, 'tokens, sessions and links that ended long ago were removed')
     if (removed > 0) log.info({ removed }, 'jobs past their retention were removed')
     if (letters > 0) log.info({ letters }, 'dead letters past their retention were removed')
     return removed

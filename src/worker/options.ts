@@ -46,6 +46,8 @@ export interface Told {
   ranMs: number | null
   /** The breaker of its type as this worker last heard of it; null where the type has none. */
   breaker: { name: string; status: BreakerStatus } | null
+  /** The trace that the attempt is part of (a W3C traceparent), if it is. */
+  trace: string | null
 }
 
 /** What `WorkerOptions` takes when nothing is said. */

@@ -3,6 +3,7 @@ import { unpackSpent } from '../core/budget.ts'
 import type { Change } from '../core/change.ts'
 import type { Chance } from '../runtime/chance.ts'
 import type { Clock } from '../runtime/clock.ts'
+import { traceAttempt } from '../runtime/tracing.ts'
 import { callHandler, callVerify } from './call-handler.ts'
 import type { Flight, Outcome } from './flight.ts'
 import { changeFor, packResult } from './outcome.ts'
@@ -60,6 +61,13 @@ export class Pipeline {
   #run(flight: Flight): void {
     if (!this.#host.enter('run', flight)) return
     const { handler, attempt, lease } = flight
+    flight.span = traceAttempt({
+      jobId: lease.id,
+      type: lease.type,
+      queue: handler.queue,
+      attempt: lease.attempt,
+      trace: lease.trace,
+    })
     const beganMonoMs = this.#host.clock.monoMs()
     if (flight.totalDeadlineMonoMs() <= beganMonoMs) {
       this.settle(flight, { kind: 'failed', stage: 'dispatch', thrown: this.timeoutOf(flight) })
@@ -73,7 +81,7 @@ export class Pipeline {
         return
       }
       stage = 'execution'
-      const output = callHandler(handler, input, attempt)
+      const output = within(flight, () => callHandler(handler, input, attempt))
       if (isThenable(output)) {
         // A thenable of the author's may give another one, or call back twice; a promise of our own never does.
         Promise.resolve(output).then(
@@ -96,7 +104,7 @@ export class Pipeline {
       // Its time ran out, or its lease was lost, while the schema thought about it: nobody would hear the outcome.
       if (flight.state !== 'running') return
       stage = 'execution'
-      this.#verify(flight, await callHandler(flight.handler, read, flight.attempt))
+      this.#verify(flight, await within(flight, () => callHandler(flight.handler, read, flight.attempt)))
     } catch (thrown) {
       this.settle(flight, { kind: 'failed', stage, thrown })
     }
@@ -112,7 +120,7 @@ export class Pipeline {
     flight.isVerifying = true
     const failed = (thrown: unknown) => this.settle(flight, { kind: 'failed', stage: 'verification', thrown })
     try {
-      const verified = callVerify(verify, output, flight.attempt)
+      const verified = within(flight, () => callVerify(verify, output, flight.attempt))
       if (isThenable(verified)) Promise.resolve(verified).then(() => this.#succeed(flight, output), failed)
       else this.#succeed(flight, output)
     } catch (thrown) {
@@ -138,7 +146,9 @@ export class Pipeline {
       heard.kind === 'succeeded' && nowMonoMs > flight.deadlineMonoMs
         ? { kind: 'failed', stage: 'execution', thrown: this.timeoutOf(flight) }
         : heard
-    this.#host.close(flight, changeFor(flight, outcome, nowMonoMs, this.#host.chance()), nowMonoMs)
+    const change = changeFor(flight, outcome, nowMonoMs, this.#host.chance())
+    flight.endSpan(change.to === 'queued' ? change.cause : change.to, codeOf(change))
+    this.#host.close(flight, change, nowMonoMs)
   }
 
   timeoutOf(flight: Flight): AttemptTimeout | TotalTimeout {
@@ -155,6 +165,10 @@ function mustStartDurably({ handler, lease }: Flight): boolean {
   const { reclaims, releases } = unpackSpent(lease.spent)
   return reclaims > 0 || releases > 0
 }
+
+const within = <T>({ span }: Flight, work: () => T): T => (span === null ? work() : span.run(work))
+
+const codeOf = (change: Change): string | null => ('failure' in change ? (change.failure?.code ?? null) : null)
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'

@@ -20,7 +20,16 @@ export function tellOutcome({ flight, close, answer, breaker, to, log }: Telling
     noticeLoss(flight, to.tellLost, log)
   }
   try {
-    to.tell?.({ jobId, type, attempt, answer, change: close.change, ranMs: close.ranMs, breaker })
+    to.tell?.({
+      jobId,
+      type,
+      attempt,
+      answer,
+      change: close.change,
+      ranMs: close.ranMs,
+      breaker,
+      trace: flight.traceparent,
+    })
   } catch (error) {
     log.error({ err: error, job_id: jobId }, 'an outcome is recorded, but whoever was told of it threw')
   }
@@ -37,6 +46,7 @@ export function tellLost(flight: Flight, workerId: string, tell: WorkerOptions['
 function noticeLoss(flight: Flight, tell: WorkerOptions['tellLost'], log: Log): void {
   if (flight.isLossTold) return
   flight.isLossTold = true
+  flight.endSpan('lost')
   const { id: jobId, type, attempt } = flight.lease
   try {
     tell?.({ jobId, type, attempt })

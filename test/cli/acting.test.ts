@@ -22,14 +22,14 @@ describe('acting on a job', () => {
     const { code, stdout, stderr } = await redress(['retry', id, '--reason', 'the gateway is back', ...at])
     expect({ code, stdout }).toEqual({ code: 0, stdout: `Job ${id} is back in the queue.\n` })
     expect(stderr).toMatch(new RegExp(`^See how it goes: .*redress explain ${id} --data ${store.data}\n$`))
-    expect(await json(['jobs', 'events', id, ...at])).toMatchObject({
-      events: expect.arrayContaining([
+    expect(await json(['jobs', 'events', id, ...at])).toEqual(
+      expect.arrayContaining([
         expect.objectContaining({
           kind: 'manual-retry',
           data: expect.objectContaining({ actor: 'tess', reason: 'the gateway is back' }),
         }),
       ]),
-    })
+    )
   })
 
   test('P41 P44 a retry that makes a new job may be given another input', async () => {
@@ -42,14 +42,14 @@ describe('acting on a job', () => {
 
   test('P56 an orphan is marked failed', async () => {
     const id = store.ids.orphaned
-    const words = ['jobs', 'mark-failed', id, '--reason', 'its machine is gone', '--actor', 'ann']
+    const words = ['jobs', 'mark-failed', id, '--reason', 'its machine is gone', '--actor', 'ann', '--yes']
     const answer = await json([...words, ...at])
     expect(answer).toMatchObject({ isDone: true, job: { status: 'failed', errorCode: 'MARKED_FAILED' } })
     expect((await redress(['orphans', ...at])).stderr).toContain('No orphans')
   })
 
   test('a job that waits is cancelled', async () => {
-    const { stdout } = await redress(['jobs', 'cancel', store.ids.queued, '--reason', 'not wanted', ...at])
+    const { stdout } = await redress(['jobs', 'cancel', store.ids.queued, '--reason', 'not wanted', '--yes', ...at])
     expect(stdout).toBe(`Job ${store.ids.queued} is cancelled.\n`)
   })
 

@@ -36,7 +36,7 @@ test('batches are listed with their counts, and filtered', async () => {
   const [head] = stdout.split('\n')
   expect(head).toMatch(/^ID +STATE +TOTAL +QUEUED +PROCESSING +COMPLETE +FAILED +CANCELLED +AGE +NAME$/)
   expect(stdout).toMatch(new RegExp(`^${settled.id} +partial +2 +0 +0 +1 +1 +0 +\\d+ m?s +spring$`, 'm'))
-  expect(await json(['batches', 'list', '--state', 'open', ...at])).toMatchObject({ batches: [{ id: waiting }] })
+  expect(await json(['batches', 'list', '--state', 'open', ...at])).toMatchObject([{ id: waiting }])
   expect((await redress(['batches', '--owner', 'nobody', ...at])).stderr).toBe('No batches.\n')
 })
 
@@ -53,17 +53,23 @@ test('one batch is shown with its last error and history, and leads to its jobs'
     expect(stdout).toMatch(part)
   }
   expect(stderr).toContain(`jobs list --batch ${settled.id}`)
-  const { jobs } = (await json(['jobs', '--batch', settled.id, '--status', 'failed', ...at])) as { jobs: object[] }
+  const jobs = await json(['jobs', '--batch', settled.id, '--status', 'failed', ...at])
   expect(jobs).toMatchObject([{ id: settled.failed, batchId: settled.id }])
   expect((await redress(['batches', 'show', 'nowhere', ...at])).code).toBe(3)
 })
 
-test('what waits in a batch is cancelled, and a job that may not be says why', async () => {
+test('what waits in a batch is cancelled; a job that may not be says why, and the answer is 6: done in part', async () => {
   expect((await redress(['batches', 'cancel', waiting, ...at])).code).toBe(2)
-  const { code, stdout } = await redress(['batches', 'cancel', waiting, '--reason', 'rained off', ...at])
-  expect([code, stdout]).toEqual([0, expect.stringContaining('1 of 2 were cancelled or asked to stop.')])
+  const cancel = ['batches', 'cancel', waiting, '--reason', 'rained off', '--yes', ...at]
+  const { code, stdout, stderr } = await redress(cancel)
+  expect(stderr).toMatch(/^PARTLY_DONE: 1 of 2 were not done\./m)
+  expect([code, stdout]).toEqual([6, expect.stringContaining('1 of 2 were cancelled or asked to stop.')])
   expect(stdout).toMatch(/^JOB +WHY NOT$/m)
   expect(stdout).toContain('its policy has cancel: false')
+  expect(await redress(cancel), 'the one that is left is refused, and nothing is done').toMatchObject({
+    code: 4,
+    stderr: expect.stringMatching(/^NOT_ALLOWED_BY_POLICY: Nothing was done\. /m),
+  })
 })
 
 test('the failed jobs of a batch are retried', async () => {

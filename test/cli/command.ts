@@ -68,9 +68,10 @@ export function folder(): string {
 }
 
 /** What npm and the test runner tell their children would only mislead the command. */
-function environment(given: Record<string, string>): NodeJS.ProcessEnv {
+export function environment(given: Record<string, string>): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
     ([name]) => !/^(npm_|NODE_|VITEST|REDRESS_|NO_COLOR|FORCE_)/i.test(name),
   )
-  return { ...Object.fromEntries(own), USER: 'tess', ...given }
+  // Any port that is free: several servers run at once.
+  return { ...Object.fromEntries(own), USER: 'tess', REDRESS_PORT: '0', ...given }
 }

@@ -13,10 +13,8 @@ const answer = (...args: string[]) => json([...args, '--data', prepared.data]) a
 const WHY = ['--reason', 'the gateway is back']
 
 test('a dead letter is shown, planned for, replayed once, and purged', async () => {
-  const { deadLetters } = (await answer('dead-letters', 'list', '--type', 'pdf.fetch')) as {
-    deadLetters: { offset: number; jobId: string }[]
-  }
-  const offset = String(deadLetters[0]?.offset)
+  const deadLetters = await json(['dead-letters', 'list', '--type', 'pdf.fetch', '--data', prepared.data])
+  const offset = String((deadLetters as { offset: number }[])[0]?.offset)
   expect(deadLetters).toMatchObject([{ jobId: prepared.ids.letter, failure: { code: 'GW_5XX' }, replays: 0 }])
 
   const shown = await call('dead-letters', 'show', offset)
@@ -46,13 +44,13 @@ test('a dead letter is shown, planned for, replayed once, and purged', async () 
   expect(replay.stderr).toContain(`replays resume ${id}`)
   expect((await call('replays')).stdout).toMatch(new RegExp(`^${id} +paused +1 `, 'm'))
 
-  const purge = ['dead-letters', 'purge', '--replayed', 'yes', ...WHY]
+  const purge = ['dead-letters', 'purge', '--replayed', 'yes', '--yes', ...WHY]
   expect((await call(...purge)).stdout).toContain('Purged 1 dead letter for good')
   expect((await call('dead-letters', 'list')).stderr).toBe('No dead letters.\n')
 }, 120_000)
 
 test('whoever forgets the reason, or names nothing to purge, changes nothing and is told', async () => {
-  const nameless = await call('dead-letters', 'purge', ...WHY)
+  const nameless = await call('dead-letters', 'purge', '--yes', ...WHY)
   expect([nameless.code, nameless.stderr]).toEqual([2, expect.stringContaining('No letters are named')])
   const reasonless = await call('replays', 'plan', '--all')
   expect([reasonless.code, reasonless.stderr]).toEqual([2, expect.stringContaining('REASON_REQUIRED')])

@@ -12,12 +12,10 @@ beforeAll(async () => {
 
 afterAll(() => store.remove())
 
-interface Groups {
-  groups: { fingerprint: string; type: string; state: string }[]
-}
+type Groups = { fingerprint: string; type: string; state: string }[]
 
 const fingerprintOf = async (type: string): Promise<string> =>
-  ((await json(['failures', 'list', '--type', type, ...at])) as Groups).groups[0]?.fingerprint ?? ''
+  ((await json(['failures', 'list', '--type', type, ...at])) as Groups)[0]?.fingerprint ?? ''
 
 test('failures are listed by their cause; those of one job are another command', async () => {
   const { code, stdout, stderr } = await redress(['failures', ...at])
@@ -75,10 +73,9 @@ test('a group is resolved, snoozed and reopened by the one who types, who is the
 
 test('who submits by hand is in the audit trail', async () => {
   const { job } = (await json(['submit', 'pdf.convert', '{"ok":true}', ...at])) as { job: { id: string } }
-  expect(await json(['audit', '--act', 'jobs.submit', '--by', 'tess', ...at])).toMatchObject({
-    entries: [{ actor: 'tess', act: 'jobs.submit', target: 'job', ids: [job.id] }],
-    nextCursor: null,
-  })
+  expect(await json(['audit', '--act', 'jobs.submit', '--by', 'tess', ...at])).toMatchObject([
+    { actor: 'tess', act: 'jobs.submit', target: 'job', ids: [job.id] },
+  ])
   const nobody = await redress(['audit', 'list', '--by', 'nobody', ...at])
   expect(nobody).toMatchObject({ code: 0, stdout: '', stderr: expect.stringMatching(/^No entries/) })
 })

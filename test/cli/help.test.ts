@@ -9,7 +9,15 @@ test('--help lists every command and ends well', async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   for (const { cli, summary } of Object.values(CATALOG))
     expect(stdout).toMatch(new RegExp(`${literally(cli)} +${literally(summary)}`))
-  for (const word of ['start', 'worker <file>', 'policy check <file>', 'policy simulate <file>'])
+  for (const word of [
+    'start',
+    'worker <file>',
+    'events',
+    'jobs wait <id>',
+    'migrate',
+    'completion <shell>',
+    'policy check <file>',
+  ])
     expect(stdout).toContain(word)
 })
 

@@ -37,8 +37,8 @@ test('notices deliveries shows what the receiver answered, and how to send it ag
   const { stdout, stderr } = await redress(['notices', 'deliveries', '--failed', '--data', data])
   expect(stdout).toMatch(/failed\s+ops\s+failed\s+1\/6\s+https:\/\/ops.example.org\s+CHANNEL_GONE: HTTP 410/)
   expect(stdout).not.toContain('\u001b')
-  const shown = (await json(['notices', 'deliveries', '--data', data])) as { deliveries: { id: string }[] }
-  const id = String(shown.deliveries[0]?.id)
+  const shown = (await json(['notices', 'deliveries', '--data', data])) as { id: string }[]
+  const id = String(shown[0]?.id)
   expect(stderr).toContain(`jobs retry ${id}`)
   const again = await redress(['jobs', 'retry', id, '--reason', 'they are back', '--data', data])
   expect(again).toMatchObject({ code: 0, stdout: `Job ${id} is back in the queue.\n` })
@@ -49,7 +49,7 @@ test('notices test puts a notice into the outbox, in the name of whoever typed i
   const { code, stdout } = await redress(['notices', 'test', 'ops', '--reason', 'is it on?', '--data', data])
   expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('A test notice for ops') })
   const waiting = await json(['notices', 'list', '--waiting', '--limit', '1', '--data', data])
-  expect(waiting).toMatchObject({ notices: [{ kind: 'test', notice: { actor: 'tess', reason: 'is it on?' } }] })
+  expect(waiting).toMatchObject([{ kind: 'test', notice: { actor: 'tess', reason: 'is it on?' } }])
   const unknown = await redress(['notices', 'test', 'sms', '--reason', 'r', '--data', data])
   expect(unknown).toMatchObject({ code: 3, stderr: expect.stringContaining('declared: ops') })
   expect((await redress(['notices', 'test', 'ops', '--data', data])).stderr).toContain('No reason is given')

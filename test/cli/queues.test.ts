@@ -21,7 +21,7 @@ test('D34 a queue is paused and resumed from the command line, and the list says
   const { stdout } = await redress(['queues', 'list', ...at])
   expect(stdout).toMatch(/OLDEST +PAUSED$/m)
   expect(stdout).toMatch(/^default +pdf\.convert .* by tess: the disk is nearly full \(until .*Z\)$/m)
-  const { queues } = (await json(['queues', ...at])) as { queues: { paused: unknown }[] }
+  const queues = (await json(['queues', ...at])) as { paused: unknown }[]
   expect(queues[0]?.paused).toMatchObject({ by: 'tess', reason })
 
   const resumed = await redress(['queues', 'resume', 'default', '--reason', 'there is room', ...at])

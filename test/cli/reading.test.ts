@@ -35,16 +35,37 @@ test('a bare group is its list', async () => {
 test('a list says on standard error how to go on, and goes on there', async () => {
   const first = await redress(['jobs', '--limit', '4', ...at])
   const cursor = /There are more: add --cursor (\d+)/.exec(first.stderr)?.[1]
-  const rest = (await json(['jobs', '--cursor', String(cursor), ...at])) as { jobs: object[] }
-  expect(rest.jobs).toHaveLength(2)
+  const rest = (await json(['jobs', '--cursor', String(cursor), ...at])) as object[]
+  expect(rest).toHaveLength(2)
+})
+
+test('with --json a list is an array, with --jsonl a line for each; where it goes on is beside it', async () => {
+  const whole = await redress(['jobs', '--limit', '4', '--json', ...at])
+  const jobs = JSON.parse(whole.stdout) as { id: string }[]
+  expect(jobs).toHaveLength(4)
+  const { nextCursor } = JSON.parse(whole.stderr) as { nextCursor: string }
+  const rest = (await json(['jobs', '--cursor', nextCursor, ...at])) as { id: string }[]
+  const lines = await redress(['jobs', '--jsonl', ...at])
+  expect(lines.stderr).toBe('')
+  expect(
+    lines.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { id: string }).id),
+  ).toEqual([...jobs, ...rest].map(({ id }) => id))
+  expect((await redress(['jobs', 'show', jobs[0]?.id ?? '', '--jsonl', ...at])).stderr).toContain('no option --jsonl')
 })
 
 test('a list is filtered', async () => {
   const found = async (...filter: string[]) =>
-    ((await json(['jobs', 'list', ...filter, ...at])) as { jobs: { id: string }[] }).jobs.map(({ id }) => id)
+    ((await json(['jobs', 'list', ...filter, ...at])) as { id: string }[]).map(({ id }) => id)
   expect(await found('--status', 'complete')).toEqual([store.ids.complete])
   expect(await found('--owner', 'ann')).toEqual([store.ids.failed])
   expect(await found('--type', 'pdf.hang')).toEqual([store.ids.orphaned])
+  expect(await found('--code', 'GW_5XX')).toContain(store.ids.failed)
+  expect(await found('--q', store.ids.failed)).toEqual([store.ids.failed])
+  expect(await found('--since', '2999-01-01T00:00Z')).toEqual([])
+  expect((await redress(['jobs', 'count', '--owner', 'ann', '--code', 'GW_5XX', ...at])).stdout).toBe('1\n')
 })
 
 test('one job is shown with input, result and what can be done', async () => {
@@ -110,7 +131,7 @@ test('what stands around the jobs is listed: orphans, dead letters, queues, type
 
 test('an empty list is a sentence for the person and nothing for a program', async () => {
   expect(await redress(['jobs', '--status', 'cancelled', ...at])).toEqual({ code: 0, stdout: '', stderr: 'No jobs.\n' })
-  expect(await json(['jobs', '--status', 'cancelled', ...at])).toEqual({ jobs: [], nextCursor: null })
+  expect(await json(['jobs', '--status', 'cancelled', ...at])).toEqual([])
 })
 
 describe('what is not there', () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { columns, facts } from '../../src/cli/columns.ts'
 import { quoted } from '../../src/cli/command-name.ts'
+import { progressOn } from '../../src/cli/progress.ts'
 import { age, ago } from '../../src/cli/render/ago.ts'
 import { terminalOf } from '../../src/cli/terminal.ts'
 
@@ -76,4 +77,30 @@ test.each([
   ["it's", `'it'\\''s'`],
 ])('a line to paste quotes what a shell would take apart: %s', (text, shell) => {
   expect(quoted(text)).toBe(shell)
+})
+
+describe('progress', () => {
+  function shown(isTTY: boolean, env: NodeJS.ProcessEnv = {}): string[] {
+    const written: string[] = []
+    const stream = { isTTY, columns: 60, write: (text: string) => written.push(text) } as unknown as NodeJS.WriteStream
+    const progress = progressOn(stream, env)
+    progress.show({ what: 'jobs: 1 of 4', done: 1, total: 4 })
+    progress.show({ what: 'jobs: 2 of 4', done: 2, total: 4 })
+    progress.show({ what: 'jobs: 4 of 4', done: 4, total: 4 })
+    progress.clear()
+    return written
+  }
+
+  test('is one line that is written over, not more often than can be read, and gone at the end', () => {
+    const [first, last, cleared, ...rest] = shown(true, { NO_COLOR: '1' })
+    expect(first).toBe('\r\u001b[K[#####---------------]  25 %  jobs: 1 of 4')
+    expect(last).toBe('\r\u001b[K[####################] 100 %  jobs: 4 of 4')
+    expect([cleared, rest]).toEqual(['\r\u001b[K', []])
+  })
+
+  test('has colours where they are wanted, and is nothing where nobody looks', () => {
+    expect(shown(true)[0]).toContain('\u001b[32m#####\u001b[39m')
+    expect(shown(false)).toEqual([])
+    expect(shown(true, { TERM: 'dumb' })).toEqual([])
+  })
 })

@@ -47,13 +47,16 @@ describe('redress schedules', () => {
     expect(await json(['jobs', 'show', triggered.jobId, ...at])).toMatchObject({ type: 'report', input: { pages: 3 } })
     const elsewhere = await redress(['schedules', 'trigger', 'by-code', ...by, ...at])
     expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringContaining('made by the program')])
-    const declared = await redress(['schedules', 'remove', 'nightly', ...by, ...at])
+    const declared = await redress(['schedules', 'remove', 'nightly', ...by, '--yes', ...at])
     expect([declared.code, declared.stderr]).toEqual([4, expect.stringContaining('A program declares the schedule')])
     const database = new DatabaseSync(join(at[1] as string, 'redress.db'))
     database.exec('UPDATE schedules SET seen_at = seen_at - 180001')
     database.close()
-    expect(await json(['schedules', 'remove', 'nightly', ...by, ...at])).toMatchObject({ isDone: true, schedule: null })
-    expect(await json(['schedules', 'list', ...at])).toMatchObject({ schedules: [{ name: 'by-code' }] })
+    expect(await json(['schedules', 'remove', 'nightly', ...by, '--yes', ...at])).toMatchObject({
+      isDone: true,
+      schedule: null,
+    })
+    expect(await json(['schedules', 'list', ...at])).toMatchObject([{ name: 'by-code' }])
   })
 
   test('that are not there are said not to be', async () => {

@@ -84,7 +84,7 @@ describe('start', () => {
     expect(JSON.parse(stdout())).toMatchObject({ types: ['sample.convert', 'sample.archive'] })
     const quiet = await running(['start', '--quiet', '--data', data], { says: '' })
     await until('the second worker is there', async () => {
-      const { workers } = (await json(['workers', '--data', data])) as { workers: object[] }
+      const workers = (await json(['workers', '--data', data])) as object[]
       return workers.length === 2
     })
     quiet.child.kill('SIGINT')

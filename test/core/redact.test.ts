@@ -53,6 +53,9 @@ test.each([
   ['a payment key', 'sk_live_abcdefgh01234567'],
   ['an AWS key id', 'AKIAIOSFODNN7EXAMPLE'],
   ['an npm token', 'npm_abcdefghijklmnopqrstuvwxyz0123456789'],
+  ['a token of ours', 'rdr_mNl3AzQNyUYzuT1-rT2Lbxsx-tPc_GBIfiG2QlWyNmQ'],
+  ['a session of ours', 'rdrs_mNl3AzQNyUYzuT1-rT2Lbxsx-tPc_GBIfiG2QlWyNmQ'],
+  ['a sign-in link of ours', 'rdrl_mNl3AzQNyUYzuT1-rT2Lbxsx-tPc_GBIfiG2QlWyNmQ'],
 ])('knows %s by its shape', (_, token) => {
   expect(redactText(`refused (${token}) by the server`)).toBe('refused ([redacted]) by the server')
 })

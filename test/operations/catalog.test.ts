@@ -23,9 +23,10 @@ describe.each(names)('%s', (name) => {
     expect(fieldsOf(name)).toEqual(expect.arrayContaining(places))
   })
 
-  test('is a GET that anybody who may look may do, or changes something and can be tried without', () => {
+  test('is a GET that anybody who may look may do, or changes something and can be tried without; who comes in is for admins', () => {
     expect(http.startsWith('GET /api/')).toBe(!mutates)
-    expect(role).toBe(mutates ? 'operator' : 'viewer')
+    const isAboutAccess = /^(accounts|tokens|sign-in-links)\./.test(name)
+    expect(role).toBe(isAboutAccess ? 'admin' : mutates ? 'operator' : 'viewer')
     expect(fieldsOf(name).includes('dryRun')).toBe(mutates)
   })
 

@@ -419,6 +419,7 @@ describe('E21 log lines', () => {
     'gateway_status',
     'breaker',
     'breaker_state',
+    'trace_id',
   ]
 
   const lines = () => scene.log.lines.filter(({ fields }) => 'event' in fields)

@@ -57,6 +57,9 @@ export async function fillStore(path: string, { jobs = 3 }: { jobs?: number } = 
     Array.from({ length: jobs }, (_, n) => ({ n })),
     { delay: '1h' },
   )
+  await app.perform('accounts.create', { name: 'ann', email: 'ann@example.com', ...WHO })
+  await app.perform('tokens.create', { name: 'ci', role: 'owner', account: 'ann', scopes: ['jobs.*'], ...WHO })
+  await app.perform('sign-in-links.create', WHO)
   await app.submit('fine', { n: 9 }, { dedupe: 'once', priority: 3 })
   await kit.stop()
 }

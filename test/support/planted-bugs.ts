@@ -75,8 +75,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a failed job keeps its live dedupe key',
     file: CLOSING,
-    find: 'failure, change.spent, letter)\n        freeDedupeKey.run(key)',
-    replace: 'failure, change.spent, letter)',
+    find: 'failure, change.spent, letter, change.failure.code)\n        freeDedupeKey.run(key)',
+    replace: 'failure, change.spent, letter, change.failure.code)',
     caughtBy: promise('a live key is free again'),
   },
   {
@@ -317,6 +317,27 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: `signal.addEventListener('abort', stop, { once: true })`,
     replace: 'void stop',
     caughtBy: { file: 'test/worker/stages-ending.test.ts', tests: 'a cancellation ends the wait at once' },
+  },
+  {
+    name: 'a sign-in link works as often as it is used',
+    file: 'src/store/sqlite/accounts.ts',
+    find: `kind <> 'link' OR used_at IS NULL`,
+    replace: `kind <> '' OR used_at IS NULL`,
+    caughtBy: promise('of any number of processes that use one link at once'),
+  },
+  {
+    name: 'a token outlives its account',
+    file: 'src/store/sqlite/accounts.ts',
+    find: 'used_at IS NULL) AND disabled_at IS NULL',
+    replace: 'used_at IS NULL)',
+    caughtBy: promise('a disabled account ends all that it holds'),
+  },
+  {
+    name: 'an admin of few operations makes one of all',
+    file: 'src/operations/caller.ts',
+    find: 'if (asked === undefined) return own',
+    replace: 'if (asked === undefined) return undefined as never',
+    caughtBy: { file: 'test/operations/tokens.test.ts', tests: 'gives out no more than they have' },
   },
   {
     name: 'an outcome that does not count is counted',

@@ -46,6 +46,12 @@ export const LAYERS: readonly Layer[] = [
     reason: 'the S3 client is heavy: it stays in the one folder that is loaded only when an s3: store is named',
   },
   {
+    folder: 'src/runtime/otlp/',
+    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*', '@opentelemetry/*'],
+    reason:
+      'the tracing SDK is heavy and optional: it stays in the one folder that is loaded only when it is asked for',
+  },
+  {
     folder: 'src/store/',
     mayImport: ['src/core/', 'node:*'],
     reason: 'the store keeps what core decided; who calls it and on which driver is not its business',
@@ -73,7 +79,8 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     folder: 'src/operations/',
-    mayImport: ['src/core/', 'src/store/', 'zod', 'node:*'],
+    // How an id or a secret is made and recognized is said in one place, for all who give it out or are shown it.
+    mayImport: ['src/core/', 'src/store/', 'src/runtime/id.ts', 'src/runtime/secret.ts', 'zod', 'node:*'],
     reason: 'an operation says what may be done to stored jobs; the doors that offer it come later',
   },
   {

@@ -43,13 +43,25 @@ export function familiesOf({ tally, reading, mayAggregate }: Sources): Family[] 
   })
 
   return [
-    counter('jobs_created_total', 'Jobs submitted by this process.', (of) => of.created),
+    counter(
+      'jobs_created_total',
+      'Jobs submitted by this process. A duplicate that found its twin is not counted.',
+      (of) => of.created,
+    ),
     counter('jobs_completed_total', 'Jobs completed by this process.', (of) => of.completed),
     counter('jobs_cancelled_total', 'Jobs cancelled by this process.', (of) => of.cancelled),
-    counterByCode('jobs_failed_total', 'Jobs that failed for good in this process.', (of) => of.failed),
+    counterByCode(
+      'jobs_failed_total',
+      'Jobs that failed for good: by policy, by a person, for a lost worker, or refused and recorded.',
+      (of) => of.failed,
+    ),
     counterByCode('retries_scheduled_total', 'Failed attempts that are to be tried again.', (of) => of.retried),
     counterByCode('dead_letters_total', 'Jobs set aside as dead letters.', (of) => of.deadLetters),
-    counter('manual_retry_total', 'Failed jobs that a person sent back or replayed.', (of) => of.manualRetries),
+    counter(
+      'manual_retry_total',
+      'Failed jobs that a person sent back, made anew or replayed.',
+      (of) => of.manualRetries,
+    ),
     counter('leases_lost_total', 'Attempts whose lease was gone before their outcome counted.', (of) => of.leasesLost),
     counter('jobs_reclaimed_total', 'Jobs taken back from workers that were gone.', (of) => of.reclaimed),
     {
@@ -62,7 +74,7 @@ export function familiesOf({ tally, reading, mayAggregate }: Sources): Family[] 
     {
       kind: 'histogram',
       name: 'stage_duration_seconds',
-      help: 'How long each try of a stage took, whatever came of it.',
+      help: 'How long each try of a stage took, whatever came of it: the calls to a gateway, for instance.',
       labels: ['type', 'stage'],
       read: () =>
         types().flatMap(([type, of]) =>
@@ -76,7 +88,13 @@ export function familiesOf({ tally, reading, mayAggregate }: Sources): Family[] 
       labels: ['write'],
       read: () => [...tally.writes].map(([write, took]) => distribution({ write }, took)),
     },
-    { kind: 'gauge', name: 'store_up', help: 'Whether the store answered.', labels: [], read: () => up(reading()) },
+    {
+      kind: 'gauge',
+      name: 'store_up',
+      help: 'Whether the store answered; 0: then its gauges are missing.',
+      labels: [],
+      read: () => up(reading()),
+    },
     gauge('queue_depth', 'Jobs that are to be done, by whether they are due.', ['queue', 'type', 'state'], (from) =>
       from.depths.flatMap(({ queue, type, ready, waiting }) => [
         { labels: { queue, type, state: 'ready' }, value: ready },

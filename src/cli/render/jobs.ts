@@ -19,7 +19,11 @@ export function styleOf({ status, orphanedAt, errorCode }: JobView): Style {
   return status === 'queued' && errorCode !== null ? 'waiting' : 'plain'
 }
 
-export function jobList({ jobs, nextCursor }: OutputOf<'jobs.list'>, rendering: Rendering): string {
+export function jobCount({ count, isMore }: OutputOf<'jobs.count'>): string {
+  return `${count.toLocaleString('en-US')}${isMore ? '+' : ''}\n`
+}
+
+export function jobList({ jobs, nextCursor }: OutputOf<'orphans.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   const shape: Column<JobView>[] = [
     { title: 'ID', of: (job) => job.id },
@@ -31,7 +35,7 @@ export function jobList({ jobs, nextCursor }: OutputOf<'jobs.list'>, rendering: 
   ]
   // A hint for a person is no part of the data.
   if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
-  return columns(jobs, shape, terminal)
+  return jobs.length === 0 ? 'None so far.\n' : columns(jobs, shape, terminal)
 }
 
 function errorOf({ errorCode, retryAfter, held: [hold] }: JobView): string {

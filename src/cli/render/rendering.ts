@@ -1,12 +1,13 @@
 import type { OperationName } from '../../operations/catalog.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import type { Terminal } from '../terminal.ts'
+import { accessActed, accountList, accountMade, linkMade, tokenList, tokenMade } from './accounts.ts'
 import { audit } from './audit.ts'
 import { batch, batchActed, batchList } from './batches.ts'
 import { breakerAct, breakers } from './breakers.ts'
 import { letter, letterList, purged, replayedLetter } from './dead-letters.ts'
 import { actedOnGroup, failureGroup, failureGroups } from './failures.ts'
-import { events, explanation, failures, job, jobList } from './jobs.ts'
+import { events, explanation, failures, job, jobCount, jobList } from './jobs.ts'
 import { deliveries, notices, testedChannel } from './notices.ts'
 import { queueActed, queues } from './queues.ts'
 import { actedOnReplay, planned, replay, replayedMatching, replayList } from './replays.ts'
@@ -17,6 +18,8 @@ export interface Rendering {
   terminal: Terminal
   /** A line to paste, with the options that lead to the same store. */
   command(...words: string[]): string
+  /** Where the pages are, as far as this command knows: 'http://127.0.0.1:7373'. */
+  server: string
   /** For the person, beside the data. */
   hint(text: string): void
 }
@@ -26,6 +29,7 @@ type Renderer<Name extends OperationName> = (output: OutputOf<Name>, rendering: 
 /** How the answer of each operation looks in a terminal. */
 export const RENDERERS: { [Name in OperationName]: Renderer<Name> } = {
   'jobs.list': jobList,
+  'jobs.count': jobCount,
   'jobs.show': job,
   'jobs.explain': explanation,
   'jobs.events': events,
@@ -77,6 +81,13 @@ export const RENDERERS: { [Name in OperationName]: Renderer<Name> } = {
   'schedules.resume': scheduleActed,
   'schedules.trigger': scheduleActed,
   'schedules.remove': scheduleActed,
+  'accounts.create': accountMade,
+  'accounts.list': accountList,
+  'accounts.disable': accessActed,
+  'tokens.create': tokenMade,
+  'tokens.list': tokenList,
+  'tokens.revoke': accessActed,
+  'sign-in-links.create': linkMade,
 }
 
 /** What to say instead of an empty table. */
@@ -91,6 +102,8 @@ export const NOTHING: Partial<Record<OperationName, string>> = {
   'batches.list': 'No batches.',
   'schedules.list': 'No schedules.',
   'audit.list': 'No entries: nobody did anything like that.',
+  'accounts.list': 'No accounts.',
+  'tokens.list': 'None of this kind.',
   'notices.list': 'No notices.',
   'notices.deliveries': 'No deliveries.',
   'queues.list': 'No program has declared a job type here.',

@@ -36,7 +36,14 @@ export const claiming = topic('claiming', {
     assert.deepEqual(leases, [
       {
         ...{ key, id, type: 'plain', attempt: 1, payload: '{"n":1}', spent: null, owner: 'otto', priority: 4 },
-        ...{ createdAtMs, queuedAtMs: createdAtMs, retriedFrom: origin, isForwardOnly: false, batch: null },
+        ...{
+          createdAtMs,
+          queuedAtMs: createdAtMs,
+          retriedFrom: origin,
+          isForwardOnly: false,
+          batch: null,
+          trace: null,
+        },
       },
     ])
     const row = await bench.row(id)

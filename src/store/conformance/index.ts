@@ -1,3 +1,4 @@
+import { accounts } from './accounts.ts'
 import { audit } from './audit.ts'
 import { backlog } from './backlog.ts'
 import { batchEndings } from './batch-endings.ts'
@@ -13,6 +14,7 @@ import { failureGroups } from './failure-groups.ts'
 import { feed } from './feed.ts'
 import { fencing } from './fencing.ts'
 import { finality } from './finality.ts'
+import { finding } from './finding.ts'
 import { history } from './history.ts'
 import { interventions } from './interventions.ts'
 import { leases } from './leases.ts'
@@ -56,11 +58,13 @@ export const promises: readonly StorePromise[] = [
   ...notices,
   ...interventions,
   ...audit,
+  ...accounts,
   ...failureGroups,
   ...time,
   ...deadLetters,
   ...replays,
   ...reading,
+  ...finding,
   ...depths,
   ...pruning,
   ...batches,

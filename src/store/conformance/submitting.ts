@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { someFailure } from './changes.ts'
+import { requeued, someFailure } from './changes.ts'
 import { topic } from './promise.ts'
 
 export const submitting = topic('submitting', {
@@ -64,6 +64,22 @@ export const submitting = topic('submitting', {
     assert.deepEqual((await worker.claim({ max: 10 })).leases, [])
     // The corrected submission must be able to take the key.
     assert.notEqual(await bench.submit({ dedupe: { key: 'k', scope: 'always' } }), job.id)
+  },
+
+  async 'the trace that a submission was part of comes back with every lease of its job'(bench) {
+    const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    const origin = await bench.finished('failed')
+    const plain = await bench.submit({ trace })
+    const special = await bench.submit({ trace, retriedFrom: { id: origin, actor: 'olga', reason: 'again' } })
+    const untraced = await bench.submit()
+    const worker = await bench.worker()
+    const { leases } = await worker.claim({ max: 10 })
+    const traceOf = (id: string) => leases.find((lease) => lease.id === id)?.trace
+    assert.deepEqual([plain, special, untraced].map(traceOf), [trace, trace, null])
+    const first = leases.find(({ id }) => id === plain)
+    assert(first !== undefined)
+    assert.equal(await worker.close(first, requeued('retry', first)), 'closed')
+    assert.equal((await worker.claim({ max: 10 })).leases[0]?.trace, trace)
   },
 
   async 'listeners hear of work that became ready through this process, until they leave'(bench) {

@@ -103,9 +103,9 @@ const leaseThose = (which: string): string => `
 const LEASED = `
   SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.queued_at, leased.priority,
     spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
-    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch
+    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace
   FROM leased CROSS JOIN LATERAL (
-    SELECT id, payload, owner, created_at, retried_from, batch, left_batch FROM job_specs
+    SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace FROM job_specs
     WHERE job_specs.key = leased.key OFFSET 0) AS spec`
 
 /** Arrays: a claim of 500 rows is the hot path. */
@@ -123,6 +123,7 @@ export type LeasedRow = [
   retriedFrom: string | null,
   forwardOnly: number,
   batch: number | null,
+  trace: string | null,
 ]
 
 /** The first row of the answer to `plainSql`, in the columns of the others. */
@@ -170,10 +171,10 @@ export function plainSql(laneCount: number, isAfter = false): string {
     ${leaseThose(`ctid = ANY (ARRAY(${picked}))`)}
   SELECT NULL::bigint AS key, version AS type, is_due::int::bigint AS attempt, NULL AS spent, now AS queued_at,
     next_due AS priority, NULL AS id, NULL AS payload, NULL AS owner, next_resume AS created_at, NULL AS retried_from,
-    NULL::bigint AS forward_only, looked AS batch
+    NULL::bigint AS forward_only, looked AS batch, NULL AS trace
   FROM state
   UNION ALL ${LEASED}
-  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}`
+  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL`
 }
 
 export type LaneKind = 'free' | 'bounded' | 'chosen'

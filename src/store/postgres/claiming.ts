@@ -109,6 +109,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     retriedFrom: row[10],
     isForwardOnly: row[11] === 1,
     batch: row[12],
+    trace: row[13],
   })
 
   // ---- lanes that nothing limits ------------------------------------------------------------------------------------

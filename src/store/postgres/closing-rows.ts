@@ -84,6 +84,7 @@ const CLOSE_SQL = `
       spent = CASE WHEN given.status IN ('queued', 'failed') THEN given.spent ELSE jobs.spent END,
       result = given.result,
       failure = CASE WHEN given.status = 'failed' THEN nextval('failures_seq_seq') END,
+      ended_with = CASE given.status WHEN 'failed' THEN ($20::text[])[given.shape] WHEN 'cancelled' THEN '' END,
       dead_letter = CASE given.letter WHEN 'queue' THEN nextval('dead_letters_offset_seq') WHEN 'flag' THEN 0 END
     FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[],
         $10::text[], $11::text[], $12::int[], $13::text[], $14::text[], $15::text[], $16::text[])

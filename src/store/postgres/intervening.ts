@@ -66,7 +66,7 @@ export function openIntervening(
         await history.event(tx, key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
         await tx`
           UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ${nowMs}, claimed_at = NULL,
-            started_at = NULL, finished_at = NULL, failure = NULL, dead_letter = NULL, progress = NULL,
+            started_at = NULL, finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
             cancel_requested_at = NULL, orphaned_at = NULL, spent = ${act.spent} WHERE key = ${key}`
         await letters.replayed(tx, key, id, nowMs)
         await move('queued', row.permanent === 1)
@@ -85,7 +85,8 @@ export function openIntervening(
         })
         await tx`
           UPDATE jobs SET status = 'failed', ready = NULL, due_at = NULL, worker = NULL, lease_until = NULL,
-            finished_at = ${nowMs}, failure = ${failure}, spent = ${act.spent}, dead_letter = ${letter} WHERE key = ${key}`
+            finished_at = ${nowMs}, failure = ${failure}, ended_with = ${act.failure.code}, spent = ${act.spent},
+            dead_letter = ${letter} WHERE key = ${key}`
         await closing.freeDedupeKey(tx, key)
         await move('failed', true)
         await history.tell(tx, act.notices, row.batch, nowMs)
@@ -94,7 +95,8 @@ export function openIntervening(
       case 'cancel':
         await history.event(tx, key, nowMs, 'cancelled', attempt, null, null, by)
         await tx`
-          UPDATE jobs SET status = 'cancelled', ready = NULL, due_at = NULL, finished_at = ${nowMs} WHERE key = ${key}`
+          UPDATE jobs SET status = 'cancelled', ended_with = '', ready = NULL, due_at = NULL, finished_at = ${nowMs}
+          WHERE key = ${key}`
         await closing.freeDedupeKey(tx, key)
         await move('cancelled', false)
         break

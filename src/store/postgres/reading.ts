@@ -1,9 +1,11 @@
+import { jobsOf } from '../job-search.ts'
 import { type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts'
-import type { JobRow, Store } from '../store.ts'
+import type { JobFilter, JobPage, JobRow, Store } from '../store.ts'
+import { numbers } from './arrays.ts'
 import type { Fragment, Pool } from './client.ts'
 import type { PgContext } from './context.ts'
 import { printable } from './history.ts'
-import { pageOfKeys } from './job-pages.ts'
+import { countOfJobs, pageOf } from './job-search.ts'
 import type { KnownType } from './types.ts'
 
 /** A job together with its newest failure: read in one statement, they fit each other. */
@@ -16,7 +18,7 @@ interface JobAndFailure {
 export function openReading({
   types,
   read,
-}: PgContext): Pick<Store, 'job' | 'jobs' | 'events' | 'failures' | 'counts'> {
+}: PgContext): Pick<Store, 'job' | 'jobs' | 'jobPage' | 'countJobs' | 'events' | 'failures' | 'counts'> {
   const toRow = ({ latest_failure, ...row }: JobAndFailure): JobRow => {
     const type = types.knownByKey(row.type) as KnownType
     return toJob(row as unknown as Row, type, latest_failure === null ? null : toFailure(latest_failure))
@@ -42,6 +44,17 @@ export function openReading({
     return rows.map(toRow).sort((a, b) => b.key - a.key)
   }
 
+  const page = (filter: JobFilter): Promise<JobPage> =>
+    read('listing jobs', async (sql) => {
+      await types.refresh(sql)
+      const { keys, nextKey } = await pageOf(sql, types.known(), filter)
+      if (keys.length === 0) return { jobs: [], nextKey }
+      return {
+        jobs: await readJobs(sql, sql`SELECT key FROM unnest(${numbers(keys)}::bigint[]) AS page (key)`),
+        nextKey,
+      }
+    })
+
   return {
     job: ({ id }) =>
       read('reading a job', async (sql) => {
@@ -50,14 +63,13 @@ export function openReading({
         return row ?? null
       }),
 
-    jobs: ({ type: typeName, batch: batchId, beforeKey = Number.MAX_SAFE_INTEGER, ...filter }) =>
-      read('listing jobs', async (sql) => {
+    jobs: (filter) => jobsOf(filter, page),
+    jobPage: page,
+
+    countJobs: ({ max, ...filter }) =>
+      read('counting jobs', async (sql) => {
         await types.refresh(sql)
-        const type = typeName === undefined ? undefined : await types.byName(typeName, sql)
-        const batch = batchId === undefined ? undefined : await keyOfBatch(sql, batchId)
-        const isNowhere = (typeName !== undefined && type === undefined) || batch === null
-        if (isNowhere) return []
-        return readJobs(sql, pageOfKeys(sql, { ...filter, type, batch, beforeKey }, types.known()))
+        return countOfJobs(sql, types.known(), filter, max)
       }),
 
     events: ({ id }) =>
@@ -101,8 +113,3 @@ export function openReading({
 }
 
 const bySeq = (a: { seq: number }, b: { seq: number }): number => a.seq - b.seq
-
-async function keyOfBatch(sql: Pool, id: string): Promise<number | null> {
-  const [row] = await sql<{ key: number }[]>`SELECT key FROM batches WHERE id = ${printable(id)}`
-  return row?.key ?? null
-}

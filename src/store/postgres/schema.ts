@@ -1,3 +1,4 @@
+import { TABLES_OF_ACCESS } from './tables-of-access.ts'
 import { TABLES_OF_HISTORY } from './tables-of-history.ts'
 import { TABLES_OF_JOBS } from './tables-of-jobs.ts'
 import { TABLES_OF_OPERATIONS } from './tables-of-operations.ts'
@@ -19,4 +20,5 @@ export interface Migration {
  */
 export const MIGRATIONS: readonly Migration[] = [
   { sql: TABLES_OF_JOBS + TABLES_OF_HISTORY + TABLES_OF_OPERATIONS, oldest: 1 },
+  { sql: TABLES_OF_ACCESS, oldest: 1 },
 ]

@@ -1,5 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 import type * as api from '../store.ts'
+import { openAccounts } from './accounts.ts'
 import { openAudit } from './audit.ts'
 import { openBacklog } from './backlog.ts'
 import { openBatchReading } from './batch-reading.ts'
@@ -212,6 +213,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
     ...openQueues(context, meters),
     ...openDepths(context),
     ...openReading(context),
+    ...openAccounts(context),
     ...openAudit(context),
     ...failureGroups.store,
     ...openPruning(context, failureGroups, meters),

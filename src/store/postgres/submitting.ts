@@ -32,8 +32,8 @@ const PREPARED = { prepare: true } as const
 
 /** $1: the time, or NULL for the database's own clock; then one array for each column. */
 const GIVEN = `unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
-    $9::bigint[], $10::text[]`
-const GIVEN_AS = 'id, type, payload, owner, priority, delay, limit_key, forward_only, data'
+    $9::bigint[], $10::text[], $11::text[]`
+const GIVEN_AS = 'id, type, payload, owner, priority, delay, limit_key, forward_only, data, trace'
 
 function columnsOf(given: readonly Typed[], nowMs: number | null): (string | number | null)[] {
   return [
@@ -47,6 +47,7 @@ function columnsOf(given: readonly Typed[], nowMs: number | null): (string | num
     texts(given.map(({ job, type }) => limitKeyOf(job, type))),
     numbers(given.map(({ type }) => Number(type.policy.forwardOnly))),
     texts(given.map(({ job }) => textOf(originOf(job)))),
+    texts(given.map(({ job }) => job.trace ?? null)),
   ]
 }
 
@@ -64,7 +65,7 @@ const madeAndTold = (added: string): string => `
 
 /**
  * The hot path. Nobody has the ids yet, or nothing is added at all: what is there already need not be looked for, and
- * each row comes with a third less work. $11: the version of the types; if they are of another one, nothing is added.
+ * each row comes with a third less work. $12: the version of the types; if they are of another one, nothing is added.
  * For that it locks as `keepUp` does: the UPDATE of nothing is there for its lock, which is taken before the statement
  * looks.
  */
@@ -73,18 +74,18 @@ const ADD_PLAIN_SQL = `
     UPDATE job_types SET queue = queue WHERE false
   ), moment AS MATERIALIZED (
     SELECT coalesce($1::bigint, redress_now()) AS now
-    WHERE $11::bigint = (SELECT position FROM cursors WHERE name = 'types')
+    WHERE $12::bigint = (SELECT position FROM cursors WHERE name = 'types')
   ), given AS MATERIALIZED (
     SELECT nextval('job_specs_key_seq') AS key, given.*, now, now + delay AS due_at
     FROM moment CROSS JOIN ${GIVEN}) AS given (${GIVEN_AS})
   ), specs AS (
-    INSERT INTO job_specs (key, id, type, payload, owner, created_at)
-    SELECT key, id, type, payload, owner, now FROM given
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at, trace)
+    SELECT key, id, type, payload, owner, now, trace FROM given
   ), ${madeAndTold('given')}
   SELECT count(*) FROM moment`
 
 /**
- * $11: dedupe keys, $12: their scopes, $13: the batch. The key comes before the row, in the order in which the jobs were
+ * $12: dedupe keys, $13: their scopes, $14: the batch. The key comes before the row, in the order in which the jobs were
  * given: so they stand in the line. The rows are written in the order of their dedupe keys: two transactions that write
  * the same ones wait in the same order. IS TRUE keeps the planner from a join, of which it may only use the slowest kind
  * here.
@@ -92,11 +93,12 @@ const ADD_PLAIN_SQL = `
 const ADD_SQL = `
   WITH given AS MATERIALIZED (
     SELECT nextval('job_specs_key_seq') AS key, given.*, $1::bigint AS now, $1::bigint + delay AS due_at
-    FROM ${GIVEN}, $11::text[], $12::text[]) WITH ORDINALITY AS given (${GIVEN_AS}, dedupe_key, dedupe_scope, place)
+    FROM ${GIVEN}, $12::text[], $13::text[]) WITH ORDINALITY AS given (${GIVEN_AS}, dedupe_key, dedupe_scope, place)
   ), specs AS (
-    INSERT INTO job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch)
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch,
+      trace)
     SELECT key, id, type, payload, owner, now, dedupe_key, dedupe_scope,
-      CASE WHEN dedupe_key IS NOT NULL THEN 1 END, $13::bigint
+      CASE WHEN dedupe_key IS NOT NULL THEN 1 END, $14::bigint, trace
     FROM given ORDER BY dedupe_key, key
     ON CONFLICT DO NOTHING RETURNING key
   ), added AS MATERIALIZED (
@@ -195,10 +197,10 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
     for (let looks = 0; looks < LOOKS_MAX; looks++) {
       const [spec] = await tx<{ key: JobKey }[]>`
         INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held,
-          retried_from, batch)
+          retried_from, batch, trace)
         VALUES (${job.id}, ${type.key}, ${job.payload}, ${freeText(job.owner)}, ${nowMs},
           ${freeText(dedupe?.key ?? null)}, ${dedupe?.scope ?? null}, ${holdsKey ? 1 : null},
-          ${job.retriedFrom?.id ?? null}, ${batch})
+          ${job.retriedFrom?.id ?? null}, ${batch}, ${job.trace ?? null})
         ON CONFLICT DO NOTHING RETURNING key`
       if (spec !== undefined) return spec.key
       const [twin] = await findTwins(tx, [{ job, type }])
@@ -260,8 +262,9 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
       const failure = await history.failure(tx, { ...failed, isPermanent: true })
       const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
       await tx`
-        INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, forward_only)
-        VALUES (${key}, ${type.key}, 'failed', ${job.priority}, ${nowMs}, ${nowMs}, ${failure}, ${spent}, ${forwardOnly})`
+        INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, ended_with, spent, forward_only)
+        VALUES (${key}, ${type.key}, 'failed', ${job.priority}, ${nowMs}, ${nowMs}, ${failure}, ${rejected.code},
+          ${spent}, ${forwardOnly})`
       const data = { ...by, failure, code: rejected.code, spent: spent ?? '' }
       await history.event(tx, key, nowMs, 'failed', 0, null, null, data)
       await countInBatch(tx, typed, before, nowMs)

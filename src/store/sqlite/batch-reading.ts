@@ -29,7 +29,7 @@ const HAS_EXPIRED = `(state = 'expired' OR expires_at IS NOT NULL AND expires_at
 export function openBatchReading(connection: Connection, types: Types) {
   const one = connection.prepare(`SELECT ${COLUMNS} FROM batches WHERE id = ?`)
   const lastFailure = connection.prepare(`
-    SELECT job_specs.id, job_specs.type, code, message, failures.attempt, at, dead_letter
+    SELECT job_specs.id, job_specs.type, failures.code, message, failures.attempt, at, dead_letter
     FROM job_specs CROSS JOIN jobs USING (key) JOIN failures ON failures.seq = jobs.failure
     WHERE job_specs.batch = ? AND left_batch IS NULL AND jobs.failure IS NOT NULL ORDER BY failures.seq DESC LIMIT 1`)
   const events = connection.prepare('SELECT seq, at, kind, data FROM events WHERE subject = ? ORDER BY seq')

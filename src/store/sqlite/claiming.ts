@@ -147,6 +147,7 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates,
       retriedFrom: row[10],
       isForwardOnly: row[11] === 1,
       batch: row[12],
+      trace: row[14],
     }
   }
 }
@@ -167,6 +168,7 @@ type PickedRow = [
   forwardOnly: number,
   batch: number | null,
   limitKey: string | null,
+  trace: string | null,
 ]
 
 /** One index lookup per lane. */
@@ -193,7 +195,7 @@ function pickSql(lanes: readonly LaneSql[]): string {
   return `
     SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
-      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key
+      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key, job_specs.trace
     FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }

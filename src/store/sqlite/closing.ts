@@ -43,9 +43,9 @@ export function openClosing(connection: Connection, history: History, batches: B
     WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
   const fail = connection.prepare(`
     UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
-      started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7 WHERE ${HELD}`)
+      started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7, ended_with = ?8 WHERE ${HELD}`)
   const cancel = connection.prepare(`
-    UPDATE jobs SET status = 'cancelled', worker = NULL, lease_until = NULL, finished_at = ?3,
+    UPDATE jobs SET status = 'cancelled', ended_with = '', worker = NULL, lease_until = NULL, finished_at = ?3,
       started_at = coalesce(started_at, ?4) WHERE ${HELD}`)
   const begin = connection.prepare(`UPDATE jobs SET started_at = coalesce(started_at, ?3) WHERE ${HELD}`)
   const extend = connection.prepare(`
@@ -134,7 +134,7 @@ export function openClosing(connection: Connection, history: History, batches: B
           ...attemptFactsOf(change),
           ...(letter ? { deadLetterOffset: letter } : {}),
         })
-        fail.run(key, attempt, nowMs, startedAtMs, failure, change.spent, letter)
+        fail.run(key, attempt, nowMs, startedAtMs, failure, change.spent, letter, change.failure.code)
         freeDedupeKey.run(key)
         leave('failed', change.isPermanent)
         return

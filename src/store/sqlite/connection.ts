@@ -43,7 +43,7 @@ export function openConnection(path: string): Connection {
 }
 
 /** Not mkdir's own `recursive`: under /proc, where no folder can be made, Node tries it for ever. */
-function makeFolder(path: string): void {
+export function makeFolder(path: string): void {
   if (existsSync(path)) return
   makeFolder(dirname(path))
   try {

@@ -34,13 +34,13 @@ export function openIntervening(connection: Connection, history: History, closin
   const takeKey = connection.prepare('UPDATE job_specs SET dedupe_held = 1 WHERE key = ? AND dedupe_key IS NOT NULL')
   const requeue = connection.prepare(`
     UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ?2, claimed_at = NULL, started_at = NULL,
-      finished_at = NULL, failure = NULL, dead_letter = NULL, progress = NULL, cancel_requested_at = NULL,
-      orphaned_at = NULL, spent = ?3 WHERE key = ?1`)
+      finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
+      cancel_requested_at = NULL, orphaned_at = NULL, spent = ?3 WHERE key = ?1`)
   const fail = connection.prepare(`
     UPDATE jobs SET status = 'failed', ready = NULL, due_at = NULL, worker = NULL, lease_until = NULL, finished_at = ?2,
-      failure = ?3, spent = ?4, dead_letter = ?5 WHERE key = ?1`)
+      failure = ?3, spent = ?4, dead_letter = ?5, ended_with = ?6 WHERE key = ?1`)
   const cancel = connection.prepare(`
-    UPDATE jobs SET status = 'cancelled', ready = NULL, due_at = NULL, finished_at = ?2 WHERE key = ?1`)
+    UPDATE jobs SET status = 'cancelled', ended_with = '', ready = NULL, due_at = NULL, finished_at = ?2 WHERE key = ?1`)
   const letters = openLetterMarks(connection)
   const requestCancel = connection.prepare('UPDATE jobs SET cancel_requested_at = ?2 WHERE key = ?1')
 
@@ -89,7 +89,7 @@ export function openIntervening(connection: Connection, history: History, closin
             spent: act.spent ?? '',
             ...(letter ? { deadLetterOffset: letter } : {}),
           })
-          fail.run(key, nowMs, failure, act.spent, letter)
+          fail.run(key, nowMs, failure, act.spent, letter, act.failure.code)
           closing.freeDedupeKey(key)
           move('failed', true)
           history.tell(act.notices, row.batch, nowMs)

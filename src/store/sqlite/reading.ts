@@ -3,6 +3,7 @@ import { parse, type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts
 import type {
   Cancellation,
   JobFilter,
+  JobPage,
   JobRow,
   Stalled,
   StoredFailure,
@@ -11,6 +12,7 @@ import type {
   WorkerKey,
 } from '../store.ts'
 import type { Connection } from './connection.ts'
+import { openJobSearch } from './job-search.ts'
 import type { Types } from './types.ts'
 
 const JOB_COLUMNS = `
@@ -24,6 +26,8 @@ const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers
 
 export function openReading(connection: Connection, types: Types) {
   const job = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE job_specs.id = ?`)
+  const byKey = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE jobs.key = ?`)
+  const search = openJobSearch(connection, types)
   const events = connection.prepare(`
     SELECT events.*, job_specs.id AS job_id, workers.id AS worker_id
     FROM job_specs JOIN events ON events.job = job_specs.key LEFT JOIN workers ON workers.key = events.worker
@@ -67,31 +71,13 @@ export function openReading(connection: Connection, types: Types) {
       return row === undefined ? null : read(row)
     },
 
-    jobs(filter: JobFilter): JobRow[] {
-      types.refresh()
-      const where: string[] = []
-      const values: (string | number)[] = []
-      const and = (sql: string, ...bound: (string | number)[]) => {
-        where.push(sql)
-        values.push(...bound)
-      }
-      if (filter.status !== undefined) {
-        and('status = ?', filter.status)
-        // Says the same again in the words of a partial index, so that SQLite uses it.
-        if (filter.status === 'failed') and('failure IS NOT NULL')
-        if (filter.status === 'processing') and('lease_until IS NOT NULL')
-      }
-      if (filter.type !== undefined) and('jobs.type = ?', types.byName(filter.type)?.key ?? -1)
-      if (filter.owner !== undefined) and('job_specs.owner = ?', filter.owner)
-      if (filter.isOrphaned) and(`orphaned_at IS NOT NULL AND status = 'processing'`)
-      if (filter.batch !== undefined) {
-        and('job_specs.batch = (SELECT key FROM batches WHERE id = ?) AND left_batch IS NULL', filter.batch)
-      }
-      if (filter.beforeKey !== undefined) and('jobs.key < ?', filter.beforeKey)
-      const sql = `SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
-        ORDER BY jobs.key DESC LIMIT ?`
-      return (connection.prepare(sql).all(...values, filter.limit) as Row[]).map(read)
+    page(filter: JobFilter): JobPage {
+      const { keys, nextKey } = search.page(filter)
+      const rows = keys.map((key) => byKey.get(key) as Row | undefined)
+      return { jobs: rows.filter((row) => row !== undefined).map(read), nextKey }
     },
+
+    count: search.count,
 
     events: (id: string): JobEvent[] => (events.all(id) as Row[]).map(toEvent),
     failures: (id: string): StoredFailure[] => (failures.all(id) as Row[]).map(toFailure),

@@ -390,4 +390,48 @@ CREATE TABLE audit (
 CREATE TRIGGER audit_is_append_only BEFORE UPDATE ON audit BEGIN SELECT raise(ABORT, 'the audit trail is append-only'); END;
 CREATE TRIGGER audit_is_kept BEFORE DELETE ON audit BEGIN SELECT raise(ABORT, 'the audit trail is kept for ever'); END;
 `,
+  `
+CREATE TABLE accounts (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE CHECK (name <> ''),
+  email TEXT,
+  created_at INTEGER NOT NULL,
+  disabled_at INTEGER
+) STRICT;
+
+-- What is shown at the door. Of the secret there is only its hash.
+CREATE TABLE credentials (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  kind TEXT NOT NULL CHECK (kind IN ('token', 'session', 'link')),
+  hash TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL CHECK (name <> ''),
+  role TEXT NOT NULL CHECK (role IN ('owner', 'viewer', 'operator', 'admin')),
+  account INTEGER REFERENCES accounts,
+  scopes TEXT,
+  created_at INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  expires_at INTEGER,
+  used_at INTEGER,
+  revoked_at INTEGER,
+  CONSTRAINT an_owner_has_an_account CHECK (role <> 'owner' OR account IS NOT NULL)
+) STRICT;
+CREATE INDEX credentials_of_account ON credentials (account) WHERE account IS NOT NULL;
+
+-- What a job ended with that did not complete, so that it can be looked for: the code of its failure, or '' where it was
+-- cancelled. NULL for all others: a job that completes need not set it.
+ALTER TABLE jobs ADD COLUMN ended_with TEXT;
+UPDATE jobs SET ended_with = (SELECT code FROM failures WHERE failures.seq = jobs.failure) WHERE failure IS NOT NULL;
+UPDATE jobs SET ended_with = '' WHERE status = 'cancelled';
+CREATE INDEX jobs_by_end ON jobs (ended_with, key) WHERE ended_with IS NOT NULL;
+
+-- For lists. What is written when a job is made costs once; a job that completes touches none of these.
+CREATE INDEX specs_of_owner ON job_specs (owner) WHERE owner IS NOT NULL;
+CREATE INDEX specs_of_type ON job_specs (type);
+DROP INDEX jobs_failed;
+CREATE INDEX jobs_failed ON jobs (key) WHERE failure IS NOT NULL;
+
+-- The trace that the submission was part of (W3C traceparent), so that attempts can be linked to it.
+ALTER TABLE job_specs ADD COLUMN trace TEXT;
+`,
 ]

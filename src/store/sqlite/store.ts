@@ -1,6 +1,8 @@
 import { RedressError } from '../../core/errors.ts'
 import { FOLD_PER_STEP } from '../failure-groups.ts'
+import { jobsOf } from '../job-search.ts'
 import type * as api from '../store.ts'
+import { openAccounts } from './accounts.ts'
 import { openAudit } from './audit.ts'
 import { openBacklog } from './backlog.ts'
 import { openBatchReading } from './batch-reading.ts'
@@ -134,6 +136,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   }
 
   return {
+    ...openAccounts(context),
     ...openAudit(context),
     ...openBreakers(context, breakerRows),
     ...failureGroups.store,
@@ -224,7 +227,9 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       }),
 
     job: ({ id }) => read('reading a job', () => reading.job(id)),
-    jobs: (filter) => read('listing jobs', () => reading.jobs(filter)),
+    jobs: (filter) => jobsOf(filter, (part) => read('listing jobs', () => reading.page(part))),
+    jobPage: (filter) => read('listing jobs', () => reading.page(filter)),
+    countJobs: ({ max, ...filter }) => read('counting jobs', () => reading.count(filter, max)),
     events: ({ id }) => read('reading events', () => reading.events(id)),
     failures: ({ id }) => read('reading failures', () => reading.failures(id)),
     counts: () => read('counting jobs', reading.counts),

@@ -19,16 +19,16 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
   // DO NOTHING covers both unique keys: the id (a submission repeated after an unknown commit) and the dedupe key.
   const addSpec = connection.prepare(`
     INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, retried_from,
-      batch)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+      batch, trace)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
   // The direction is read here and not from what this process knows of the type: another one may have renewed it.
   const isForwardOnly = '(SELECT forward_only FROM job_types WHERE key = ?2)'
   const addJob = connection.prepare(`
     INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
     VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?7, ${isForwardOnly})`)
   const addRejectedJob = connection.prepare(`
-    INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, forward_only)
-    VALUES (?1, ?2, 'failed', ?3, ?4, ?4, ?5, ?6, ${isForwardOnly})`)
+    INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, ended_with, forward_only)
+    VALUES (?1, ?2, 'failed', ?3, ?4, ?4, ?5, ?6, ?7, ${isForwardOnly})`)
   const findTwin = connection.prepare(`
     SELECT id, status FROM job_specs JOIN jobs USING (key)
     WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
@@ -73,6 +73,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
         holdsKey ? 1 : null,
         job.retriedFrom?.id ?? null,
         batch,
+        job.trace ?? null,
       )
       if (added.changes === 0) {
         const twin = findTwin.get(job.id, type.key, dedupe?.key ?? null) as unknown as Omit<Submitted, 'isNew'>
@@ -98,7 +99,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
           isPermanent: true,
         })
         const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
-        addRejectedJob.run(key, type.key, job.priority, nowMs, failure, spent)
+        addRejectedJob.run(key, type.key, job.priority, nowMs, failure, spent, rejected.code)
         history.event(key, nowMs, 'failed', 0, null, null, {
           ...by,
           failure: failure,

@@ -5,7 +5,7 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 
 let server: TestPostgres
 beforeAll(async () => {
-  server = await startPostgres()
+  server = await startPostgres({ isForgetful: true })
 })
 afterAll(() => server.stop())
 

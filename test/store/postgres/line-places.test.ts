@@ -8,6 +8,7 @@ afterEach(() => void vi.useRealTimers())
 const leased = (key: number, { type = 1, queuedAtMs = 5, priority = 0 } = {}): LeasedRow => [
   ...([key, type, 1, null, queuedAtMs, priority] as const),
   ...(['id', '{}', null, 0, null, 0, null] as const),
+  null,
 ]
 
 test('claims begin at the beginning, as long as they find what they look at', () => {

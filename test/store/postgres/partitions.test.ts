@@ -3,6 +3,7 @@ import { DAY_MS } from '../../../src/core/duration.ts'
 import { policy } from '../../../src/core/policy.ts'
 import { complete, failed } from '../../../src/store/conformance/changes.ts'
 import { openPostgresDoctor } from '../../../src/store/postgres/doctor.ts'
+import { KNOWN_VERSION } from '../../../src/store/postgres/migrate.ts'
 import { openContext, openPostgres } from '../../../src/store/postgres/store.ts'
 import type { NewJob, PruneRule, Store } from '../../../src/store/store.ts'
 import { rawPostgres } from '../../support/databases.ts'
@@ -168,8 +169,8 @@ test('a program of the version before goes on with a store that was only added t
   const opened = await openContext({ url: server.url, schema: 'ahead' })
   await opened.sql`UPDATE redress_version SET version = version + 1`
   const again = await openContext({ url: server.url, schema: 'ahead' })
-  expect((await again.sql`SELECT version FROM redress_version`)[0]?.version).toBe(2)
-  await opened.sql`UPDATE redress_version SET oldest = 2`
+  expect((await again.sql`SELECT version FROM redress_version`)[0]?.version).toBe(KNOWN_VERSION + 1)
+  await opened.sql`UPDATE redress_version SET oldest = version`
   await expect(openContext({ url: server.url, schema: 'ahead' })).rejects.toMatchObject({ code: 'STORE_TOO_NEW' })
   await opened.stop()
   await again.stop()

@@ -1,4 +1,4 @@
-import { editDistance } from '../core/edit-distance.ts'
+import { editDistance } from './edit-distance.ts'
 
 /** What was probably meant, or null when nothing is near. */
 export function nearest(typed: string, known: readonly string[]): string | null {

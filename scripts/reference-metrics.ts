@@ -1,0 +1,21 @@
+import { familiesOf } from '../src/app/metrics/families.ts'
+import { Tally } from '../src/app/metrics/tally.ts'
+import { page, table } from './reference-text.ts'
+
+export function metricsPage(): string {
+  const families = familiesOf({ tally: new Tally(), reading: () => null, mayAggregate: () => true })
+  const rows = families.map(({ name, kind, labels, help }) => [
+    `\`${name}\``,
+    kind,
+    labels.map((label) => `\`${label}\``).join(', '),
+    help,
+  ])
+  return page(
+    'Metrics',
+    `What \`GET /metrics\` and \`app.metrics.text()\` answer, in the format of Prometheus. How to use them, and alerts to begin
+with, are in the [guide](../guides/metrics.md).`,
+    table(['metric', 'kind', 'labels', 'what'], rows),
+    `Counters and histograms are those of one process: add them up. Gauges, and \`breaker_open_seconds_total\`, are the
+store's, and the same in every process: take one of them.`,
+  )
+}

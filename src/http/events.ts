@@ -1,0 +1,135 @@
+import type { OutgoingHttpHeaders } from 'node:http'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Hub } from '../app/hub.ts'
+import type { HubEvent } from '../app/hub-events.ts'
+import type { Subscription } from '../app/subscription.ts'
+import { RedressError } from '../core/errors.ts'
+import type { Caller } from '../operations/caller.ts'
+import { mayHear } from '../operations/topics.ts'
+import type { Store } from '../store/store.ts'
+import { type FindCaller, neededCaller } from './callers.ts'
+import type { HttpLimits } from './limits.ts'
+import { Streams } from './streams.ts'
+import { writeEvents } from './write-events.ts'
+
+/** Whether a caller may hear a topic of an app's own: of `campaign:9`, `name` is '9'. */
+export type MayHear = (caller: Caller, name: string) => boolean | Promise<boolean>
+
+export interface EventsOptions {
+  hub: Hub
+  store: () => Promise<Store>
+  findCaller: FindCaller
+  limits: HttpLimits
+  /** By the first part of a topic. */
+  ownTopics: ReadonlyMap<string, MayHear>
+}
+
+/** `GET /api/events`: what happens, on the topics that a caller may hear, from where they were. */
+export function addEvents(
+  server: FastifyInstance,
+  { hub, store, findCaller, limits, ownTopics }: EventsOptions,
+): { close(): void } {
+  const streams = new Streams(limits)
+  const listening = new Map<Subscription, FastifyRequest>()
+
+  server.get('/api/events', async (request, reply) => {
+    const caller = await neededCaller(findCaller, request)
+    const topics = topicsOf(request, caller, limits.topicsPerStreamMax)
+    for (const topic of topics) await needHearing(await store(), caller, topic, ownTopics)
+    const leave = streams.enter(caller.name)
+    let subscription: Subscription | null = null
+    const end = () => {
+      if (subscription !== null) listening.delete(subscription)
+      void subscription?.return()
+      leave()
+    }
+    try {
+      subscription = hub.subscribe({ topics, after: lastIdOf(request) })
+      listening.set(subscription, request)
+      // Of the answer, not of the request: that one is over as soon as it was read.
+      reply.raw.once('close', end)
+      // From here on nothing is missed: whoever has the head of the answer may act and will hear of it.
+      await subscription.ready
+      // Whoever left meanwhile is not heard of again.
+      if (reply.raw.destroyed) end()
+      const events = caller.role === 'owner' ? ownOnly(subscription, caller.account) : subscription
+      reply.hijack()
+      reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
+      void writeEvents(reply.raw, events)
+    } catch (error) {
+      end()
+      throw error
+    }
+  })
+
+  /** Whoever may not come in any more does not go on listening: they are sent back to the door. */
+  const look = async () => {
+    for (const [subscription, request] of listening) {
+      const caller = await findCaller(request).catch((error: unknown) => error)
+      // A store that does not answer now says nothing about anybody.
+      if (caller === null || isRefusal(caller)) subscription.end('stopped')
+    }
+    if (!isClosed) timer = setTimeout(() => void look(), limits.streamCheckMs)
+  }
+  let isClosed = false
+  let timer = setTimeout(() => void look(), limits.streamCheckMs)
+  timer.unref()
+  return {
+    close: () => {
+      isClosed = true
+      clearTimeout(timer)
+      for (const subscription of listening.keys()) subscription.end('stopped')
+    },
+  }
+}
+
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+}
+
+const isRefusal = (error: unknown): boolean => error instanceof RedressError && error.httpStatus < 500
+
+async function needHearing(
+  store: Store,
+  caller: Caller,
+  topic: string,
+  ownTopics: ReadonlyMap<string, MayHear>,
+): Promise<void> {
+  const [thing = ''] = topic.split(':')
+  const may = ownTopics.get(thing)
+  if (may === undefined || caller.role !== 'owner') return mayHear(store, caller, topic)
+  if (await may(caller, topic.slice(thing.length + 1))) return
+  throw new RedressError('ROLE_TOO_LOW', `The topic ${topic} is not for ${caller.name}.`)
+}
+
+/** In a batch of one's own there may be jobs of others. */
+function ownOnly(subscription: Subscription, account: string | null): AsyncIterator<HubEvent> {
+  const isOwn = ({ event, data }: HubEvent): boolean =>
+    !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
+  return {
+    async next() {
+      for (;;) {
+        const result = await subscription.next()
+        if (result.done || isOwn(result.value)) return result
+      }
+    },
+    return: () => subscription.return(),
+  }
+}
+
+function topicsOf(request: FastifyRequest, caller: Caller, most: number): string[] {
+  const { topic } = request.query as { topic?: string | string[] }
+  const asked = topic === undefined ? [] : Array.isArray(topic) ? topic : [topic]
+  if (asked.length > most) throw new RedressError('REQUEST_INVALID', `A stream has at most ${most} topics.`)
+  if (asked.length > 0) return asked
+  return [caller.role === 'owner' ? `owner:${caller.account}` : '*']
+}
+
+/** A browser sends the header when it comes back; a page that is loaded anew can give the same in the address. */
+function lastIdOf(request: FastifyRequest): string | null {
+  const { after } = request.query as { after?: string | string[] }
+  const given = request.headers['last-event-id'] ?? after
+  return typeof given === 'string' && given !== '' ? given : null
+}

@@ -1,0 +1,7 @@
+export type { Caller, Role } from '../operations/caller.ts'
+export type { FindCaller } from './callers.ts'
+export type { CompleteJob, FindFile, JobFile } from './downloads.ts'
+export type { MayHear } from './events.ts'
+export { HTTP_LIMITS, type HttpLimits } from './limits.ts'
+export { Html, html, page } from './pages/html.ts'
+export { type HttpServer, type Mount, type MountTools, type ServerOptions, startServer } from './server.ts'

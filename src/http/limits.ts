@@ -1,0 +1,33 @@
+/** What one caller, or all together, may take of a server. */
+export interface HttpLimits {
+  /** Of a body; what is larger belongs into a route of its own. */
+  bodyBytesMax: number
+  /** From the first byte of a request to its last. */
+  requestMs: number
+  /** From the connection to the last header. */
+  headersMs: number
+  /** How long nothing may move on a connection, in neither direction. */
+  quietMs: number
+  connectionsMax: number
+  /** Streams of events that are open at once: of one caller, and of all. */
+  streamsPerCallerMax: number
+  streamsMax: number
+  topicsPerStreamMax: number
+  /** So often it is asked whether those who listen may still come in. */
+  streamCheckMs: number
+  /** Secrets that were wrong, from one address, per minute. */
+  wrongSecretsPerMinute: number
+}
+
+export const HTTP_LIMITS: HttpLimits = {
+  bodyBytesMax: 2_000_000,
+  requestMs: 30_000,
+  headersMs: 10_000,
+  quietMs: 60_000,
+  connectionsMax: 20_000,
+  streamsPerCallerMax: 20,
+  streamsMax: 10_000,
+  topicsPerStreamMax: 50,
+  streamCheckMs: 30_000,
+  wrongSecretsPerMinute: 20,
+}

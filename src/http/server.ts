@@ -1,0 +1,216 @@
+import { readFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import cookies from '@fastify/cookie'
+import fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
+import type { App } from '../app/app.ts'
+import { RedressError } from '../core/errors.ts'
+import { inScope } from '../operations/caller.ts'
+import { type Clock, systemClock } from '../runtime/clock.ts'
+import { type Log, silentLog } from '../runtime/log.ts'
+import { answerErrors, refuse, toRedressError } from './answer.ts'
+import { WrongSecrets } from './attempts.ts'
+import { type FindCaller, neededCaller, openCallers } from './callers.ts'
+import { addDownloads, type FindFile } from './downloads.ts'
+import { addEvents, type MayHear } from './events.ts'
+import { guard } from './guard.ts'
+import { addHealth } from './health.ts'
+import { HTTP_LIMITS, type HttpLimits } from './limits.ts'
+import { openApi } from './openapi.ts'
+import { receiveTraces } from './receive-trace.ts'
+import { logRequests, notingCaller } from './request-log.ts'
+import { addTableRoutes } from './routes.ts'
+import { addSignIn, cookieShape } from './sign-in.ts'
+import { StoreWatch } from './store-watch.ts'
+import { answerUnreadable } from './unreadable.ts'
+
+export interface ServerOptions {
+  app: App
+  /** '127.0.0.1' when left out: reachable from this machine only. */
+  host?: string
+  /** 0 takes one that is free. */
+  port?: number
+  /** 'none' lets everybody in who reaches the server; refused where others than this machine do. */
+  auth?: 'required' | 'none'
+  /** 'https://jobs.example.org', where a proxy stands before the server. */
+  publicUrl?: string
+  allowedHosts?: readonly string[]
+  /** Take the address of a caller from X-Forwarded-For: only behind a proxy that sets it. */
+  trustProxy?: boolean
+  limits?: Partial<HttpLimits>
+  log?: Log
+  clock?: Clock
+  /** Routes of an app's own. */
+  mounts?: readonly Mount[]
+}
+
+/** An app's own routes: they get what the server knows of its callers. */
+export type Mount = (server: FastifyInstance, tools: MountTools) => void | Promise<void>
+
+export interface MountTools {
+  app: App
+  findCaller: FindCaller
+  /** What `GET /api/jobs/:id/download` gives for complete jobs of a type. */
+  offerFile(type: string, find: FindFile): void
+  /** Which owners may hear the app's own topics: of `campaign:9`, the thing is 'campaign'. Without it, none may. */
+  letHear(thing: string, may: MayHear): void
+}
+
+export interface HttpServer {
+  /** Where it listens: 'http://127.0.0.1:7373'. */
+  url: string
+  /** Under which people reach it. */
+  publicUrl: string
+  /** Resolves when the store has answered for the first time. */
+  ready: Promise<void>
+  /** Takes nothing more, lets what runs finish, ends the streams. */
+  stop(options?: { graceMs?: number }): Promise<void>
+}
+
+const DEFAULT_PORT = 7373
+const STOP_GRACE_MS = 10_000
+const CHECK_MS_MAX = 5_000
+/** What runs ends by itself; its connection is closed as soon as it has. */
+const CLOSE_IDLE_MS = 50
+/** Also a stylesheet, for the page that says that the store is gone. */
+const OPEN_WHILE_DOWN: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/assets/base.css'])
+const LOOPBACK = /^(127\.|localhost$|::1$|\[::1\]$)/
+
+export async function startServer(options: ServerOptions): Promise<HttpServer> {
+  const { app, host = '127.0.0.1', port = DEFAULT_PORT, auth = 'required', log = silentLog } = options
+  const clock = options.clock ?? systemClock
+  const limits = { ...HTTP_LIMITS, ...options.limits }
+  const publicUrl = options.publicUrl === undefined ? null : checkedUrl(options.publicUrl)
+  if (auth === 'none' && !LOOPBACK.test(host)) {
+    throw new RedressError('OPTION_INVALID', `Without sign-in the server must not listen on ${host}.`, {
+      action: 'Listen on 127.0.0.1, or leave sign-in on.',
+    })
+  }
+  const server = fastify({
+    bodyLimit: limits.bodyBytesMax,
+    requestTimeout: limits.requestMs,
+    // Also one that does not read what it was sent: a stream says something every 15 s.
+    connectionTimeout: limits.quietMs,
+    routerOptions: { maxParamLength: 500 },
+    trustProxy: options.trustProxy ?? false,
+    forceCloseConnections: 'idle',
+    // Our own hook does, in the shape of every refusal.
+    return503OnClosing: false,
+    exposeHeadRoutes: false,
+    logger: false,
+    http: {
+      // The guard asks for it, and answers in the shape of every refusal.
+      requireHostHeader: false,
+      headersTimeout: limits.headersMs,
+      connectionsCheckingInterval: Math.min(CHECK_MS_MAX, Math.ceil(limits.headersMs / 4)),
+    },
+    frameworkErrors: (error, request, reply) => refuse(toRedressError(error), log, request, reply),
+    clientErrorHandler: answerUnreadable,
+  })
+  server.server.maxConnections = limits.connectionsMax
+  const watch = new StoreWatch(app, clock, log)
+  const store = () => app.store()
+  const cookie = cookieShape(publicUrl?.startsWith('https:') ?? false)
+  const wrong = new WrongSecrets(clock, limits.wrongSecretsPerMinute)
+  const findCaller = notingCaller(openCallers({ store, wrong, cookieName: cookie.name, isAuthOn: auth === 'required' }))
+
+  logRequests(server, log)
+  receiveTraces(server)
+  answerErrors(server, log)
+  guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
+  await server.register(cookies)
+  addForms(server)
+  addHealth(server, () => watch.readiness())
+  let isStopping = false
+  server.addHook('onRequest', async (request, reply) => {
+    if (isStopping) throw new RedressError('SERVER_STOPPING', 'This server is being stopped.')
+    if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
+    return refuse(new RedressError('STORE_UNREACHABLE', watch.why), log, request, reply)
+  })
+  addSignIn(server, { store, wrong, findCaller, cookie })
+  addTableRoutes(server, { findCaller, perform: (caller, name, input) => app.performAs(caller, name, input) })
+  const ownTopics = new Map<string, MayHear>()
+  const files = new Map<string, FindFile>()
+  const events = addEvents(server, { hub: app.hub, store, findCaller, limits, ownTopics })
+  addDownloads(server, { store, findCaller, files })
+  server.get('/metrics', async (request, reply) => {
+    const caller = await neededCaller(findCaller, request)
+    if (caller.role === 'owner') throw new RedressError('ROLE_TOO_LOW', 'Metrics need the role viewer.')
+    // They say of all types what that says of each.
+    if (!inScope(caller.scopes, 'queues.list')) {
+      throw new RedressError('ROLE_TOO_LOW', `Metrics need the scope queues.list; ${caller.name} does not have it.`)
+    }
+    return reply.type(app.metrics.contentType).send(await app.metrics.text())
+  })
+  const document = openApi(packageVersion(), '/', cookie.name)
+  server.get('/openapi.json', async (request, reply) => {
+    await neededCaller(findCaller, request)
+    return reply.header('cache-control', 'no-cache').send(document)
+  })
+  for (const mount of options.mounts ?? []) {
+    const plugin: FastifyPluginAsync = async (scope) => {
+      await mount(scope, {
+        app,
+        findCaller,
+        offerFile: (type, find) => void files.set(type, find),
+        letHear: (thing, may) => void ownTopics.set(thing, may),
+      })
+    }
+    await server.register(plugin)
+  }
+
+  const url = await listen(server, host, port)
+  watch.start()
+  return {
+    url,
+    publicUrl: publicUrl ?? url,
+    ready: watch.firstUp,
+    async stop({ graceMs = STOP_GRACE_MS } = {}) {
+      isStopping = true
+      watch.stop()
+      events.close()
+      const late = setTimeout(() => server.server.closeAllConnections(), graceMs)
+      const idle = setInterval(() => server.server.closeIdleConnections(), CLOSE_IDLE_MS)
+      await server.close()
+      clearTimeout(late)
+      clearInterval(idle)
+    },
+  }
+}
+
+/** A page without script sends its forms so; nothing but the sign-in and the pages of apps takes them. */
+function addForms(server: FastifyInstance): void {
+  server.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string' },
+    (_request, body: string, done) => done(null, Object.fromEntries(new URLSearchParams(body))),
+  )
+}
+
+async function listen(server: FastifyInstance, host: string, port: number): Promise<string> {
+  try {
+    await server.listen({ host, port })
+  } catch (error) {
+    const { code } = error as { code?: string }
+    const why = code === 'EADDRINUSE' ? 'another program has that port' : (code ?? 'it was refused')
+    throw new RedressError('OPTION_INVALID', `The server cannot listen on ${host}, port ${port}: ${why}.`, {
+      cause: error,
+      action: 'Choose another with --port, or --port 0 for any that is free.',
+    })
+  }
+  const { address, family, port: taken } = server.server.address() as AddressInfo
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`
+}
+
+function checkedUrl(text: string): string {
+  const url = URL.parse(text)
+  if (url !== null && (url.protocol === 'https:' || url.protocol === 'http:') && url.pathname === '/') return url.origin
+  throw new RedressError(
+    'OPTION_INVALID',
+    `${JSON.stringify(text)} is not an address such as https://jobs.example.org.`,
+  )
+}
+
+function packageVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
+}

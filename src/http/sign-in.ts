@@ -1,0 +1,73 @@
+import type { FastifyInstance } from 'fastify'
+import { RedressError } from '../core/errors.ts'
+import { endSession, openSession } from '../operations/authenticate.ts'
+import type { Store } from '../store/store.ts'
+import type { WrongSecrets } from './attempts.ts'
+import { type FindCaller, neededCaller, tooMany } from './callers.ts'
+import { BASE_CSS } from './pages/base-css.ts'
+import { signInPage } from './pages/sign-in-page.ts'
+
+export interface SignInOptions {
+  store: () => Promise<Store>
+  wrong: WrongSecrets
+  findCaller: FindCaller
+  cookie: CookieShape
+}
+
+/** Over https the cookie can belong to this one host and to no other; the name says so, and browsers hold to it. */
+export interface CookieShape {
+  name: string
+  isSecure: boolean
+}
+
+export const cookieShape = (isHttps: boolean): CookieShape =>
+  isHttps ? { name: '__Host-redress', isSecure: true } : { name: 'redress', isSecure: false }
+
+export const SESSION_MS = 12 * 3_600_000
+
+export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, cookie }: SignInOptions): void {
+  const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure: cookie.isSecure } as const
+
+  server.get('/assets/base.css', async (_request, reply) =>
+    reply.type('text/css').header('cache-control', 'public, max-age=300').send(BASE_CSS),
+  )
+
+  /** Only shows a button: what looks at links before people do must not use them up. */
+  server.get('/sign-in', async (request, reply) => {
+    const { code } = request.query as { code?: unknown }
+    return reply
+      .type('text/html')
+      .header('cache-control', 'no-store')
+      .send(signInPage(typeof code === 'string' ? code : null, null))
+  })
+
+  server.post('/sign-in', async (request, reply) => {
+    const { code } = (request.body ?? {}) as { code?: unknown }
+    const isForm = (request.headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded')
+    const waitMs = wrong.waitMs(request.ip)
+    if (waitMs > 0) throw tooMany(waitMs)
+    const session = typeof code === 'string' && code !== '' ? await openSession(await store(), code, SESSION_MS) : null
+    if (session === null) {
+      wrong.count(request.ip)
+      const error = new RedressError('SIGN_IN_REQUIRED', 'This link was used already, is too old, or was never one.', {
+        action: 'Make a new one: `redress sign-in`.',
+      })
+      if (!isForm) throw error
+      return reply.code(401).type('text/html').header('cache-control', 'no-store').send(signInPage(null, error.message))
+    }
+    void reply.setCookie(cookie.name, session.secret, { ...attributes, maxAge: SESSION_MS / 1000 })
+    return isForm ? reply.redirect('/', 303) : { name: session.caller.name, role: session.caller.role }
+  })
+
+  server.post('/sign-out', async (request, reply) => {
+    const secret = request.cookies[cookie.name]
+    if (secret !== undefined) await endSession(await store(), secret)
+    void reply.clearCookie(cookie.name, attributes)
+    return reply.redirect('/sign-in', 303)
+  })
+
+  server.get('/api/me', async (request, reply) => {
+    const { name, role, account, scopes } = await neededCaller(findCaller, request)
+    return reply.header('cache-control', 'no-store').send({ name, role, account, scopes })
+  })
+}

@@ -1,0 +1,72 @@
+import { RedressError } from '../core/errors.ts'
+import type { CatalogEntry, OperationName } from './catalog.ts'
+
+/** From the least to the most. An owner stands beside them: it may do less, and only with what is its own. */
+export const ROLES = ['owner', 'viewer', 'operator', 'admin'] as const
+export type Role = (typeof ROLES)[number]
+
+/** Who asks, as far as a door has found out. */
+export interface Caller {
+  /** What the audit trail calls them: the name of an account, or of a token. */
+  name: string
+  role: Role
+  /** The account whose jobs are its own; needed for the role `owner`. */
+  account: string | null
+  /** Names of operations ('jobs.list') or groups of them ('jobs.*'); null for all that the role allows. */
+  scopes: readonly string[] | null
+  /** A person at a browser or a command line; programs hand in jobs without an entry in the audit trail. */
+  isPerson: boolean
+}
+
+/** Whoever has the store in their hands could do it without us. */
+export const LOCAL_ADMIN: Caller = { name: 'local', role: 'admin', account: null, scopes: null, isPerson: true }
+
+const rank = (role: Role): number => ROLES.indexOf(role)
+
+/** Whether this role may ever do it; what is whose is another question. */
+export const mayRole = (role: Role, { role: least, owners }: CatalogEntry): boolean =>
+  role === 'owner' ? owners === true : rank(role) >= rank(least)
+
+export const inScope = (scopes: readonly string[] | null, name: OperationName): boolean =>
+  scopes === null ||
+  scopes.some((scope) => scope === name || (scope.endsWith('.*') && name.startsWith(scope.slice(0, -1))))
+
+/** As people write them: one by one, or with commas between them. */
+export function splitScopes(given: string | readonly string[]): string[] {
+  const parts = [given].flat().flatMap((part) => String(part).split(','))
+  return [...new Set(parts.map((part) => part.trim()).filter((part) => part !== ''))]
+}
+
+/** Nobody gives out more than they have: their own scopes are passed on, and only such may be asked for. */
+function scopesWithin(own: readonly string[], asked: unknown, who: string): readonly string[] {
+  if (asked === undefined) return own
+  const scopes = splitScopes(asked as string | string[])
+  const beyond = scopes.find((scope) => !own.includes(scope) && !own.includes(`${scope.split('.')[0]}.*`))
+  if (beyond === undefined) return scopes
+  throw new RedressError('ROLE_TOO_LOW', `${who} cannot give out ${beyond}, which is not in its own scopes.`)
+}
+
+/** Throws unless this caller may do it, and answers with the input as it is to be performed for them. */
+export function admitted(
+  caller: Caller,
+  name: OperationName,
+  entry: CatalogEntry,
+  input: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  if (!mayRole(caller.role, entry)) {
+    throw new RedressError('ROLE_TOO_LOW', `${name} needs the role ${entry.role}; ${caller.name} has ${caller.role}.`)
+  }
+  if (!inScope(caller.scopes, name)) {
+    throw new RedressError('ROLE_TOO_LOW', `${name} is not in the scopes of ${caller.name}.`)
+  }
+  const by = entry.acts === true && (caller.isPerson || name !== 'jobs.submit') ? { actor: caller.name } : {}
+  const scopes =
+    entry.grants === true && caller.scopes !== null
+      ? { scopes: scopesWithin(caller.scopes, input.scopes, caller.name) }
+      : {}
+  const { actor: _, ...rest } = input
+  if (caller.role !== 'owner') return entry.acts === true ? { ...rest, ...by, ...scopes } : { ...input }
+  // Whatever was asked for: only their own is looked at.
+  if (caller.account === null) throw new RedressError('ROLE_TOO_LOW', `${caller.name} has no account of its own.`)
+  return { ...(entry.acts === true ? rest : input), ...by, owner: caller.account }
+}

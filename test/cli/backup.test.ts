@@ -1,0 +1,85 @@
+import { spawn } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { checkJob } from '../../src/store/conformance/checks.ts'
+import type { FullDiskSetup } from '../processes/fixtures/full-disk.ts'
+import { fillStore } from '../support/full-store.ts'
+import { type Actor, look, program, scratchFile } from '../support/processes.ts'
+import { until } from '../support/until.ts'
+import { folder, json, ROOT, redress } from './command.ts'
+
+const acknowledged = ({ said }: Actor): string[] =>
+  said.flatMap((line) => (line.said === 'acknowledged' ? (line.jobId ?? []) : []))
+
+test('a backup while others write is whole: what was acknowledged before it began is in it, and nobody waits', async () => {
+  const file = scratchFile()
+  const setup: FullDiskSetup = {
+    file,
+    types: { any: { orphan: 'requeue' } },
+    flood: { type: 'any', bytes: 5_000 },
+    worker: { concurrency: 4, pollMs: 20, maintenanceMs: 200 },
+  }
+  const writer = program('full-disk.ts', [JSON.stringify(setup)], file)
+  await until('it has written a lot', () => acknowledged(writer).length > 300)
+  const before = acknowledged(writer)
+  const copy = join(folder(), 'copy.db')
+  const made = (await json(['backup', copy, '--store', `sqlite:${file}`])) as {
+    tables: { table: string; rows: number }[]
+  }
+  const after = acknowledged(writer).length
+  await until('it goes on', () => acknowledged(writer).length > after)
+  expect(after).toBeGreaterThan(before.length)
+  expect(writer.said.filter(({ said }) => said === 'refused' || said === 'logged')).toEqual([])
+  writer.kill('SIGKILL')
+  await writer.ended
+
+  const data = folder()
+  const { code, stdout, stderr } = await redress(['restore', copy, '--data', data])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(stdout).toContain('Restored')
+  expect(stdout).toContain('those jobs are done again when a worker starts')
+  const store = look(join(data, 'redress.db'))
+  for (const id of before) expect(await store.job({ id }), id).not.toBeNull()
+  const jobs = await store.jobs({ limit: 100_000 })
+  expect(jobs.length).toBe(made.tables.find(({ table }) => table === 'jobs')?.rows)
+  for (const job of jobs) checkJob(job, await store.events({ id: job.id }))
+}, 120_000)
+
+test('a backup that is stopped by a signal leaves nothing', async () => {
+  const file = scratchFile()
+  await fillStore(file, { jobs: 20_000 })
+  const copy = join(folder(), 'copy.db')
+  const child = spawn(join(ROOT, 'bin/redress'), ['backup', copy, '--store', `sqlite:${file}`], { stdio: 'ignore' })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const ended = new Promise((resolve) => child.once('exit', (code) => resolve(code)))
+  await until('it has begun', () => existsSync(`${copy}.partial-${child.pid}`) || existsSync(copy))
+  child.kill('SIGTERM')
+  // It may have been done before the signal came.
+  expect([0, 143]).toContain(await ended)
+  expect(readdirSync(dirname(copy)).filter((name) => name !== 'copy.db')).toEqual([])
+}, 60_000)
+
+test('in words: what was copied, what is not in it, and what to do next', async () => {
+  const file = scratchFile()
+  await fillStore(file)
+  const copy = join(folder(), 'copy.db')
+  const made = await redress(['backup', copy, '--store', `sqlite:${file}`])
+  expect(made).toMatchObject({ code: 0, stderr: '' })
+  expect(made.stdout).toMatch(/^TABLE +ROWS\n/)
+  expect(made.stdout).toMatch(/\njobs +\d+\n/)
+  expect(made.stdout).toContain(`Backed up ${file} to ${copy}:`)
+  expect(made.stdout).toContain('Not in it: artifacts')
+  const again = await redress(['backup', copy, '--store', `sqlite:${file}`])
+  expect(again.code).toBe(4)
+  expect(again.stderr).toMatch(/^BACKUP_EXISTS: /)
+  expect((await redress(['backup', copy, '--store', `sqlite:${file}`, '--force'])).code).toBe(0)
+
+  const data = folder()
+  const restored = await redress(['restore', copy, '--data', data, '--pause'])
+  expect(restored).toMatchObject({ code: 0, stderr: '' })
+  expect(restored.stdout).toContain('Every queue is paused.')
+  expect((await redress(['restore', copy, '--data', data])).stderr).toMatch(/^STORE_NOT_EMPTY: .*\n.*--force/)
+  const forced = (await json(['restore', copy, '--data', data, '--force'])) as { aside: string }
+  expect(existsSync(forced.aside)).toBe(true)
+})

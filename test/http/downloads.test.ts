@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest'
+import { type ArtifactStore, artifactStore } from '../../src/index.ts'
+import { temporaryFolder } from '../support/sqlite.ts'
+import { makeWorld, type World } from './world.ts'
+
+async function worldWithFiles(): Promise<World & { artifacts: ArtifactStore }> {
+  const artifacts = await artifactStore({ url: `file:${temporaryFolder()}` })
+  const world = await makeWorld({
+    mounts: [
+      (_server, { offerFile }) =>
+        offerFile('step', ({ id }) => ({
+          ...{ artifacts, key: `results/${id}.xml`, fileName: 'Ä "result"\r\n.xml', contentType: 'application/xml' },
+        })),
+    ],
+  })
+  await artifacts.put(`results/${world.jobs.ann.complete}.xml`, '<pages/>', { contentType: 'text/html' })
+  return { ...world, artifacts }
+}
+
+test('D9 D41 the file of a complete job is there for its owner, as an attachment, whole or in part', async () => {
+  const { ask, jobs } = await worldWithFiles()
+  const path = `/api/jobs/${jobs.ann.complete}/download`
+  for (const as of ['owner', 'viewer', 'admin'] as const) {
+    const { status, text, headers } = await ask(path, { as })
+    expect([status, text, headers['content-type']]).toEqual([200, '<pages/>', 'application/xml'])
+    expect(headers['content-disposition']).toBe(
+      `attachment; filename="_ _result___.xml"; filename*=UTF-8''%C3%84%20%22result%22%0D%0A.xml`,
+    )
+    expect(headers['x-content-type-options']).toBe('nosniff')
+  }
+  const part = await ask(path, { as: 'owner', headers: { range: 'bytes=1-5' } })
+  expect([part.status, part.text, part.headers['content-range']]).toEqual([206, 'pages', 'bytes 1-5/8'])
+  expect(await ask(path, { as: 'owner', headers: { range: 'bytes=100-' } })).toMatchObject({ status: 416 })
+})
+
+test('D9 D10 D41 before that it is not ready, afterwards it is gone, and to others it is not there', async () => {
+  const { ask, jobs, artifacts } = await worldWithFiles()
+  const refusals: [string, 'owner' | 'stranger' | 'scoped', number, string][] = [
+    [jobs.ann.queued, 'owner', 409, 'NOT_READY'],
+    [jobs.ann.failed, 'owner', 409, 'NOT_READY'],
+    [jobs.bob.complete, 'owner', 404, 'JOB_NOT_FOUND'],
+    [jobs.bob.forbidden, 'owner', 403, 'NOT_YOURS'],
+    [jobs.ann.forbidden, 'owner', 404, 'NOTHING_TO_DOWNLOAD'],
+    [jobs.ann.complete, 'stranger', 401, 'SIGN_IN_REQUIRED'],
+    [jobs.ann.complete, 'scoped', 403, 'ROLE_TOO_LOW'],
+  ]
+  for (const [id, as, status, code] of refusals) {
+    const answer = await ask(`/api/jobs/${id}/download`, { as })
+    expect([answer.status, answer.json.error.code]).toEqual([status, code])
+  }
+  await artifacts.remove(`results/${jobs.ann.complete}.xml`)
+  const gone = await ask(`/api/jobs/${jobs.ann.complete}/download`, { as: 'owner' })
+  expect([gone.status, gone.json.error.code]).toEqual([404, 'EXPIRED'])
+})

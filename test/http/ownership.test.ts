@@ -1,0 +1,130 @@
+import { expect, test } from 'vitest'
+import { TABLE_ROUTES } from '../../src/http/routes.ts'
+import { CATALOG, type CatalogEntry } from '../../src/operations/catalog.ts'
+import { OPERATIONS } from '../../src/operations/table.ts'
+import { callOf } from './calls.ts'
+import { makeWorld } from './world.ts'
+
+const ACTS = { reason: 'a test' }
+
+test('E20 an owner retries and cancels what is their own, under their own name', async () => {
+  const { ask, jobs, app } = await makeWorld()
+  expect(await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'owner', body: ACTS })).toMatchObject({ status: 200 })
+  expect(await ask(`/api/jobs/${jobs.ann.queued}/cancel`, { as: 'owner', body: ACTS })).toMatchObject({ status: 200 })
+  expect(await app.find(jobs.ann.failed)).toMatchObject({ status: 'queued' })
+  expect(await app.find(jobs.ann.queued)).toMatchObject({ status: 'cancelled' })
+  const { entries } = await app.perform('audit.list', { by: 'ann' })
+  expect(entries.map(({ act }) => act).sort()).toEqual(['jobs.cancel', 'jobs.retry'])
+})
+
+test('E20 what belongs to another is neither seen nor touched, whatever is asked for', async () => {
+  const { ask, jobs, batches, app } = await makeWorld()
+  for (const act of ['retry', 'cancel']) {
+    const path = `/api/jobs/${jobs.bob[act === 'retry' ? 'failed' : 'queued']}/${act}`
+    for (const body of [ACTS, { ...ACTS, owner: 'bob' }, { ...ACTS, owner: 'bob', actor: 'bob' }]) {
+      expect(await ask(path, { as: 'owner', body })).toMatchObject({ status: 404 })
+    }
+    expect(await ask(`/api/batches/${batches.bob}/${act}`, { as: 'owner', body: ACTS })).toMatchObject({ status: 404 })
+  }
+  const { json: listed } = await ask('/api/jobs?owner=bob', { as: 'owner' })
+  expect(new Set(listed.jobs.map((job: { owner: string }) => job.owner))).toEqual(new Set(['ann']))
+  const { json: counted } = await ask('/api/jobs/count?owner=bob', { as: 'owner' })
+  expect(counted.count).toBe(listed.jobs.length)
+  expect((await ask(`/api/jobs?q=${jobs.bob.failed}`, { as: 'owner' })).json.jobs).toEqual([])
+  expect((await ask(`/api/jobs?batch=${batches.bob}`, { as: 'owner' })).json.jobs).toEqual([])
+  expect((await ask('/api/batches?owner=bob', { as: 'owner' })).json.batches).toMatchObject([{ owner: 'ann' }])
+  expect(await app.find(jobs.bob.failed)).toMatchObject({ status: 'failed' })
+  expect(await app.find(jobs.bob.queued)).toMatchObject({ status: 'queued', cancelRequestedAt: null })
+})
+
+test('what is not theirs and what is not there are refused in the same words, unless the policy says so', async () => {
+  const { ask, jobs } = await makeWorld()
+  const missing = '00000000-0000-7000-8000-000000000001'
+  for (const rest of ['', '/explain', '/events', '/failures', '/download']) {
+    const hidden = await ask(`/api/jobs/${jobs.bob.failed}${rest}`, { as: 'owner' })
+    const absent = await ask(`/api/jobs/${missing}${rest}`, { as: 'owner' })
+    expect(hidden.status).toBe(404)
+    expect(hidden.text.replaceAll(jobs.bob.failed, 'ID')).toBe(absent.text.replaceAll(missing, 'ID'))
+    const forbidden = await ask(`/api/jobs/${jobs.bob.forbidden}${rest}`, { as: 'owner' })
+    expect(forbidden).toMatchObject({ status: 403, json: { error: { code: 'NOT_YOURS' } } })
+  }
+})
+
+test('a job of another in a batch of their own is left alone, and not spoken of', async () => {
+  const { ask, app } = await makeWorld()
+  const worker = await app.makeWorker()
+  const batch = await app.batches.create('mixed', { owner: 'ann' })
+  const own = await batch.add('step', { fails: true })
+  for (let i = 0; i < 4; i++) await worker.tick()
+  const others = await batch.add('step', { fails: true }, { owner: 'bob' })
+  for (let i = 0; i < 4; i++) await worker.tick()
+  const waiting = await batch.add('step', { fails: true }, { owner: 'bob', delay: '1d' })
+
+  const answers = [
+    await ask(`/api/batches/${batch.id}`, { as: 'owner' }),
+    await ask('/api/batches', { as: 'owner' }),
+    await ask(`/api/jobs?batch=${batch.id}`, { as: 'owner' }),
+    await ask(`/api/batches/${batch.id}/retry`, { as: 'owner', body: ACTS }),
+    await ask(`/api/batches/${batch.id}/cancel`, { as: 'owner', body: ACTS }),
+  ]
+  for (const { status, text } of answers) {
+    expect(status).toBe(200)
+    expect(text).not.toContain(others.id)
+    expect(text).not.toContain(waiting.id)
+  }
+  expect(answers[3]?.json.items).toMatchObject([{ id: own.id, isDone: true }])
+  expect(await app.find(others.id)).toMatchObject({ status: 'failed' })
+  expect(await app.find(waiting.id)).toMatchObject({ status: 'queued' })
+  // An operator sees and does all of it.
+  expect((await ask(`/api/batches/${batch.id}`, { as: 'viewer' })).json.lastError).toMatchObject({ jobId: others.id })
+})
+
+test('nobody acts in another name: what is said of the actor in a body is not heard, and in an address it is refused', async () => {
+  const world = await makeWorld()
+  const { ask, app } = world
+  for (const route of TABLE_ROUTES) {
+    const { acts }: CatalogEntry = CATALOG[route.name]
+    if (acts !== true) {
+      expect(Object.keys(OPERATIONS[route.name].input.shape)).not.toContain('actor')
+      continue
+    }
+    const { dryRun: _, ...input } = world.inputOf(route.name, 'others')
+    const { path, asking } = callOf(route, { ...input, actor: 'mallory' })
+    const { status } = await ask(path, { as: 'admin', ...asking })
+    expect(status, route.name).toBeLessThan(500)
+    expect((await ask(`${path}?actor=mallory`, { as: 'admin', ...asking })).status).toBe(400)
+  }
+  const { entries } = await app.perform('audit.list', { limit: 1000 })
+  expect(entries.filter(({ actor }) => actor === 'mallory')).toEqual([])
+  expect(new Set(entries.map(({ actor }) => actor))).toEqual(new Set(['olga', 'admin']))
+})
+
+test('an owner cannot take over an account by a query, and a token without an account is not anybody', async () => {
+  const { ask } = await makeWorld()
+  expect((await ask('/api/me?account=bob&role=admin', { as: 'owner' })).json).toMatchObject({
+    ...{ name: 'ann', role: 'owner', account: 'ann' },
+  })
+  expect((await ask('/api/jobs', { as: 'owner', headers: { 'x-forwarded-user': 'bob' } })).text).not.toContain('"bob"')
+})
+
+test('D25 D26 an owner reads what failed in the words for owners: no trace, no path, no machine, no operator', async () => {
+  const { ask, app } = await makeWorld()
+  app.job('throws', { policy: { manualRetry: 'in-place' }, run: () => Promise.reject(new Error('the disk said no')) })
+  const { id } = await app.submit('throws', {}, { owner: 'ann' })
+  const worker = await app.makeWorker({ id: 'machine-7:4711:x' })
+  for (let i = 0; i < 4; i++) await worker.tick()
+  await app.retry(id, { actor: 'olga', reason: 'she asked me to' })
+  for (let i = 0; i < 4; i++) await worker.tick()
+  const waits = await app.submit('throws', {}, { owner: 'ann', delay: '1d' })
+  await app.markFailed(waits.id, { actor: 'olga', reason: 'nobody needs it' })
+  for (const job of [id, waits.id]) {
+    for (const rest of ['explain', 'events', 'failures']) {
+      const { status, text } = await ask(`/api/jobs/${job}/${rest}`, { as: 'owner' })
+      expect(status).toBe(200)
+      expect(text).not.toMatch(/disk said|\.ts:|\.\/|node:|machine-7|olga|asked me|nobody needs/)
+    }
+  }
+  const { text } = await ask(`/api/jobs/${id}/failures`, { as: 'viewer' })
+  expect(text).toMatch(/the disk said no.*\.ts:/)
+  expect(text).toContain('machine-7')
+})
