@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { policy } from '../../../src/core/policy.ts'
-import { keep, promises } from '../../../src/store/conformance/index.ts'
 import { openPostgres } from '../../../src/store/postgres/store.ts'
 import type { NewJob, Store } from '../../../src/store/store.ts'
 import type { AsyncExecutor } from '../../../src/store/transactional.ts'
@@ -192,14 +191,4 @@ describe('a type that gets a bound', () => {
     })
     await expect(submitted).rejects.toMatchObject({ code: 'BACKLOG_FULL' })
   })
-})
-
-const TOPICS: readonly string[] = ['registration', 'submitting', 'dedupe', 'backlog', 'batches']
-
-describe('promises', () => {
-  for (const [i, promise] of promises.entries()) {
-    if (!TOPICS.includes(promise.topic)) continue
-    test(`${promise.topic}: ${promise.name}`, () =>
-      keep(promise, ({ place, nowMs }) => openPostgres({ url: server.url, schema: place, nowMs }), `sub_${i}`))
-  }
 })
