@@ -6,7 +6,7 @@ import { killLoop } from '../../bench/kill-loop/kill-loop.ts'
 import { seedOf } from '../support/seed.ts'
 
 /** `npm run soak -- --kills 5000` does the same for longer. */
-const KILLS = Number(process.env.REDRESS_KILLS ?? 120)
+const KILLS = Number(process.env.REDRESS_KILLS ?? 200)
 const SEED = seedOf()
 
 test(`${KILLS} processes killed at random moments lose nothing and complete nothing twice (REDRESS_SEED=${SEED})`, async () => {

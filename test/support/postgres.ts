@@ -25,8 +25,6 @@ export interface TestPostgresOptions {
   settings?: readonly string[]
   /** With one, nobody gets in without it. */
   password?: string
-  /** Its data need not outlive the machine, so nothing is waited for until it is on disk: for tests that write much. */
-  isForgetful?: boolean
   /** On whose disk its data is. */
   dir?: string
 }
@@ -36,8 +34,7 @@ export async function startPostgres(options: TestPostgresOptions = {}): Promise<
   const given = process.env.TEST_DATABASE_URL
   if (given !== undefined && password === undefined && settings.length === 0)
     return { url: given, stop: async () => undefined }
-  const forgetful = options.isForgetful ? ['fsync=off', 'full_page_writes=off'] : []
-  return startOwnPostgres({ ...options, settings: [...settings, ...forgetful] })
+  return startOwnPostgres(options)
 }
 
 /** One that may be ended and started again. */

@@ -5,7 +5,7 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 
 let server: TestPostgres
 beforeAll(async () => {
-  server = await startPostgres({ isForgetful: true })
+  server = await startPostgres()
 })
 afterAll(() => server.stop())
 
