@@ -1,11 +1,26 @@
 import { unpackSpent } from '../core/budget.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Status } from '../core/states.ts'
-import type { Intervention } from './store.ts'
+import type { BatchKey, Intervention, JobKey, WorkerKey } from './store.ts'
 
 /** What every driver compares before it lets a person act on a job. */
 
 type Act = Intervention['act']
+
+/** A job as it stands, in the columns that a person's act may depend on. */
+export interface StandingRow {
+  key: JobKey
+  status: Status
+  attempt: number
+  worker: WorkerKey | null
+  cancel_requested_at: number | null
+  dedupe_key: string | null
+  dedupe_held: number | null
+  type: number
+  spent: string | null
+  batch: BatchKey | null
+  permanent: number | null
+}
 
 /** Where each act leads from; the state machine has no other edge for it. */
 const FROM: Record<Act['kind'], readonly Status[]> = {

@@ -187,8 +187,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a locked policy can be weakened',
-    file: 'src/store/sqlite/types.ts',
-    find: 'before?.policy.locked ? weakens(before.policy, type.policy) : []',
+    file: 'src/store/known-type.ts',
+    find: 'before?.policy.locked ? weakens(before.policy, policy) : []',
     replace: '([] as string[])',
     caughtBy: promise('a locked policy cannot be weakened'),
   },

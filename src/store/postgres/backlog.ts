@@ -1,9 +1,9 @@
 import { RedressError } from '../../core/errors.ts'
+import type { KnownType } from '../known-type.ts'
 import type { NewJob, Submitted } from '../store.ts'
 import type { Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { lockNames } from './locks.ts'
-import type { KnownType } from './types.ts'
 
 export type Backlog = ReturnType<typeof openBacklog>
 

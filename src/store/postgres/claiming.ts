@@ -1,5 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 import { isLimited } from '../../core/policy.ts'
+import type { KnownType } from '../known-type.ts'
 import { earliest, guarded, leftOf, opensAtMs, takePermits } from '../permits.ts'
 import type { Claimed, JobKey, Lane, Lease, WorkerKey } from '../store.ts'
 import {
@@ -22,7 +23,6 @@ import { type LinePlace, openLinePlaces } from './line-places.ts'
 import { lockNames, tryLockNames } from './locks.ts'
 import { openLostClaims } from './lost-claims.ts'
 import type { RetryMeters } from './retry-meters.ts'
-import type { KnownType } from './types.ts'
 
 interface KnownLane {
   type: KnownType

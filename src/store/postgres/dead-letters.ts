@@ -1,11 +1,11 @@
 import { obstacleTo, type Skip } from '../../core/replay-obstacle.ts'
 import type { DeadLetterStore, LetterCounts, LetterFilter, Replayed, StoredDeadLetter } from '../dead-letters.ts'
+import type { KnownType } from '../known-type.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
 import type { Fragment, Sql, Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { letterCondition, lettersFor, pageOfLetters } from './letter-pages.ts'
-import type { KnownType } from './types.ts'
 
 type SubmitMany = (tx: Tx, jobs: readonly NewJob[], nowMs: number) => Promise<Submitted[]>
 

@@ -1,8 +1,8 @@
 import type { FeedStore } from '../feed.ts'
 import { type FeedRow, feedEventOf } from '../feed-rows.ts'
+import type { KnownType } from '../known-type.ts'
 import type { Sql } from './client.ts'
 import type { PgContext } from './context.ts'
-import type { KnownType } from './types.ts'
 
 /**
  * The highest number of an event up to which everything has happened: no transaction that is still under way has a

@@ -1,9 +1,9 @@
 import { isLimited } from '../../core/policy.ts'
 import type { BreakerStanding } from '../breakers.ts'
+import type { KnownType } from '../known-type.ts'
 import type { LanePermits, Permit } from '../permits.ts'
 import type { JobKey } from '../store.ts'
 import type { Sql, Tx } from './client.ts'
-import type { KnownType } from './types.ts'
 
 /** What limits one lane during one claim. */
 export interface LaneGate extends LanePermits {

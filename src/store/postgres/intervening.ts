@@ -1,26 +1,12 @@
 import { RedressError } from '../../core/errors.ts'
 import type { Status } from '../../core/states.ts'
-import { OPERATION_OF, standsAsSeen } from '../intervention.ts'
-import type { BatchKey, Intervention, JobKey, WorkerKey } from '../store.ts'
+import { OPERATION_OF, type StandingRow, standsAsSeen } from '../intervention.ts'
+import type { Intervention } from '../store.ts'
 import type { Batches } from './batches.ts'
 import type { Tx } from './client.ts'
 import type { Closing } from './closing.ts'
 import type { PgContext } from './context.ts'
 import type { LetterMarks } from './letter-marks.ts'
-
-interface StandingRow {
-  key: JobKey
-  status: Status
-  attempt: number
-  worker: WorkerKey | null
-  cancel_requested_at: number | null
-  dedupe_key: string | null
-  dedupe_held: number | null
-  type: number
-  spent: string | null
-  batch: BatchKey | null
-  permanent: number | null
-}
 
 type Answer = 'done' | 'moved-on' | 'dedupe-taken'
 

@@ -1,10 +1,10 @@
 import { STATUSES, type Status } from '../../core/states.ts'
 import { type KeyFilter, type KeyPage, pageOfWalk, SHORT_WALK, shortest, WALK_MAX, type Way } from '../job-search.ts'
+import type { KnownType } from '../known-type.ts'
 import type { JobCount } from '../store.ts'
 import { numbers, texts } from './arrays.ts'
 import type { Fragment, Pool } from './client.ts'
 import { printable } from './text.ts'
-import type { KnownType } from './types.ts'
 
 /**
  * A walk finds its keys in one index, in its order. A planner that guesses wrong would rather walk back through the

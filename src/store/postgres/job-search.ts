@@ -14,12 +14,12 @@ import {
   statusesOf,
   WALK_MAX,
 } from '../job-search.ts'
+import type { KnownType } from '../known-type.ts'
 import type { BatchKey, JobCount, JobFilter, JobKey } from '../store.ts'
 import { numbers } from './arrays.ts'
 import type { Pool } from './client.ts'
 import { countOfKeys, type Limits, pageOfKeys } from './job-pages.ts'
 import { printable } from './text.ts'
-import type { KnownType } from './types.ts'
 
 /** One page of keys, and where to go on. */
 export async function pageOf(sql: Pool, known: readonly KnownType[], filter: JobFilter) {

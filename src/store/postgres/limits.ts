@@ -1,11 +1,11 @@
 import type { RatePolicy } from '../../core/policy-flow.ts'
 import { affordable, affordableAtMs, creditsAt, type Meter } from '../../core/rate.ts'
+import type { KnownType } from '../known-type.ts'
 import { LimitPermit } from '../permits.ts'
 import type { Tx } from './client.ts'
 import type { ClaimLimiter, Limiter, MutableGate } from './gates.ts'
 import { openLimitKeys } from './limit-keys.ts'
 import { type Meters, rateMeter } from './meters.ts'
-import type { KnownType } from './types.ts'
 
 /** `policy.concurrency` and `policy.rate`. Counted in the claim's own transaction, so over all processes. */
 export function openLimits(meters: Meters): Limiter {

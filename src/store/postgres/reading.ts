@@ -1,4 +1,5 @@
 import { jobsOf } from '../job-search.ts'
+import type { KnownType } from '../known-type.ts'
 import { type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts'
 import type { JobFilter, JobPage, JobRow, Store } from '../store.ts'
 import { numbers } from './arrays.ts'
@@ -6,7 +7,6 @@ import type { Fragment, Pool } from './client.ts'
 import type { PgContext } from './context.ts'
 import { printable } from './history.ts'
 import { countOfJobs, pageOf } from './job-search.ts'
-import type { KnownType } from './types.ts'
 
 /** A job together with its newest failure: read in one statement, they fit each other. */
 interface JobAndFailure {

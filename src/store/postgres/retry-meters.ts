@@ -2,11 +2,11 @@ import type { Change } from '../../core/change.ts'
 import type { RetryBudgetPolicy } from '../../core/policy-flow.ts'
 import type { Meter } from '../../core/rate.ts'
 import { depositFor, overBudget, payRetry } from '../../core/retry-budget.ts'
+import type { KnownType } from '../known-type.ts'
 import type { Lease } from '../store.ts'
 import type { Tx } from './client.ts'
 import { lockNames } from './locks.ts'
 import { type Meters, retryMeter } from './meters.ts'
-import type { KnownType } from './types.ts'
 
 type Requeue = Extract<Change, { to: 'queued' }>
 

@@ -1,6 +1,7 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
 import { RedressError } from '../../core/errors.ts'
 import { isCounted } from '../../core/policy.ts'
+import type { KnownType } from '../known-type.ts'
 import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
 import { auditOf, originOf } from '../submission.ts'
 import { numbers, texts } from './arrays.ts'
@@ -10,7 +11,6 @@ import type { PgContext } from './context.ts'
 import { isTaken } from './errors.ts'
 import { printable, textOf } from './history.ts'
 import { openLetterMarks } from './letter-marks.ts'
-import type { KnownType } from './types.ts'
 
 /** The failed job whose place in a batch a new one takes. */
 interface Predecessor {

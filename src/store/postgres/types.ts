@@ -1,22 +1,16 @@
-import { RedressError } from '../../core/errors.ts'
-import { isCounted, type Policy, storedPolicy, weakens } from '../../core/policy.ts'
+import { isCounted } from '../../core/policy.ts'
+import {
+  type KnownType,
+  missingType,
+  refuseWeakening,
+  type TypeRow,
+  typeReader,
+  undeclaredType,
+} from '../known-type.ts'
 import type { StoredType, TypeDeclaration } from '../store.ts'
 import type { Pool, Sql, Tx } from './client.ts'
 
-export interface KnownType {
-  key: number
-  name: string
-  queue: string
-  policy: Policy
-  registeredAtMs: number
-}
-
-interface TypeRow {
-  key: number
-  name: string
-  queue: string
-  policy: string
-  registered_at: number
+interface VersionedTypeRow extends TypeRow {
   version: number | null
 }
 
@@ -26,29 +20,17 @@ export type Types = ReturnType<typeof openTypes>
 export function openTypes(sql: Pool) {
   let byName = new Map<string, KnownType>()
   let byKey = new Map<number, KnownType>()
-  let byText = new Map<string, Policy>()
+  const readTypes = typeReader()
   /** Grows with each declaration that changes something. */
   let seenVersion = -1
   const keptUp = new WeakSet<Tx>()
 
   const load = async (on: Sql): Promise<{ version: number; known: KnownType[] }> => {
     // In one statement, so that the number is the one of just these types.
-    const rows = await on<TypeRow[]>`
+    const rows = await on<VersionedTypeRow[]>`
       SELECT key, name, queue, policy, registered_at, (SELECT position FROM cursors WHERE name = 'types') AS version
       FROM job_types ORDER BY name`
-    // Reading a policy is dear, and it is nearly always the one we know.
-    const read = new Map(rows.map(({ policy }) => [policy, byText.get(policy) ?? storedPolicy(JSON.parse(policy))]))
-    byText = read
-    const known = rows.map(
-      ({ key, name, queue, policy, registered_at }): KnownType => ({
-        key,
-        name,
-        queue,
-        policy: read.get(policy) as Policy,
-        registeredAtMs: registered_at,
-      }),
-    )
-    return { version: rows[0]?.version ?? 0, known }
+    return { version: rows[0]?.version ?? 0, known: readTypes(rows) }
   }
 
   const refresh = async (on: Sql = sql): Promise<void> => {
@@ -89,12 +71,7 @@ export function openTypes(sql: Pool) {
       let changed = 0
       for (const type of types) {
         const before = known.get(type.name)
-        const weaker = before?.policy.locked ? weakens(before.policy, type.policy) : []
-        if (weaker.length > 0) {
-          throw new RedressError('POLICY_LOCKED', `The policy of ${type.name} is locked and may not be weakened.`, {
-            problems: weaker,
-          })
-        }
+        refuseWeakening(before, type)
         const [row] = await tx<{ key: number }[]>`
           INSERT INTO job_types (name, queue, policy, forward_only, registered_at)
           VALUES (${type.name}, ${type.queue}, ${JSON.stringify(type.policy)}, ${type.policy.forwardOnly ? 1 : 0}, ${nowMs})
@@ -125,8 +102,7 @@ export function openTypes(sql: Pool) {
     async byKey(key: number, on: Sql = sql): Promise<KnownType> {
       if (!byKey.has(key)) await refresh(on)
       const type = byKey.get(key)
-      if (type === undefined)
-        throw new RedressError('STORE_FAILED', `The store has a job of type number ${key} but not that type.`)
+      if (type === undefined) throw missingType(key)
       return type
     },
 
@@ -144,7 +120,7 @@ export function openTypes(sql: Pool) {
     async needed(name: string, on: Sql = sql): Promise<KnownType> {
       if (!byName.has(name)) await refresh(on)
       const type = byName.get(name)
-      if (type === undefined) throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${name}.`)
+      if (type === undefined) throw undeclaredType(name)
       return type
     },
   }

@@ -1,7 +1,8 @@
 import { RedressError } from '../../core/errors.ts'
+import type { KnownType } from '../known-type.ts'
 import type { NewJob, Submitted } from '../store.ts'
 import type { Connection } from './connection.ts'
-import type { KnownType, Types } from './types.ts'
+import type { Types } from './types.ts'
 
 const OF_TYPE = 'SELECT 1 FROM jobs WHERE type = ?1 AND limit_key IS NOT NULL'
 

@@ -1,8 +1,9 @@
 import { isLimited } from '../../core/policy.ts'
+import type { KnownType } from '../known-type.ts'
 import type { LanePermits, Permit } from '../permits.ts'
 import type { JobKey } from '../store.ts'
 import type { Connection } from './connection.ts'
-import type { KnownType, Types } from './types.ts'
+import type { Types } from './types.ts'
 
 /** What limits one lane during one claim. */
 export interface LaneGate extends LanePermits {

@@ -1,25 +1,11 @@
 import type { Status } from '../../core/states.ts'
-import { OPERATION_OF, standsAsSeen } from '../intervention.ts'
-import type { BatchKey, Intervention, JobKey, WorkerKey } from '../store.ts'
+import { OPERATION_OF, type StandingRow, standsAsSeen } from '../intervention.ts'
+import type { Intervention } from '../store.ts'
 import type { Batches } from './batches.ts'
 import type { Closing } from './closing.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
 import { openLetterMarks } from './letter-marks.ts'
-
-interface StandingRow {
-  key: JobKey
-  status: Status
-  attempt: number
-  worker: WorkerKey | null
-  cancel_requested_at: number | null
-  dedupe_key: string | null
-  dedupe_held: number | null
-  type: number
-  spent: string | null
-  batch: BatchKey | null
-  permanent: number | null
-}
 
 /** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
 export function openIntervening(connection: Connection, history: History, closing: Closing, batches: Batches) {

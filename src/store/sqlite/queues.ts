@@ -1,9 +1,9 @@
 import { RedressError } from '../../core/errors.ts'
 import { affordable, affordableAtMs, creditsAt } from '../../core/rate.ts'
+import type { KnownType } from '../known-type.ts'
 import type { QueuePause, QueueStore, TypeLoad } from '../queues.ts'
 import type { SqliteContext } from './context.ts'
 import { type Meters, rateMeter } from './meters.ts'
-import type { KnownType } from './types.ts'
 
 interface QueueRow {
   name: string

@@ -1,23 +1,14 @@
-import { RedressError } from '../../core/errors.ts'
-import { isCounted, type Policy, storedPolicy, weakens } from '../../core/policy.ts'
+import { isCounted } from '../../core/policy.ts'
+import {
+  type KnownType,
+  missingType,
+  refuseWeakening,
+  type TypeRow,
+  typeReader,
+  undeclaredType,
+} from '../known-type.ts'
 import type { StoredType, TypeDeclaration } from '../store.ts'
 import type { Connection } from './connection.ts'
-
-export interface KnownType {
-  key: number
-  name: string
-  queue: string
-  policy: Policy
-  registeredAtMs: number
-}
-
-interface TypeRow {
-  key: number
-  name: string
-  queue: string
-  policy: string
-  registered_at: number
-}
 
 /** Each in the words of an index, so that jobs that have ended are not walked through. */
 const UNFINISHED_OF_TYPE = [
@@ -43,21 +34,10 @@ export function openTypes(connection: Connection) {
   let seenVersion = -1
   let byName = new Map<string, KnownType>()
   let byKey = new Map<number, KnownType>()
-  let byText = new Map<string, Policy>()
+  const readTypes = typeReader()
 
   const reload = (): void => {
-    const rows = select.all() as unknown as TypeRow[]
-    // Reading a policy is dear, and it is nearly always the one we know.
-    byText = new Map(rows.map(({ policy }) => [policy, byText.get(policy) ?? storedPolicy(JSON.parse(policy))]))
-    const known = rows.map(
-      ({ key, name, queue, policy, registered_at }): KnownType => ({
-        key,
-        name,
-        queue,
-        policy: byText.get(policy) as Policy,
-        registeredAtMs: registered_at,
-      }),
-    )
+    const known = readTypes(select.all() as unknown as TypeRow[])
     byName = new Map(known.map((type) => [type.name, type]))
     byKey = new Map(known.map((type) => [type.key, type]))
   }
@@ -86,12 +66,7 @@ export function openTypes(connection: Connection) {
       reload()
       for (const type of types) {
         const before = byName.get(type.name)
-        const weaker = before?.policy.locked ? weakens(before.policy, type.policy) : []
-        if (weaker.length > 0) {
-          throw new RedressError('POLICY_LOCKED', `The policy of ${type.name} is locked and may not be weakened.`, {
-            problems: weaker,
-          })
-        }
+        refuseWeakening(before, type)
         upsert.run(type.name, type.queue, JSON.stringify(type.policy), type.policy.forwardOnly ? 1 : 0, nowMs)
         // Jobs from before count like any other: without a key, the claim that counts would not see them.
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
@@ -116,8 +91,7 @@ export function openTypes(connection: Connection) {
 
     byKey(key: number): KnownType {
       const type = find(key, () => byKey)
-      if (type === undefined)
-        throw new RedressError('STORE_FAILED', `The store has a job of type number ${key} but not that type.`)
+      if (type === undefined) throw missingType(key)
       return type
     },
 
@@ -127,7 +101,7 @@ export function openTypes(connection: Connection) {
 
     needed(name: string): KnownType {
       const type = find(name, () => byName)
-      if (type === undefined) throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${name}.`)
+      if (type === undefined) throw undeclaredType(name)
       return type
     },
   }
