@@ -1,20 +1,26 @@
-import { afterAll, beforeAll, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, test } from 'vitest'
 import { conformance } from '../../../src/store/conformance/index.ts'
 import { openPostgres } from '../../../src/store/postgres/store.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
+import { RecycledSchemas } from '../../support/postgres-schemas.ts'
 
 let server: TestPostgres
+let schemas: RecycledSchemas
 beforeAll(async () => {
   server = await startPostgres()
+  schemas = new RecycledSchemas(server.url)
 })
-afterAll(() => server.stop())
+afterEach(() => schemas.giveBack())
+afterAll(async () => {
+  await schemas.stop()
+  await server.stop()
+})
 
 conformance(
   { test },
   {
     name: 'postgres',
     // A schema of its own for each promise; a handle has its own pool, as a process has.
-    open: ({ place, nowMs }) =>
-      openPostgres({ url: server.url, schema: place.replaceAll('-', '_'), nowMs, connectionsMax: 4 }),
+    open: ({ place, nowMs }) => openPostgres({ url: server.url, schema: schemas.of(place), nowMs, connectionsMax: 4 }),
   },
 )
