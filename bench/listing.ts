@@ -31,6 +31,11 @@ const FILTERS: Filters = {
   'code, 10 failures': { code: 'RARE' },
   'batch of 1,000': { batch: 'batch 7' },
   'since, all': { since: '2020-01-01' },
+  'until, all': { until: '2040-01-01' },
+  'until, the first 1,000': { until: new Date(LONG_AGO_MS + 1_000).toISOString() },
+  'until, the middle': { until: new Date(LONG_AGO_MS + JOBS / 2).toISOString() },
+  'made from a job': { retriedFrom: idOf(123_456) },
+  'made from no job': { retriedFrom: idOf(1) },
   'since, the last 1,000': { since: new Date(LONG_AGO_MS + JOBS - 1_000).toISOString() },
   'q, an id': { q: idOf(123_456) },
   'q, the beginning of an id': { q: idOf(123_456).slice(0, 32) },
@@ -46,6 +51,12 @@ const FILTERS: Filters = {
   'type and status complete': { type: 'list.3', status: 'complete' },
   'owner, type, hardly any': { owner: 'everybody', type: RARE_TYPE },
   'owner, batch, none': { owner: 'owner 8', batch: 'batch 7' },
+  'since, until, status': {
+    since: new Date(LONG_AGO_MS + JOBS / 2).toISOString(),
+    until: new Date(LONG_AGO_MS + JOBS / 2 + 50_000).toISOString(),
+    status: 'failed',
+  },
+  'until, status queued, none': { until: '2020-01-01', status: 'queued' },
   'queue, status, since': { queue: 'even', status: 'failed', since: '2020-01-01' },
 }
 
@@ -56,15 +67,20 @@ function idOf(n: number): string {
 export async function measureListing(place: Place): Promise<void> {
   const fresh = await place.fresh()
   try {
-    await makeTypes(fresh)
-    process.stderr.write(`filling with ${JOBS.toLocaleString('en-US')} jobs\n`)
-    await (fresh.store.startsWith('sqlite:')
-      ? fillSqlite(fresh.store.slice('sqlite:'.length))
-      : fillPostgres(fresh.store))
+    await fillWithJobs(fresh)
     await measure(fresh, place.title)
   } finally {
     await fresh.remove()
   }
+}
+
+/** A million jobs of many kinds. */
+export async function fillWithJobs(fresh: Fresh): Promise<void> {
+  await makeTypes(fresh)
+  process.stderr.write(`filling with ${JOBS.toLocaleString('en-US')} jobs\n`)
+  await (fresh.store.startsWith('sqlite:')
+    ? fillSqlite(fresh.store.slice('sqlite:'.length))
+    : fillPostgres(fresh.store))
 }
 
 async function makeTypes({ store }: Fresh): Promise<void> {
@@ -115,7 +131,8 @@ const OWNER = `CASE n % 3 WHEN 0 THEN 'everybody' WHEN 1 THEN 'owner ' || (n % 1
 const CODE = `CASE WHEN n % ${JOBS / 20} = 10 THEN 'RARE' ELSE 'GW_5XX' END`
 const SPECS = `SELECT n, '01900000-0000-7000-8000-' || HEX, ${TYPE}, '{"n":1}', ${OWNER}, ${LONG_AGO_MS} + n,
   CASE WHEN n % 1000 = 0 THEN 'key ' || n END, CASE WHEN n % 1000 = 0 THEN 'always' END, CASE WHEN n % 1000 = 0 THEN 1 END,
-  CASE WHEN n % 2 = 0 AND n <= 200000 THEN n / 2000 + 1 END FROM numbers`
+  CASE WHEN n % 2 = 0 AND n <= 200000 THEN n / 2000 + 1 END,
+  CASE WHEN n % 1000 = 1 THEN '${idOf(123_456)}' END FROM numbers`
 const ROWS = `SELECT key, type, status, 0, created_at, CASE WHEN status = 'queued' THEN 1 END,
   CASE WHEN status = 'queued' THEN 0 ELSE 1 END, CASE WHEN status = 'processing' THEN 1 END,
   CASE WHEN status = 'processing' THEN ${LONG_AGO_MS} * 2 END, CASE WHEN status = 'processing' THEN created_at END,
@@ -128,7 +145,7 @@ const FAILURES = `SELECT failure, key, queued_at, 1, 1, 'execution', 'worker', e
 const BATCHES = `SELECT n, 'batch ' || n, 'a batch', 'partial', 'open', 0, 0, '{}', ${LONG_AGO_MS} FROM numbers WHERE n <= 101`
 
 const [INTO_SPECS, INTO_JOBS, INTO_FAILURES, INTO_BATCHES] = [
-  'job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch)',
+  'job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch, retried_from)',
   `jobs (key, type, status, priority, queued_at, ready, attempt, worker, lease_until, claimed_at, finished_at, forward_only,
     failure, ended_with)`,
   `failures (seq, job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail, rule, fingerprint,

@@ -15,13 +15,14 @@ const { values } = parseArgs({
     growth: { type: 'boolean', default: true },
     memory: { type: 'boolean', default: false },
     listing: { type: 'boolean', default: false },
+    pages: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
   allowNegative: true,
 })
 
 const HELP = `npm run bench -- [--store sqlite|postgres|postgres://...] [--jobs 50000] [--rounds 3] [--dir FOLDER]
-                [--no-growth] [--memory] [--listing]
+                [--no-growth] [--memory] [--listing] [--pages]
 
 Jobs per second with every commit on disk and the whole history on, next to a floor of bare SQL that makes the same
 transitions on the same tables in the same run. Medians of interleaved rounds. --dir chooses the disk.
@@ -31,7 +32,8 @@ removed again. There, drains are also measured in stores that have grown: with a
 that wait, and while somebody's transaction keeps dead rows from being removed. That takes minutes; --no-growth leaves
 it out.
 --memory drains a million jobs instead and prints how the memory goes.
---listing measures instead how long it takes to find jobs among a million, by each filter.`
+--listing measures instead how long it takes to find jobs among a million, by each filter.
+--pages measures instead how long a browser takes to show a page of the dashboard, with a million jobs.`
 
 /** As many as a worker claims at most, as many as it has slots, and as many as are in flight. */
 const [BATCH, SLOTS, IN_FLIGHT] = [500, 10, 16]
@@ -221,6 +223,7 @@ else {
   try {
     if (values.memory) await memory(place)
     else if (values.listing) await measureListing(place)
+    else if (values.pages) await (await import('./pages.ts')).measurePages(place)
     else await benchmark(place, Number(values.jobs), Number(values.rounds))
   } finally {
     await place.stop()

@@ -1,9 +1,12 @@
+import { ActivityTally } from '../src/app/metrics/activity-tally.ts'
 import { familiesOf } from '../src/app/metrics/families.ts'
 import { Tally } from '../src/app/metrics/tally.ts'
+import { systemClock } from '../src/runtime/clock.ts'
 import { page, table } from './reference-text.ts'
 
 export function metricsPage(): string {
-  const families = familiesOf({ tally: new Tally(), reading: () => null, mayAggregate: () => true })
+  const tally = new Tally(new ActivityTally(systemClock))
+  const families = familiesOf({ tally, reading: () => null, mayAggregate: () => true })
   const rows = families.map(({ name, kind, labels, help }) => [
     `\`${name}\``,
     kind,

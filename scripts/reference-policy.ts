@@ -1,6 +1,6 @@
-import { fieldsOf } from '../src/cli/render/policy.ts'
 import { policy } from '../src/core/policy.ts'
 import { CONTRADICTIONS } from '../src/core/policy-checks.ts'
+import { policyFields } from '../src/core/policy-words.ts'
 import { page, table } from './reference-text.ts'
 
 /** What each field may be and what it means; the default is the program's own. */
@@ -92,10 +92,10 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
 }
 
 export function policyPage(): string {
-  const fields = fieldsOf(policy())
-  const gone = Object.keys(MEANINGS).filter((name) => !fields.some(([field]) => field === name))
+  const fields = policyFields(policy())
+  const gone = Object.keys(MEANINGS).filter((name) => !fields.some((field) => field.name === name))
   if (gone.length > 0) throw new Error(`the reference explains ${gone.join(', ')}, which no policy has`)
-  const rows = fields.map(([field, value]) => {
+  const rows = fields.map(({ name: field, value }) => {
     const [values, meaning] = MEANINGS[field] ?? [undefined, undefined]
     if (values === undefined || meaning === undefined) throw new Error(`the reference does not say what ${field} means`)
     return [`\`${field}\``, values, value === '{}' ? 'none' : value, meaning]

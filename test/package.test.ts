@@ -13,6 +13,9 @@ interface Manifest {
   dependencies: Record<string, string>
 }
 
+/** Compiling, building the pages and packing: a bound for a machine that hangs. */
+const BUILD_MS_MAX = 240_000
+
 let scratch: string
 let manifest: Manifest
 /** An empty project with the package in its node_modules, as `npm install` leaves it. */
@@ -26,7 +29,7 @@ beforeAll(async () => {
   project = join(scratch, 'project')
   installed = join(project, 'node_modules/redress')
   await install(tarball)
-})
+}, BUILD_MS_MAX)
 
 afterAll(() => rm(scratch, { recursive: true, force: true }))
 
@@ -37,6 +40,8 @@ test('the package holds what was built, and no sources or tests', async () => {
   expect([...top].filter((name) => !expected.includes(String(name)))).toEqual([])
   expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE']))
   expect(files.filter((file) => /\.test\.|[^d]\.ts$/.test(file))).toEqual([])
+  // The pages are built, and those who install it need nothing to show them.
+  expect(files).toContain('dist/dashboard/index.html')
 })
 
 test('every public name can be imported where the package is installed', async () => {

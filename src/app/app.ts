@@ -14,6 +14,7 @@ import type { Intervened } from '../operations/interventions.ts'
 import type { JobDetail, JobList } from '../operations/jobs.ts'
 import { detailOf } from '../operations/jobs.ts'
 import { type Context, type Operation, perform } from '../operations/operation.ts'
+import { outputForOwner } from '../operations/owner-view.ts'
 import { OPERATIONS, type InputOf as OperationInput, type OutputOf } from '../operations/table.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
@@ -42,7 +43,7 @@ import { defaultLocation, type Opened, openStore } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
 import { askRetryHook, type RetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
-import { asRejected, factsOfSubmission, newJob, prepareMany, rejection } from './submission.ts'
+import { asRejected, factsOfSubmission, factsOfSubmitted, newJob, prepareMany, rejection } from './submission.ts'
 import { type Pending, Transactions } from './transactions.ts'
 
 export interface AppOptions {
@@ -117,7 +118,7 @@ export class App {
     this.#dependencies = new Dependencies(host, () =>
       [...this.#declared.values()].flatMap(({ handler }) => handler.policy.breaker?.guards ?? []),
     )
-    this.duties = dutiesOf(host, this.schedules, this.#channels, this.#dependencies)
+    this.duties = dutiesOf(host, this.schedules, this.#channels, this.#dependencies, this.metrics)
   }
 
   #host(): AppHost {
@@ -296,7 +297,8 @@ export class App {
 
   /** The same for somebody whom a door has let in: only what their role, their scopes and their account allow. */
   async performAs(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> {
-    return this.#perform(name, admitted(caller, name, CATALOG[name], input))
+    const output = await this.#perform(name, admitted(caller, name, CATALOG[name], input))
+    return caller.role === 'owner' ? outputForOwner(name, output) : output
   }
 
   async #perform(name: OperationName, input: object): Promise<unknown> {
@@ -304,7 +306,7 @@ export class App {
     const run = () => perform(OPERATIONS[name] as Operation, context, input)
     const { type } = input as { type?: unknown }
     // What is no name cannot be one of a span either: those are looked through by people.
-    return name === 'jobs.submit' && isName(type) ? traceSubmission(type, run, () => ({})) : run()
+    return name === 'jobs.submit' && isName(type) ? traceSubmission(type, run, factsOfSubmitted) : run()
   }
 
   async #context(): Promise<Context> {

@@ -1,5 +1,5 @@
-import { existsSync, realpathSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { existsSync, realpathSync, statSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import { RedressError } from '../core/errors.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { TableCount } from '../store/copying.ts'
@@ -40,6 +40,7 @@ export async function backupStore({ from, file, mayReplace, clock, onProgress }:
   if (place.kind === 'file' && isSameFile(place.path, to)) {
     throw new RedressError('OPTION_INVALID', `${to} is the store itself: choose another name for its backup.`)
   }
+  refuseNoPlace(to)
   const { checkFile, copyFile, makeWhole, standAlone } = await import('../store/sqlite/backup.ts')
   const made = await makeWhole(to, { mayReplace, pid: process.pid }, async (partial) => {
     if (place.kind === 'file') return copyFile(place.path, partial, (done, total) => onProgress('copying', done, total))
@@ -113,6 +114,17 @@ async function pauseAll(path: string, by: By, clock: Clock): Promise<void> {
   } finally {
     await app.stop()
   }
+}
+
+/** Said before anything is copied, and of the place that is wrong: not of the store. */
+function refuseNoPlace(path: string): void {
+  const folder = dirname(path)
+  const why = !existsSync(folder)
+    ? `There is no folder ${folder}.`
+    : statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+      ? `${path} is a folder.`
+      : null
+  if (why !== null) throw new RedressError('OPTION_INVALID', why, { action: 'Name a file in a folder that is there.' })
 }
 
 const isSameFile = (one: string, other: string): boolean => realPath(one) === realPath(other)

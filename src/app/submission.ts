@@ -51,6 +51,12 @@ export function factsOfSubmission(submitted: readonly Submitted[]): Record<strin
   return { 'redress.job.id': first.id, 'redress.is_new': first.isNew }
 }
 
+/** The same of the operation: what it answers has the job, and with a dry run none. */
+export function factsOfSubmitted(output: unknown): Record<string, string | number | boolean> {
+  const { job, isDone } = output as { job: { id: string } | null; isDone: boolean }
+  return job === null ? {} : { 'redress.job.id': job.id, 'redress.is_new': isDone }
+}
+
 export function checkOwnerAndId({ owner, id }: Pick<SubmitOptions, 'owner' | 'id'>): void {
   if (owner !== undefined && (typeof owner !== 'string' || owner === '' || owner.length > OWNER_CHARS_MAX)) {
     throw invalid(`owner must be a text of 1 to ${OWNER_CHARS_MAX} characters`)

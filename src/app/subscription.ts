@@ -75,6 +75,15 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
     return { done: false, value }
   }
 
+  /** What waits, at once: for whoever can take more than one at a time. Empty when there is only an end to be told. */
+  takeWaiting(): HubEvent[] {
+    const last = this.#line.at(-1)
+    const taken = this.#line.splice(0, this.#line.length - (last?.event === 'end' && last.id === null ? 1 : 0))
+    this.#lastId = taken.findLast(({ id }) => id !== null)?.id ?? this.#lastId
+    if (taken.length > 0) this.#changed()
+    return taken
+  }
+
   /** The subscriber wants no more. */
   async return(): Promise<IteratorResult<HubEvent>> {
     this.#line.length = 0

@@ -185,8 +185,9 @@ if [[ $funcstack[1] == _redress ]]; then _redress "$@"; else compdef _redress re
   fish: ({ first, second, commands }) => `# redress completion for fish, made by \`redress completion fish\`
 function __redress_is
     set -l typed (commandline -opc)
+    set -l words (count $argv)
     set -e typed[1]
-    test "$typed[1..(count $argv)]" = "$argv"
+    test (count $typed) -ge $words; and test "$typed[1..$words]" = "$argv"
 end
 function __redress_has
     test (count (commandline -opc)) -eq $argv[1]

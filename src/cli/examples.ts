@@ -39,6 +39,11 @@ export const EXAMPLES: Partial<Record<OperationName, readonly string[]>> = {
   ],
   'batches.list': ['redress batches list --state partial', 'redress batches list --owner ann --json'],
   'batches.retry-failed': [`redress batches retry BATCH --reason 'the gateway is back'`],
+  'policy.preview': [
+    'redress policy preview sample.convert',
+    'redress policy preview sample.convert --failures GW_5XX,crash,ok --seed 7',
+  ],
+  'activity.show': ['redress activity', 'redress activity --minutes 1440 --type sample.convert --json'],
   'tokens.create': [
     'redress tokens create --name ci --role operator',
     'redress tokens create --name mirror --role owner --account ann --scopes jobs.list,jobs.show --expires never',

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { ERRORS, type ErrorCode, RedressError } from '../core/errors.ts'
 import { CATALOG, type OperationName } from '../operations/catalog.ts'
+import { requestOf } from '../operations/request-of.ts'
 import { quoted } from './command-name.ts'
 import type { Parsed } from './parse.ts'
+import { LISTS } from './render/lists.ts'
 import { readSse } from './sse-reader.ts'
 import type { FollowOptions, LiveEvent, Target } from './target.ts'
 
@@ -20,7 +22,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
   const say = (path: string) => `${base}${path}`
 
   async function perform(name: OperationName, input: object): Promise<unknown> {
-    const { method, path, body } = requestOf(name, input)
+    const { method, path, body } = addressed(name, input)
     let response: Response
     try {
       response = await fetch(say(path), {
@@ -35,7 +37,9 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
         redirect: 'manual',
         signal: AbortSignal.timeout(ANSWER_MS_MAX),
       })
-      return await readAnswer(base, response)
+      const answer = await readAnswer(base, response)
+      if (isAnswerTo(name, answer)) return answer
+      throw notRedress(base, `it answered ${response.status}, and not as one would`)
     } catch (error) {
       throw asUnreachable(base, error, CATALOG[name].mutates)
     }
@@ -90,34 +94,25 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
   return {
     perform: perform as Target['perform'],
     follow,
-    flags: isGiven ? ` --server ${quoted(base)}` : '',
+    flags: flagsOf(base, values, isGiven),
     server: base,
     stop: async () => undefined,
   }
 }
 
-/** How an operation is asked for: what its path does not name goes into the query or the body. */
-export function requestOf(name: OperationName, input: object): { method: string; path: string; body: string | null } {
-  const [method = '', route = ''] = CATALOG[name].http.split(' ')
-  // Who acts is known to the server, by the token.
-  const { actor: _, ...rest } = input as Record<string, unknown>
-  const path = route.replaceAll(/:([a-zA-Z]+)/g, (_match, field: string) => {
-    const value = String(rest[field] ?? '')
-    delete rest[field]
-    // A browser's address has no such parts: it would be another path.
-    if (['', '.', '..'].includes(value)) {
-      throw new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${field}: ${JSON.stringify(value)}.`)
-    }
-    return encodeURIComponent(value)
-  })
-  if (method !== 'GET') return { method, path, body: JSON.stringify(rest) }
-  const query = String(
-    new URLSearchParams(Object.entries(rest).map(([field, value]): [string, string] => [field, inQuery(value)])),
-  )
-  return { method, path: query === '' ? path : `${path}?${query}`, body: null }
+/** What leads another command to the same place, and lets it in. */
+function flagsOf(base: string, { 'token-file': file }: Parsed['values'], isGiven: boolean): string {
+  const server = isGiven ? ` --server ${quoted(base)}` : ''
+  return typeof file === 'string' ? `${server} --token-file ${quoted(file)}` : server
 }
 
-const inQuery = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+function addressed(name: OperationName, input: object): ReturnType<typeof requestOf> {
+  try {
+    return requestOf(name, input)
+  } catch (error) {
+    throw new RedressError('OPTION_INVALID', error instanceof Error ? error.message : String(error), { cause: error })
+  }
+}
 
 async function readAnswer(base: string, response: Response): Promise<unknown> {
   if (response.status >= 300 && response.status < 400) {
@@ -126,11 +121,28 @@ async function readAnswer(base: string, response: Response): Promise<unknown> {
   }
   const isJson = response.headers.get('content-type')?.includes('json') === true
   const text = await response.text()
-  const answer = isJson ? (JSON.parse(text) as unknown) : undefined
-  if (response.ok && isJson) return answer
+  const answer = isJson ? parsed(text) : undefined
+  if (response.ok && answer !== undefined) return answer
   const error = (answer as { error?: Partial<Refusal> } | undefined)?.error
   if (typeof error?.code !== 'string') throw notRedress(base, `it answered ${response.status}, and not as one would`)
   throw refusalOf(error as Refusal, response.status)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Other programs answer with JSON, too. Only what every version of this answer has is looked for. */
+function isAnswerTo(name: OperationName, answer: unknown): boolean {
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return false
+  const fields = answer as Record<string, unknown>
+  const list = (LISTS as Partial<Record<OperationName, string>>)[name]
+  if (list !== undefined) return Array.isArray(fields[list])
+  return !CATALOG[name].mutates || typeof fields.did === 'string'
 }
 
 interface Refusal {
@@ -158,17 +170,25 @@ function refusalOf({ code, message, action, jobId, problems, incident }: Refusal
 const notRedress = (base: string, why: string): RedressError =>
   new RedressError('SERVER_UNREACHABLE', `There is no Redress server at ${base}: ${why}.`)
 
+const BROKEN: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'])
+
 function asUnreachable(base: string, error: unknown, mutates: boolean): unknown {
   if (error instanceof RedressError) return error
   const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } }
   if (name === 'AbortError') return error
+  const perhaps = mutates ? ' It may have been done all the same: look before you do it again.' : ''
   if (name === 'TimeoutError') {
-    const perhaps = mutates ? ' It may have been done all the same: look before you do it again.' : ''
     return new RedressError(
       'SERVER_UNREACHABLE',
       `${base} did not answer within ${ANSWER_MS_MAX / 1000} s.${perhaps}`,
       { cause: error },
     )
+  }
+  // It was connected, and then was not: nobody knows what the server has done by then.
+  if (cause?.code !== undefined && BROKEN.has(cause.code)) {
+    return new RedressError('SERVER_UNREACHABLE', `The connection to ${base} broke before it answered.${perhaps}`, {
+      cause: error,
+    })
   }
   const why = cause?.code ?? cause?.message ?? (error instanceof Error ? error.message : String(error))
   return new RedressError('SERVER_UNREACHABLE', `${base} cannot be reached: ${why}.`, { cause: error })

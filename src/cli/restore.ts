@@ -56,7 +56,7 @@ function inWords(
   terminal: Terminal,
 ): string {
   const next = isPaused
-    ? `Every queue is paused. Look, then let them go on: ${commandName()} queues resume NAME${flags}`
+    ? `Every queue is paused. Look, then let them go on: ${commandName()} queues resume NAME --reason 'say why'${flags}`
     : 'What was done since the backup is not known to it: those jobs are done again when a worker starts.'
   return [
     tableOf(tables, terminal),

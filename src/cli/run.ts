@@ -1,4 +1,5 @@
 import { RedressError } from '../core/errors.ts'
+import { printable } from '../core/printable.ts'
 import { findCommand } from './parse.ts'
 
 /** Answers one command line with an exit code. What is not needed for it is not loaded. */
@@ -20,10 +21,20 @@ export async function run(argv: readonly string[]): Promise<number> {
       }
     }
   } catch (error) {
-    const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
-    process.stderr.write(wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error))
-    return error instanceof RedressError ? error.exitCode : 1
+    return tell(error, argv)
   }
+}
+
+/** What went wrong, as it was asked for; and the exit code. */
+export function tell(error: unknown, argv: readonly string[]): number {
+  const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
+  process.stderr.write(wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error))
+  return error instanceof RedressError ? error.exitCode : 1
+}
+
+export function tellUnwritten(cause: NodeJS.ErrnoException, argv: readonly string[]): number {
+  const message = `What was asked for cannot be printed: ${cause.code ?? 'writing failed'}.`
+  return tell(new RedressError('OUTPUT_FAILED', message, { cause }), argv)
 }
 
 async function helpOn(about: Extract<ReturnType<typeof findCommand>, { kind: 'help' }>['about']): Promise<string> {
@@ -36,7 +47,8 @@ async function helpOn(about: Extract<ReturnType<typeof findCommand>, { kind: 'he
 
 function asJson(error: unknown): object {
   if (error instanceof RedressError) return error.toJSON()
-  return { code: 'UNEXPECTED', message: error instanceof Error ? error.message : String(error) }
+  const message = error instanceof Error ? error.message : String(error)
+  return { code: 'UNEXPECTED', message, action: 'This is a fault of redress itself: report it.' }
 }
 
 /** `CODE: message`, what is wrong in particular, and what to do. */
@@ -49,5 +61,6 @@ function inWords(error: unknown): string {
   const problems = error.problems.filter((problem) => !error.message.includes(problem))
   const lines = [`${error.code}: ${error.message}`, ...problems.map((problem) => `  - ${problem}`), error.action]
   const cause = error.code === 'APP_NOT_LOADED' && error.cause instanceof Error ? [error.cause.stack ?? ''] : []
-  return `${[...lines, ...cause].join('\n')}\n`
+  // A server, a file or a job may have said it: it must not give orders to the terminal.
+  return printable(`${[...lines, ...cause].join('\n')}\n`)
 }

@@ -2,6 +2,7 @@ import { durationMs, formatMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import { oneLine, printable } from '../core/printable.ts'
 import type { OutputOf } from '../operations/table.ts'
+import { commandName } from './command-name.ts'
 import type { Program } from './invoke.ts'
 import { ownOption, SERVER_OPTIONS } from './parse.ts'
 import { progressOn } from './progress.ts'
@@ -42,7 +43,7 @@ export async function waitAndTell(target: Target, id: string, { timeoutMs, isJso
     case 'failed': {
       if (!isJson) process.stdout.write(await verdictOn(target, id))
       throw new RedressError('JOB_FAILED', `Job ${id} failed: ${job.errorCode}: ${oneLine(job.errorMessage ?? '')}`, {
-        action: `See \`redress explain ${id}\` for why, and what can be done.`,
+        action: `See \`${commandName()} explain ${id}${target.flags}\` for why, and what can be done.`,
         jobId: id,
       })
     }
@@ -85,7 +86,7 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
         const job = await target.perform('jobs.show', { id })
         answeredMs = performance.now()
         if (ENDED.has(job.status)) return job
-        progress.show({ what: `job ${id} is ${job.status}`, done: job.progress, total: 1 })
+        progress.show({ what: `${job.status}: job ${id}`, done: job.progress, total: 1 })
       } catch (error) {
         const isPassing = error instanceof RedressError && error.exitCode === 5
         if (!isPassing || answeredMs === null || performance.now() - answeredMs > AWAY_MS_MAX) throw error

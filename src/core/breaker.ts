@@ -84,6 +84,16 @@ export function sumWindow(newestFirst: Iterable<CallBucket>, policy: BreakerPoli
   return sum
 }
 
+/** The newest buckets, as many as it takes for so many calls. The newest comes first, in both. */
+export function bucketsOfCalls(newestFirst: readonly CallBucket[], calls: number): CallBucket[] {
+  let counted = 0
+  return newestFirst.filter(({ succeeded, failed }) => {
+    const isNeeded = counted < calls
+    counted += succeeded + failed
+    return isNeeded
+  })
+}
+
 /** Of older calls that only partly fit, the same share of successes and failures is taken: their order is not known. */
 export function withOlder(newer: CallCount, older: CallCount, { windowCalls }: BreakerPolicy): CallCount {
   const taken = Math.min(older.calls, Math.max(0, windowCalls - newer.calls))

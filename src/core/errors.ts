@@ -39,7 +39,7 @@ export const ERRORS = {
   BATCH_CLOSED: { http: 409, exit: 4, action: 'Add jobs before a batch is sealed, or open another batch.' },
   JOB_WRONG_STATE: { http: 409, exit: 4, action: 'Look at the job again: it may have moved on since you looked.' },
   NOT_ALLOWED_BY_POLICY: { http: 409, exit: 4, action: 'See `redress jobs explain JOB` for what can be done.' },
-  NOT_YOURS: { http: 403, exit: 4, action: 'Ask its owner, or an operator.' },
+  FORBIDDEN: { http: 403, exit: 4, action: 'Ask its owner, or an operator.' },
   RETRY_REFUSED: {
     http: 409,
     exit: 4,
@@ -178,6 +178,11 @@ export const ERRORS = {
   REQUEST_TOO_SLOW: { http: 408, exit: 5, action: 'Send the whole request within the time that the server gives it.' },
   HEADERS_TOO_LARGE: { http: 431, exit: 2, action: 'Send shorter headers and a shorter address.' },
   MEDIA_TYPE_UNSUPPORTED: { http: 415, exit: 2, action: 'Send application/json.' },
+  METHOD_NOT_ALLOWED: {
+    http: 405,
+    exit: 2,
+    action: 'Use one of the methods that Allow names; see /openapi.json.',
+  },
   ROUTE_NOT_FOUND: { http: 404, exit: 3, action: 'See /openapi.json for the routes there are.' },
   TOO_MANY_REQUESTS: { http: 429, exit: 5, action: 'Wait as long as Retry-After says, then try again.' },
   SERVER_STOPPING: { http: 503, exit: 5, action: 'Wait as long as Retry-After says, then try again.' },
@@ -189,6 +194,12 @@ export const ERRORS = {
   ACCOUNT_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress accounts list`.' },
   ACCOUNT_EXISTS: { http: 409, exit: 4, action: 'Choose another name; one that was disabled stays taken.' },
   TOKEN_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress tokens list`.' },
+  OUTPUT_FAILED: {
+    http: 500,
+    exit: 1,
+    action:
+      'Make room for what is printed. What was asked for may have been done all the same: look before you do it again.',
+  },
   CONFIRMATION_REQUIRED: { http: 400, exit: 2, action: 'Look with --dry-run, then add --yes.' },
   JOB_FAILED: { http: 409, exit: 7, action: 'See `redress jobs explain JOB` for why, and what can be done.' },
   WAIT_OVER: { http: 504, exit: 5, action: 'It goes on all the same: wait again, or look at it later.' },

@@ -1,9 +1,12 @@
+import type { Action } from './actions.ts'
 import type { JobEvent } from './events.ts'
-import type { FailureRecord } from './record.ts'
+import type { Hold } from './hold.ts'
+import type { FailureRecord, JobRecord } from './record.ts'
+import type { JobView } from './view.ts'
 
 /**
- * The history of a job as its owner may see it: what happened and what is to be done, in the words that were chosen for
- * them (D25, D26). What was really thrown, on which machine, and who of the operators did what is not theirs to know.
+ * A job and its history as its owner may see them: what happened and what is to be done, in the words that were chosen
+ * for them (D25, D26). What was really thrown, on which machine, and who of the operators did what is not theirs to know.
  */
 const SOMEBODY = 'an operator'
 
@@ -28,3 +31,41 @@ export function eventForOwner(event: JobEvent, owner: string): JobEvent {
   const why = reason === undefined || (actor !== undefined && !isOwn) ? {} : { reason }
   return { ...event, worker: null, data: { ...rest, ...(isOwn && { actor }), ...by, ...why } }
 }
+
+export function jobForOwner<Job extends JobRecord>(job: Job): Job {
+  const { lease, latestFailure } = job
+  return {
+    ...job,
+    lease: lease && { ...lease, worker: 'a worker' },
+    latestFailure: latestFailure && failureForOwner(latestFailure),
+  }
+}
+
+/** What holds it is said; who or what is behind that is in the words of operators, or names machines. */
+const WHY_HELD: Readonly<Record<Hold['by'], string>> = {
+  breaker: 'what it needs is not called for now',
+  queue: 'it is paused',
+  concurrency: 'as many are under way as may be',
+  rate: 'as many as may have begun lately',
+  workers: 'none is at work now',
+}
+
+export const holdForOwner = <Held extends Pick<Hold, 'by' | 'why'>>(hold: Held): Held => ({
+  ...hold,
+  why: WHY_HELD[hold.by],
+})
+
+export const viewForOwner = <View extends JobView>(view: View): View => ({
+  ...view,
+  worker: null,
+  held: view.held.map(holdForOwner),
+  actions: actionsForOwner(view.actions),
+})
+
+/** Nobody has to try in order to learn that it is not for them. */
+export const actionsForOwner = (actions: readonly Action[]): Action[] =>
+  actions.map((action) =>
+    action.name === 'mark-failed' && action.allowed
+      ? { ...action, allowed: false, why: 'only an operator can mark a job failed' }
+      : action,
+  )

@@ -39,6 +39,8 @@ export interface JobView {
   orphanedAt: string | null
   cancelRequestedAt: string | null
   deadLettered: boolean
+  /** What a retry by a person does, by its policy: then another input may be given where it makes a new job. */
+  manualRetry: 'in-place' | 'new-job' | 'off'
   /** What keeps it back though it could go: a breaker, a paused queue, a limit. */
   held: HoldView[]
   actions: Action[]
@@ -78,6 +80,7 @@ export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[
     orphanedAt: isoTimeOrNull(job.orphanedAtMs),
     cancelRequestedAt: isoTimeOrNull(job.cancelRequestedAtMs),
     deadLettered: job.isDeadLettered,
+    manualRetry: job.policy.manualRetry.mode,
     held: holds.map(viewHold),
     actions,
   }

@@ -5,6 +5,7 @@ import type { Log } from '../runtime/log.ts'
 import { downPage } from './pages/down-page.ts'
 import { noteOnRequest } from './request-log.ts'
 import { SAFE_HEADERS } from './safe-headers.ts'
+import { StoreAway } from './store-watch.ts'
 
 /** A refusal as every route gives it. */
 export interface ErrorAnswer {
@@ -56,7 +57,7 @@ export function toRedressError(error: unknown): RedressError {
 /** Never a trace, a path of the server, or what a database said of itself. */
 export function answerOf(error: RedressError, log: Log, request: FastifyRequest): ErrorAnswer {
   const { code, message, action, jobId, problems } = error
-  if (error.httpStatus < 500 || SAFE_TO_TELL.has(code)) {
+  if (error.httpStatus < 500 || SAFE_TO_TELL.has(code) || error instanceof StoreAway) {
     return {
       error: { code, message, action, ...(jobId !== undefined && { jobId }), ...(problems.length > 0 && { problems }) },
     }
@@ -67,9 +68,19 @@ export function answerOf(error: RedressError, log: Log, request: FastifyRequest)
 }
 
 /** One way to refuse, for every route and for what has none. */
-export function answerErrors(server: FastifyInstance, log: Log): void {
+export function answerErrors(server: FastifyInstance, log: Log, methodsOf: (path: string) => string[]): void {
   server.setErrorHandler((thrown, request, reply) => refuse(toRedressError(thrown), log, request, reply))
   server.setNotFoundHandler((request, reply) => {
+    const methods = methodsOf(request.url.split('?')[0] ?? '')
+    if (methods.length > 0 && !methods.includes(request.method)) {
+      const message = `${request.method} is not a method of ${shortened(request.url)}; it has ${methods.join(', ')}.`
+      return refuse(
+        new RedressError('METHOD_NOT_ALLOWED', message),
+        log,
+        request,
+        reply.header('allow', methods.join(', ')),
+      )
+    }
     const error = new RedressError('ROUTE_NOT_FOUND', `There is no ${request.method} ${shortened(request.url)} here.`)
     return refuse(error, log, request, reply)
   })

@@ -8,6 +8,7 @@ import type { Caller } from '../operations/caller.ts'
 import { mayHear } from '../operations/topics.ts'
 import type { Store } from '../store/store.ts'
 import { type FindCaller, neededCaller } from './callers.ts'
+import { type EventSource, gathered } from './gathered.ts'
 import type { HttpLimits } from './limits.ts'
 import { Streams } from './streams.ts'
 import { writeEvents } from './write-events.ts'
@@ -32,9 +33,11 @@ export function addEvents(
   const streams = new Streams(limits)
   const listening = new Map<Subscription, FastifyRequest>()
 
-  server.get('/api/events', async (request, reply) => {
+  // Who asks only for its head would wait for its end.
+  server.get('/api/events', { exposeHeadRoute: false }, async (request, reply) => {
     const caller = await neededCaller(findCaller, request)
     const topics = topicsOf(request, caller, limits.topicsPerStreamMax)
+    const everyMs = everyMsOf(request)
     for (const topic of topics) await needHearing(await store(), caller, topic, ownTopics)
     const leave = streams.enter(caller.name)
     let subscription: Subscription | null = null
@@ -52,7 +55,8 @@ export function addEvents(
       await subscription.ready
       // Whoever left meanwhile is not heard of again.
       if (reply.raw.destroyed) end()
-      const events = caller.role === 'owner' ? ownOnly(subscription, caller.account) : subscription
+      const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account) : subscription
+      const events = everyMs === null ? heard : gathered(heard, everyMs)
       reply.hijack()
       reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
       void writeEvents(reply.raw, events)
@@ -105,7 +109,7 @@ async function needHearing(
 }
 
 /** In a batch of one's own there may be jobs of others. */
-function ownOnly(subscription: Subscription, account: string | null): AsyncIterator<HubEvent> {
+function ownOnly(subscription: Subscription, account: string | null): EventSource {
   const isOwn = ({ event, data }: HubEvent): boolean =>
     !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
   return {
@@ -115,6 +119,7 @@ function ownOnly(subscription: Subscription, account: string | null): AsyncItera
         if (result.done || isOwn(result.value)) return result
       }
     },
+    takeWaiting: () => subscription.takeWaiting().filter(isOwn),
     return: () => subscription.return(),
   }
 }
@@ -125,6 +130,18 @@ function topicsOf(request: FastifyRequest, caller: Caller, most: number): string
   if (asked.length > most) throw new RedressError('REQUEST_INVALID', `A stream has at most ${most} topics.`)
   if (asked.length > 0) return asked
   return [caller.role === 'owner' ? `owner:${caller.account}` : '*']
+}
+
+const EVERY_MS_MIN = 250
+const EVERY_MS_MAX = 60_000
+
+/** `every=1000`: what happens is gathered, and told together once in so many milliseconds. */
+function everyMsOf(request: FastifyRequest): number | null {
+  const { every } = request.query as { every?: string | string[] }
+  if (every === undefined) return null
+  const ms = Number(every)
+  if (Number.isInteger(ms) && ms >= EVERY_MS_MIN && ms <= EVERY_MS_MAX) return ms
+  throw new RedressError('REQUEST_INVALID', `every: milliseconds from ${EVERY_MS_MIN} to ${EVERY_MS_MAX} are expected.`)
 }
 
 /** A browser sends the header when it comes back; a page that is loaded anew can give the same in the address. */

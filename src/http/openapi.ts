@@ -146,6 +146,14 @@ const OTHER_PATHS = {
           explode: true,
         },
         {
+          name: 'every',
+          in: 'query',
+          required: false,
+          description:
+            'Gathers what happens and tells it together, as `changes`, at most once in so many milliseconds.',
+          schema: { type: 'integer', minimum: 250, maximum: 60_000 },
+        },
+        {
           name: 'Last-Event-ID',
           in: 'header',
           required: false,

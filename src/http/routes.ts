@@ -61,7 +61,7 @@ function inputReader(name: OperationName): (request: FastifyRequest) => Values {
     )
   return ({ method, query, params, body, headers }) => {
     const path = fromText(params as Values)
-    if (method === 'GET') return { ...fromText(query as Values), ...path }
+    if (method !== 'POST') return { ...fromText(query as Values), ...path }
     if (Object.keys(query as Values).length > 0) throw invalid('what is to be done belongs into the body')
     if (body === undefined || body === null) return path
     // What a form of another site could send without asking is not taken here.

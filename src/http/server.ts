@@ -5,22 +5,25 @@ import fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
 import { inScope } from '../operations/caller.ts'
+import { CATALOG } from '../operations/catalog.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import { answerErrors, refuse, toRedressError } from './answer.ts'
 import { WrongSecrets } from './attempts.ts'
 import { type FindCaller, neededCaller, openCallers } from './callers.ts'
+import { addDashboard } from './dashboard.ts'
 import { addDownloads, type FindFile } from './downloads.ts'
 import { addEvents, type MayHear } from './events.ts'
 import { guard } from './guard.ts'
 import { addHealth } from './health.ts'
 import { HTTP_LIMITS, type HttpLimits } from './limits.ts'
+import { knowMethods } from './methods.ts'
 import { openApi } from './openapi.ts'
 import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
 import { addTableRoutes } from './routes.ts'
 import { addSignIn, cookieShape } from './sign-in.ts'
-import { StoreWatch } from './store-watch.ts'
+import { StoreAway, StoreWatch } from './store-watch.ts'
 import { answerUnreadable } from './unreadable.ts'
 
 export interface ServerOptions {
@@ -95,7 +98,6 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     forceCloseConnections: 'idle',
     // Our own hook does, in the shape of every refusal.
     return503OnClosing: false,
-    exposeHeadRoutes: false,
     logger: false,
     http: {
       // The guard asks for it, and answers in the shape of every refusal.
@@ -111,11 +113,12 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   const store = () => app.store()
   const cookie = cookieShape(publicUrl?.startsWith('https:') ?? false)
   const wrong = new WrongSecrets(clock, limits.wrongSecretsPerMinute)
-  const findCaller = notingCaller(openCallers({ store, wrong, cookieName: cookie.name, isAuthOn: auth === 'required' }))
+  const known = openCallers({ store, wrong, cookieName: cookie.name, isAuthOn: auth === 'required' })
+  const findCaller = notingCaller((request) => watch.answered(known(request)))
 
   logRequests(server, log)
   receiveTraces(server)
-  answerErrors(server, log)
+  answerErrors(server, log, knowMethods(server))
   guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
   await server.register(cookies)
   addForms(server)
@@ -124,10 +127,17 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   server.addHook('onRequest', async (request, reply) => {
     if (isStopping) throw new RedressError('SERVER_STOPPING', 'This server is being stopped.')
     if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
-    return refuse(new RedressError('STORE_UNREACHABLE', watch.why), log, request, reply)
+    return refuse(new StoreAway(), log, request, reply)
   })
   addSignIn(server, { store, wrong, findCaller, cookie })
-  addTableRoutes(server, { findCaller, perform: (caller, name, input) => app.performAs(caller, name, input) })
+  addTableRoutes(server, {
+    findCaller,
+    perform(caller, name, input) {
+      const done = app.performAs(caller, name, input)
+      // Of what was to be done, nobody may say that it was not, before that is certain.
+      return CATALOG[name].mutates ? done : watch.answered(done)
+    },
+  })
   const ownTopics = new Map<string, MayHear>()
   const files = new Map<string, FindFile>()
   const events = addEvents(server, { hub: app.hub, store, findCaller, limits, ownTopics })
@@ -139,8 +149,9 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     if (!inScope(caller.scopes, 'queues.list')) {
       throw new RedressError('ROLE_TOO_LOW', `Metrics need the scope queues.list; ${caller.name} does not have it.`)
     }
-    return reply.type(app.metrics.contentType).send(await app.metrics.text())
+    return reply.type(app.metrics.contentType).send(await watch.answered(app.metrics.text()))
   })
+  addDashboard(server, { findCaller })
   const document = openApi(packageVersion(), '/', cookie.name)
   server.get('/openapi.json', async (request, reply) => {
     await neededCaller(findCaller, request)

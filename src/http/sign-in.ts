@@ -44,16 +44,24 @@ export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, c
   server.post('/sign-in', async (request, reply) => {
     const { code } = (request.body ?? {}) as { code?: unknown }
     const isForm = (request.headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded')
-    const waitMs = wrong.waitMs(request.ip)
-    if (waitMs > 0) throw tooMany(waitMs)
     const session = typeof code === 'string' && code !== '' ? await openSession(await store(), code, SESSION_MS) : null
     if (session === null) {
-      wrong.count(request.ip)
-      const error = new RedressError('SIGN_IN_REQUIRED', 'This link was used already, is too old, or was never one.', {
-        action: 'Make a new one: `redress sign-in`.',
-      })
+      // After the link was looked at: a good one is let in whatever others from its address did.
+      const waitMs = wrong.waitMs(request.ip)
+      if (waitMs === 0) wrong.count(request.ip)
+      const error =
+        waitMs > 0
+          ? tooMany(waitMs)
+          : new RedressError('SIGN_IN_REQUIRED', 'This link was used already, is too old, or was never one.', {
+              action: 'Make a new one: `redress sign-in`.',
+            })
       if (!isForm) throw error
-      return reply.code(401).type('text/html').header('cache-control', 'no-store').send(signInPage(null, error.message))
+      if (waitMs > 0) void reply.header('retry-after', String(Math.ceil(waitMs / 1000)))
+      return reply
+        .code(error.httpStatus)
+        .type('text/html')
+        .header('cache-control', 'no-store')
+        .send(signInPage(null, error.message))
     }
     void reply.setCookie(cookie.name, session.secret, { ...attributes, maxAge: SESSION_MS / 1000 })
     return isForm ? reply.redirect('/', 303) : { name: session.caller.name, role: session.caller.role }

@@ -5,8 +5,9 @@ import { type BatchEventView, type BatchView, viewBatch, viewBatchEvent } from '
 import type { BatchRow } from '../store/batches.ts'
 import type { Store } from '../store/store.ts'
 import { type BatchActed, cancelBatch, retryFailedOfBatch } from './batch-acts.ts'
+import { type BatchFailures, failuresOfBatch } from './batch-failures.ts'
 import { actFields, limitField, operation } from './operation.ts'
-import { batchActedSchema, batchDetailSchema, batchListSchema } from './outputs/batch.ts'
+import { batchActedSchema, batchListSchema, batchShownSchema } from './outputs/batch.ts'
 
 const LIST_MAX = 1_000
 
@@ -19,6 +20,10 @@ export interface BatchList {
 export interface BatchDetail extends BatchView {
   /** When it was settled, reopened and expired, with the counts of that moment. */
   history: BatchEventView[]
+}
+
+export interface BatchShown extends BatchDetail {
+  failures: BatchFailures
 }
 
 const batchIdField = z.string().min(1).describe('id of the batch')
@@ -52,10 +57,14 @@ export const listBatches = operation('batches.list', {
 
 export const showBatch = operation('batches.show', {
   input: z.strictObject({ id: batchIdField, owner: batchOwnerField }),
-  output: batchDetailSchema,
-  run: async ({ store }, { id, owner }) => {
+  output: batchShownSchema,
+  run: async ({ store }, { id, owner }): Promise<BatchShown> => {
     const batch = await neededBatch(store, id, owner)
-    return { ...(await detailOfBatch(store, batch)), ...(await viewFor(store, batch, owner)) }
+    return {
+      ...(await detailOfBatch(store, batch)),
+      ...(await viewFor(store, batch, owner)),
+      failures: await failuresOfBatch(store, batch, owner),
+    }
   },
 })
 

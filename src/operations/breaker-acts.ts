@@ -4,7 +4,7 @@ import { durationMs, formatMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import type { StoredBreaker } from '../store/breakers.ts'
 import type { By, Store } from '../store/store.ts'
-import { type BreakerView, viewBreaker } from './breakers.ts'
+import { type BreakerView, breakerNameField, neededBreaker, viewBreaker } from './breakers.ts'
 import { checkBy } from './by.ts'
 import { type Context, dryRunField, operation } from './operation.ts'
 import { breakerActedSchema } from './outputs/breaker.ts'
@@ -19,7 +19,7 @@ export interface BreakerAct {
 }
 
 const actFields = {
-  name: z.string().min(1).describe('name of the breaker: of the dependency that it guards'),
+  name: breakerNameField,
   actor: z.string().default('').describe('who does it'),
   reason: z.string().default('').describe('why: kept in the history'),
   dryRun: dryRunField,
@@ -103,11 +103,7 @@ export const probeBreaker = operation('breakers.probe', {
 
 async function neededFor(store: Store, name: string, by: By): Promise<StoredBreaker> {
   checkBy(by, `breaker ${name}`)
-  const breakers = await store.breakers()
-  const found = breakers.find((breaker) => breaker.name === name)
-  if (found !== undefined) return found
-  const names = breakers.map((breaker) => breaker.name).join(', ') || 'none'
-  throw new RedressError('BREAKER_NOT_FOUND', `There is no breaker ${name}; there are: ${names}.`)
+  return neededBreaker(store, name)
 }
 
 async function answer(store: Store, name: string, isDone: boolean, did: string): Promise<BreakerAct> {

@@ -346,6 +346,13 @@ export const CATALOG = {
     mutates: false,
     summary: 'List the workers that are, or were, at this store.',
   },
+  'activity.show': {
+    cli: 'activity',
+    http: 'GET /api/activity',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show by the minute how jobs ended, whose fault failures were, and how long jobs waited.',
+  },
   'audit.list': {
     cli: 'audit list',
     http: 'GET /api/audit',
@@ -359,6 +366,13 @@ export const CATALOG = {
     role: 'viewer',
     mutates: false,
     summary: 'Show the circuit breakers: how they stand, why, and what they hold.',
+  },
+  'breakers.show': {
+    cli: 'breakers show <name>',
+    http: 'GET /api/breakers/:name',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show one breaker with its thresholds, its newest calls and its history.',
   },
   'breakers.open': {
     cli: 'breakers open <name>',
@@ -398,6 +412,13 @@ export const CATALOG = {
     role: 'viewer',
     mutates: false,
     summary: 'Show the policy of a job type in full.',
+  },
+  'policy.preview': {
+    cli: 'policy preview <type>',
+    http: 'GET /api/types/:type/policy/preview',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show what the policy of a job type would do with a row of failures.',
   },
   'schedules.list': {
     cli: 'schedules list',

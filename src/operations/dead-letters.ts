@@ -137,10 +137,14 @@ export const purgeLetters = operation('dead-letters.purge', {
     let purged = 0
     // What comes meanwhile has not been looked at by whoever does this.
     for (let after: number | null = 0; after !== null; ) {
-      const step: { purged: number; cursor: number | null } = await store.purgeDeadLetters({
-        ...{ actor, reason, filter },
-        ...{ afterOffset: after, upToOffset: lastOffset, limit: PURGED_PER_STEP },
-      })
+      const step: { purged: number; cursor: number | null } = await store
+        .purgeDeadLetters({
+          ...{ actor, reason, filter },
+          ...{ afterOffset: after, upToOffset: lastOffset, limit: PURGED_PER_STEP },
+        })
+        .catch((error: unknown) => {
+          throw purged === 0 ? error : stoppedAt(purged, letters, error)
+        })
       purged += step.purged
       after = step.cursor
     }
@@ -148,3 +152,12 @@ export const purgeLetters = operation('dead-letters.purge', {
     return { isDone: purged > 0, did, letters: purged, byCause }
   },
 })
+
+/** Each step is durable by itself: what was purged before the trouble is purged. */
+function stoppedAt(purged: number, of: number, cause: unknown): RedressError {
+  const code = cause instanceof RedressError ? cause.code : 'STORE_FAILED'
+  return new RedressError('PARTLY_DONE', `${purged} of ${of} dead letters were purged, and then it ended: ${code}.`, {
+    cause,
+    action: 'Do it again for the rest.',
+  })
+}

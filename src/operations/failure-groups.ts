@@ -1,21 +1,32 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { FAULTS } from '../core/failure.ts'
-import { GROUP_STATES } from '../core/failure-group.ts'
+import { GROUP_STATES, lastDay } from '../core/failure-group.ts'
 import { isoTime } from '../core/iso-time.ts'
 import type { Status } from '../core/states.ts'
 import { type FailureGroupView, type TopField, viewFields, viewGroup, viewHours } from '../core/view-failure-group.ts'
 import { type FailureView, viewFailure } from '../core/view-history.ts'
-import { FAILURE_GROUP_SORTS, type FailureGroupDetail, foldAll } from '../store/failure-groups.ts'
-import type { Store } from '../store/store.ts'
+import {
+  FAILURE_GROUP_SORTS,
+  type FailureGroupBatch,
+  type FailureGroupDetail,
+  foldAll,
+} from '../store/failure-groups.ts'
+import type { Store, StoredType } from '../store/store.ts'
 import { limitField, operation, typeField } from './operation.ts'
 import { groupDetailSchema, groupListSchema } from './outputs/failure-group.ts'
 import { momentField, momentMs } from './time-field.ts'
 
 const LIST_MAX = 1_000
 
+export interface FailureGroupListed extends FailureGroupView {
+  queue: string
+  /** Failures in each of the last 24 hours, the present hour last. */
+  hours: number[]
+}
+
 export interface FailureGroupList {
-  groups: FailureGroupView[]
+  groups: FailureGroupListed[]
   /** Give it as `cursor` for those that follow; null when these were the last. */
   nextCursor: string | null
   /** Types whose policy has `aggregates: false`: each of their failures stands for itself. */
@@ -23,10 +34,13 @@ export interface FailureGroupList {
 }
 
 export interface FailureGroupDetailView extends FailureGroupView {
+  queue: string
   /** The newest failure whose job is still kept. */
   sample: FailureView | null
   fields: TopField[]
   jobs: { id: string; status: Status; attempt: number; at: string }[]
+  /** The batches of these jobs, with how many of them are in each. */
+  batches: FailureGroupBatch[]
   /** Failures per hour of the last day, the present hour last. */
   hours: { hour: string; count: number }[]
   /** What became of the group, the newest first. */
@@ -76,7 +90,11 @@ export const listFailureGroups = operation('failures.list', {
     const value = sort === 'count' ? last?.count : last?.lastAtMs
     const types = await store.types()
     return {
-      groups: shown.map(viewGroup),
+      groups: shown.map((group) => ({
+        ...viewGroup(group),
+        queue: queueOf(group.type, types),
+        hours: lastDay(group, nowMs).map(({ count }) => count),
+      })),
       nextCursor: found.length > shown.length ? `${value}_${last?.fingerprint}` : null,
       notGrouped: types
         .filter(({ name, policy }) => !policy.aggregates && (type === undefined || type === name))
@@ -84,6 +102,10 @@ export const listFailureGroups = operation('failures.list', {
     }
   },
 })
+
+/** A group is of a type that was declared, and types are never removed. */
+const queueOf = (type: string, types: readonly StoredType[]): string =>
+  types.find(({ name }) => name === type)?.queue ?? ''
 
 function readCursor(cursor: string): { value: number; fingerprint: string } {
   const [, value, fingerprint] = /^(\d+)_(.+)$/.exec(cursor) ?? []
@@ -95,15 +117,17 @@ export const showFailureGroup = operation('failures.show', {
   input: z.strictObject({ fingerprint: fingerprintField }),
   output: groupDetailSchema,
   run: async ({ store }, { fingerprint }): Promise<FailureGroupDetailView> => {
-    const { group, jobs, events } = await neededGroup(store, fingerprint)
+    const { group, jobs, batches, events } = await neededGroup(store, fingerprint)
     const [newest] = jobs
     const failures = newest === undefined ? [] : await store.failures({ id: newest.id })
     const sample = failures.find(({ seq }) => seq === newest?.failure)
     return {
       ...viewGroup(group),
+      queue: queueOf(group.type, await store.types()),
       sample: sample === undefined ? null : viewFailure(sample),
       fields: viewFields(group),
       jobs: jobs.map(({ id, status, attempt, atMs }) => ({ id, status, attempt, at: isoTime(atMs) })),
+      batches,
       hours: viewHours(group, await store.nowMs()),
       history: events.map(({ atMs, kind, data }) => ({
         at: isoTime(atMs),

@@ -3,7 +3,7 @@ import { actionsFor } from '../core/actions.ts'
 import type { JobEvent } from '../core/events.ts'
 import { explain } from '../core/explain.ts'
 import type { FailureGroup } from '../core/failure-group.ts'
-import { eventForOwner, failureForOwner } from '../core/for-owner.ts'
+import { eventForOwner, failureForOwner, holdForOwner, jobForOwner } from '../core/for-owner.ts'
 import { isoTime } from '../core/iso-time.ts'
 import type { FailureRecord } from '../core/record.ts'
 import { STATUSES } from '../core/states.ts'
@@ -44,7 +44,9 @@ const filterFields = {
   owner: z.string().min(1).optional().describe('only jobs of this owner'),
   code: z.string().min(1).optional().describe('only failed jobs that ended with this code'),
   batch: z.string().min(1).optional().describe('only jobs that have a place in this batch'),
+  retriedFrom: z.string().min(1).optional().describe('only jobs that somebody made from this one, by its id'),
   since: momentField('only jobs created since then'),
+  until: momentField('only jobs created before then'),
   q: z
     .string()
     .trim()
@@ -60,9 +62,15 @@ const filterFields = {
 type FilterInput = z.output<z.ZodObject<typeof filterFields>>
 
 /** What is left out is not asked for. */
-async function filterOf(store: Store, { since, ...rest }: FilterInput): Promise<Omit<JobFilter, 'limit'>> {
+async function filterOf(store: Store, { since, until, ...rest }: FilterInput): Promise<Omit<JobFilter, 'limit'>> {
   const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
-  return since === undefined ? given : { ...given, createdSinceMs: momentMs(since, 'since', await store.nowMs()) }
+  if (since === undefined && until === undefined) return given
+  const nowMs = await store.nowMs()
+  return {
+    ...given,
+    ...(since !== undefined && { createdSinceMs: momentMs(since, 'since', nowMs) }),
+    ...(until !== undefined && { createdBeforeMs: momentMs(until, 'until', nowMs) }),
+  }
 }
 
 const cursorField = z.coerce.number().int().min(1).optional()
@@ -161,8 +169,9 @@ export const explanation = operation('jobs.explain', {
       failuresFor(store, id, owner),
       store.nowMs(),
     ])
-    const holds = (await holdsOf(store, [job]))(job)
-    const explained = explain({ job, events: history, failures: failed, group, holds, nowMs })
+    const found = (await holdsOf(store, [job]))(job)
+    const [shown, holds] = owner === undefined ? [job, found] : [jobForOwner(job), found.map(holdForOwner)]
+    const explained = explain({ job: shown, events: history, failures: failed, group, holds, nowMs })
     return { ...explained, actions: await actionsNow(context, job) }
   },
 })

@@ -57,10 +57,72 @@ export async function perform<Fields extends z.ZodObject, Output>(
   context: Context,
   input: unknown,
 ): Promise<Output> {
-  const read = fields.safeParse(input)
+  const wrong = [...deepProblems(input), ...numberProblems(fields, input)]
+  if (wrong.length > 0) throw refusal(name, wrong)
+  const read = fields.safeParse(input, { error: inWords })
   const problems = read.success ? nulProblems(read.data) : problemsOf(read.error.issues)
   if (read.success && problems.length === 0) return run(context, read.data)
-  throw new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${problems.join('; ')}.`, { problems })
+  throw refusal(name, problems)
+}
+
+const PROBLEMS_MAX = 20
+const PROBLEM_CHARS_MAX = 500
+
+/** Whoever sends a hundred thousand wrong fields does not get them all back. */
+function refusal(name: OperationName, found: readonly string[]): RedressError {
+  const problems = found
+    .slice(0, PROBLEMS_MAX)
+    .map((problem) => (problem.length > PROBLEM_CHARS_MAX ? `${problem.slice(0, PROBLEM_CHARS_MAX)}…` : problem))
+  return new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${problems.join('; ')}.`, { problems })
+}
+
+const inWords = ({ code, input }: { code?: string; input?: unknown }): string | undefined =>
+  code === 'invalid_type' && input === undefined ? 'is missing' : undefined
+
+/** Every part of the program, and every store, has its own depth at which it gives up; this is less than all of them. */
+const LEVELS_MAX = 1_000
+
+function deepProblems(input: unknown): string[] {
+  if (typeof input !== 'object' || input === null) return []
+  return Object.entries(input)
+    .filter(([, value]) => isDeep(value))
+    .map(([field]) => `${field}: is nested more than ${LEVELS_MAX} levels deep`)
+}
+
+/** Level by level and not by recursion, which would end where it is needed; and each thing once, whatever refers to it. */
+function isDeep(value: unknown): boolean {
+  const seen = new Set<object>()
+  let level = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > LEVELS_MAX) return true
+    level = level.flatMap((item) => {
+      if (!isJsonTree(item) || seen.has(item)) return []
+      seen.add(item)
+      return Object.values(item)
+    })
+  }
+  return false
+}
+
+const isJsonTree = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && (Array.isArray(value) || PLAIN.has(Object.getPrototypeOf(value)))
+
+const PLAIN: ReadonlySet<unknown> = new Set([Object.prototype, null])
+
+/** An address and a command line have nothing but text; whatever else could be taken for a number was not meant as one. */
+function numberProblems(fields: z.ZodObject, input: unknown): string[] {
+  if (typeof input !== 'object' || input === null) return []
+  return Object.entries(input)
+    .filter(([field, value]) => value !== undefined && !isNumber(value) && isCoerced(fields.shape[field]))
+    .map(([field]) => `${field}: must be a whole number`)
+}
+
+const isNumber = (value: unknown): boolean =>
+  typeof value === 'number' || (typeof value === 'string' && /^-?\d+$/.test(value))
+
+function isCoerced(field: z.ZodType | undefined): boolean {
+  if (field instanceof z.ZodOptional || field instanceof z.ZodDefault) return isCoerced(field.unwrap() as z.ZodType)
+  return field instanceof z.ZodNumber && field.def.coerce === true
 }
 
 /** Nothing is called so, and not every store can even look for it. In the input of a job it is kept as JSON keeps it. */

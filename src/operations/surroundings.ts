@@ -1,6 +1,9 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { isoTime, isoTimeOrNull } from '../core/iso-time.ts'
+import type { Policy } from '../core/policy.ts'
+import { policyFields } from '../core/policy-words.ts'
+import type { Store } from '../store/store.ts'
 import { operation, typeField } from './operation.ts'
 import { policyOfTypeSchema, typeListSchema, workerListSchema } from './outputs/surroundings.ts'
 import { standingOf } from './worker-standing.ts'
@@ -24,13 +27,18 @@ export const policyOfType = operation('policy.show', {
   input: z.strictObject({ type: typeField }),
   output: policyOfTypeSchema,
   run: async ({ store }, { type }) => {
-    const known = await store.types()
-    const found = known.find(({ name }) => name === type)
-    if (found !== undefined) return { type, policy: found.policy }
-    const names = known.map(({ name }) => name).join(', ') || 'none'
-    throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${type}; declared here: ${names}.`)
+    const policy = await neededPolicy(store, type)
+    return { type, policy, fields: policyFields(policy) }
   },
 })
+
+export async function neededPolicy(store: Store, type: string): Promise<Policy> {
+  const known = await store.types()
+  const found = known.find(({ name }) => name === type)
+  if (found !== undefined) return found.policy
+  const names = known.map(({ name }) => name).join(', ') || 'none'
+  throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${type}; declared here: ${names}.`)
+}
 
 export const workers = operation('workers.list', {
   input: z.strictObject({

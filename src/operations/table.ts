@@ -1,10 +1,11 @@
 import type { z } from 'zod'
 import { createAccount, disableAccount, listAccounts } from './accounts.ts'
+import { showActivity } from './activity.ts'
 import { cancel, markFailed, retry, submit } from './acts.ts'
 import { auditTrail } from './audit.ts'
 import { cancelBatchJobs, listBatches, retryFailedJobs, showBatch } from './batches.ts'
 import { closeBreaker, openBreaker, probeBreaker, releaseBreaker } from './breaker-acts.ts'
-import { listBreakers } from './breakers.ts'
+import { listBreakers, showBreaker } from './breakers.ts'
 import type { OperationName } from './catalog.ts'
 import { listLetters, purgeLetters, replayLetter, showLetter } from './dead-letters.ts'
 import { reopenFailureGroup, resolveFailureGroup, snoozeFailureGroup } from './failure-group-acts.ts'
@@ -12,6 +13,7 @@ import { listFailureGroups, showFailureGroup } from './failure-groups.ts'
 import { count, events, explanation, failures, list, orphans, show } from './jobs.ts'
 import { listDeliveries, listNotices, testChannel } from './notices.ts'
 import type { Operation } from './operation.ts'
+import { previewPolicy } from './policy-preview.ts'
 import { listQueues, pauseQueue, resumeQueue } from './queues.ts'
 import {
   abortReplay,
@@ -71,13 +73,16 @@ export const OPERATIONS = {
   'queues.resume': resumeQueue,
   'types.list': types,
   'workers.list': workers,
+  'activity.show': showActivity,
   'audit.list': auditTrail,
   'breakers.list': listBreakers,
+  'breakers.show': showBreaker,
   'breakers.open': openBreaker,
   'breakers.close': closeBreaker,
   'breakers.release': releaseBreaker,
   'breakers.probe': probeBreaker,
   'policy.show': policyOfType,
+  'policy.preview': previewPolicy,
   'schedules.list': listSchedules,
   'schedules.show': showSchedule,
   'schedules.pause': pauseSchedule,

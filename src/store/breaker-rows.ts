@@ -4,6 +4,7 @@ import {
   afterTime,
   type BreakerState,
   type BreakerStatus,
+  bucketsOfCalls,
   type CallBucket,
   type CallCount,
   effectiveStatus,
@@ -15,7 +16,7 @@ import {
 } from '../core/breaker.ts'
 import type { SubjectEvents } from '../core/events.ts'
 import type { BreakerPolicy } from '../core/policy-flow.ts'
-import type { BreakerStanding, StoredBreaker } from './breakers.ts'
+import type { BreakerEvent, BreakerStanding, StoredBreaker } from './breakers.ts'
 import type { StoredType } from './store.ts'
 
 /** A row as every driver has it. */
@@ -84,6 +85,29 @@ export const callsFromRow = ({ at, succeeded, failed }: BreakerRow): CallBucket 
   atMs: at as number,
   succeeded: succeeded as number,
   failed: failed as number,
+})
+
+/** So many calls, or a little more, are told with a change. */
+export const CALLS_TOLD = 20
+
+/** What the history says of a change, with the calls that came before it. */
+export function changeTold({ status, reason }: BreakerState, newestCalls: readonly CallBucket[]): BreakerEvent['data'] {
+  const calls = bucketsOfCalls(newestCalls, CALLS_TOLD)
+  return { status, reason, ...(calls.length > 0 && { calls }) }
+}
+
+export interface EventRow {
+  seq: number
+  at: number
+  kind: BreakerEvent['kind']
+  data: string
+}
+
+export const toBreakerEvent = ({ seq, at, kind, data }: EventRow): BreakerEvent => ({
+  seq,
+  atMs: at,
+  kind,
+  data: JSON.parse(data),
 })
 
 /** What time alone makes of it, also where the clock was set back. */

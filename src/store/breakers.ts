@@ -1,4 +1,4 @@
-import type { BreakerStatus, CallCount, ForcedState, ProbeOutcome, Standing } from '../core/breaker.ts'
+import type { BreakerStatus, CallBucket, CallCount, ForcedState, ProbeOutcome, Standing } from '../core/breaker.ts'
 import type { SubjectEvents } from '../core/events.ts'
 import type { By } from './store.ts'
 
@@ -33,6 +33,8 @@ export interface BreakerStore {
 
   /** What happened to a breaker after the given event, the oldest first. */
   breakerEvents(params: { name: string; afterSeq: number; limit: number }): Promise<BreakerEvent[]>
+  /** Its last seconds with calls, and its last events: at most so many of each, the newest first. */
+  breakerPast(params: { name: string; seconds: number; events: number }): Promise<BreakerPast>
   /** How many jobs of these types could be claimed, if nothing held them. */
   countReady(params: { types: readonly string[] }): Promise<number>
 }
@@ -87,7 +89,20 @@ export interface BreakerEvent {
   seq: number
   atMs: number
   kind: SubjectEvents['breaker'][number]
-  data: { reason: string; status: BreakerStatus; actor?: string; untilMs?: number | null }
+  data: {
+    reason: string
+    status: BreakerStatus
+    actor?: string
+    untilMs?: number | null
+    /** Of a change: the newest calls before it, the newest first. Those are forgotten with it, and nobody could say why. */
+    calls?: readonly CallBucket[]
+  }
+}
+
+export interface BreakerPast {
+  /** None from before the breaker last changed: a change makes a new beginning. */
+  calls: CallBucket[]
+  events: BreakerEvent[]
 }
 
 export type { ForcedState }

@@ -29,6 +29,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
   { name: 'cursors', order: ['name'] },
   { name: 'replays', order: ['key'], numbered: 'key' },
   { name: 'replay_items', order: ['replay', 'position'] },
+  { name: 'activity', order: ['minute', 'type', 'what'] },
   { name: 'audit', order: ['seq'], numbered: 'seq' },
   { name: 'accounts', order: ['key'], numbered: 'key' },
   { name: 'credentials', order: ['key'], numbered: 'key' },

@@ -6,8 +6,10 @@ import {
   type GroupState,
   stateAt,
 } from '../core/failure-group.ts'
+import { stateAt as batchStateAt } from '../core/rollup.ts'
 import type { Status } from '../core/states.ts'
-import type { FailureGroupDetail, FailureGroupEvent } from './failure-groups.ts'
+import { type StoredBatch, standingOf } from './batch-rows.ts'
+import type { FailureGroupBatch, FailureGroupDetail, FailureGroupEvent } from './failure-groups.ts'
 import { parse, type Row } from './rows.ts'
 
 const KIND_OF_ACT = { resolved: 'resolved', snoozed: 'snoozed', open: 'reopened' } as const
@@ -95,6 +97,21 @@ export function groupColumns(group: FailureGroup) {
 export function toGroupJob(row: Row, failure: number): FailureGroupDetail['jobs'][number] {
   const [id, status] = [row.id as string, row.status as Status]
   return { id, status, failure, attempt: row.attempt as number, atMs: row.at as number }
+}
+
+/** `keys`: for each of the jobs the batch that it has a place in, if it has one. */
+export function toGroupBatches(
+  keys: readonly (number | null)[],
+  batches: readonly StoredBatch[],
+  nowMs: number,
+): FailureGroupBatch[] {
+  const found = batches.map((row) => ({
+    id: row.id,
+    name: row.name,
+    state: batchStateAt(standingOf(row), nowMs),
+    count: keys.filter((key) => key === row.key).length,
+  }))
+  return found.sort((a, b) => b.count - a.count || a.id.localeCompare(b.id))
 }
 
 export function toGroupEvent(row: Row): FailureGroupEvent {

@@ -1,5 +1,6 @@
 import type { Fault } from '../core/failure.ts'
 import type { FailureGroup, GroupAct, GroupState } from '../core/failure-group.ts'
+import type { BatchState } from '../core/rollup.ts'
 import type { Status } from '../core/states.ts'
 import type { By } from './store.ts'
 
@@ -49,8 +50,18 @@ export interface FailureGroupDetail {
   group: FailureGroup
   /** The newest failures whose jobs are still kept, the newest first, one per job. */
   jobs: { id: string; status: Status; failure: number; attempt: number; atMs: number }[]
+  /** The batches that these jobs have a place in, those with most of them first. */
+  batches: FailureGroupBatch[]
   /** What became of the group, the newest first. */
   events: FailureGroupEvent[]
+}
+
+export interface FailureGroupBatch {
+  id: string
+  name: string
+  state: BatchState
+  /** How many of these jobs. */
+  count: number
 }
 
 export interface FailureGroupEvent {

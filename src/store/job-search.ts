@@ -23,9 +23,12 @@ export interface KeyFilter {
   batch: BatchKey | null
   isOrphaned: boolean
   keys: readonly JobKey[] | null
+  retriedFrom: string | null
   createdSinceMs: number | null
+  createdBeforeMs: number | null
   /** What was created since then has this key or a higher one. */
   sinceKey: JobKey
+  /** What was created before then has a lower key than this. */
   beforeKey: JobKey
 }
 
@@ -54,6 +57,20 @@ export const endOfIds = (part: string): string => `${part}g`
 
 /** Keys grow with time, but two that come at once may be a little out of order, and a clock may be set back a little. */
 export const SLACK_MS = 10_000
+
+/** The first and the last job of a batch: what is looked for in it need not be looked for elsewhere. */
+export interface BatchSpan {
+  key: BatchKey
+  first: JobKey | null
+  last: JobKey | null
+}
+
+export const EMPTY_BATCH: BatchSpan = { key: 0, first: null, last: null }
+
+export const withinBatch = (span: BatchSpan | null, sinceKey: JobKey, beforeKey: JobKey) => ({
+  sinceKey: Math.max(sinceKey, span?.first ?? 0),
+  beforeKey: Math.min(beforeKey, (span?.last ?? Number.MAX_SAFE_INTEGER) + 1),
+})
 
 export const statusesOf = ({ status, isActive }: Pick<JobFilter, 'status' | 'isActive'>): readonly Status[] | null => {
   if (!isActive) return status === undefined ? null : [status]

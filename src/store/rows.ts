@@ -1,10 +1,10 @@
 import type { JobEvent } from '../core/events.ts'
-import type { Failure } from '../core/failure.ts'
+import type { Failure, Fault } from '../core/failure.ts'
 import { asForwardOnly, type Policy } from '../core/policy.ts'
 import type { Status } from '../core/states.ts'
 import type { StoredAct } from './audit.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
-import type { JobRow, StoredFailure, TypeCounts } from './store.ts'
+import type { FailedEnd, JobRow, StoredFailure, TypeCounts } from './store.ts'
 
 /** A row as SQL gives it. Every driver has the same columns, so what they mean is said once. */
 export type Row = Readonly<Record<string, number | string | null>>
@@ -53,6 +53,15 @@ export function toJob(row: Row, type: TypeOfRow, latestFailure: StoredFailure | 
     policy: row.forward_only === 1 ? asForwardOnly(type.policy) : type.policy,
   }
 }
+
+export const toFailedEnd = (row: Row, { name }: TypeOfRow): FailedEnd => ({
+  type: name,
+  code: row.code as string,
+  isForwardOnly: row.forward_only === 1,
+  count: row.count as number,
+  fault: row.fault as Fault,
+  message: row.message as string,
+})
 
 export function toEvent(row: Row): JobEvent {
   return {

@@ -1,10 +1,12 @@
 import type { Change, DeadLetter, DecidedFailure } from '../core/change.ts'
 import type { JobEvent } from '../core/events.ts'
+import type { Fault } from '../core/failure.ts'
 import type { NewNotice } from '../core/notices.ts'
 import type { Policy } from '../core/policy.ts'
 import type { FailureRecord, JobRecord } from '../core/record.ts'
 import type { Status } from '../core/states.ts'
 import type { AccountStore } from './accounts.ts'
+import type { ActivityStore } from './activity.ts'
 import type { AuditStore } from './audit.ts'
 import type { BatchStore } from './batches.ts'
 import type { BreakerStanding, BreakerStore, LeaseGuard } from './breakers.ts'
@@ -30,6 +32,7 @@ import type { TransactionalStore } from './transactional.ts'
  */
 export interface Store
   extends AccountStore,
+    ActivityStore,
     AuditStore,
     BatchStore,
     BreakerStore,
@@ -81,6 +84,10 @@ export interface Store
   jobPage(params: JobFilter): Promise<JobPage>
   /** In bounded time, too: counts up to `max`. */
   countJobs(params: Omit<JobFilter, 'beforeKey' | 'limit'> & { max: number }): Promise<JobCount>
+  /** Failed jobs by how they ended: the newest that fit, `max` of them at most. In bounded time, too. */
+  countFailed(
+    params: Omit<JobFilter, 'status' | 'isActive' | 'beforeKey' | 'limit'> & { max: number },
+  ): Promise<FailedCount>
   events(params: { id: string }): Promise<JobEvent[]>
   failures(params: { id: string }): Promise<StoredFailure[]>
   counts(): Promise<TypeCounts[]>
@@ -201,6 +208,8 @@ export interface Lease {
   priority: number
   createdAtMs: number
   queuedAtMs: number
+  /** Since then it has waited for a worker: since it was submitted, or since its delay or its wait for a retry ended. */
+  dueSinceMs: number
   retriedFrom: string | null
   /** Its type only went forward when it was submitted: then so does it, whatever the type's policy says by now. */
   isForwardOnly: boolean
@@ -327,6 +336,9 @@ export interface JobFilter {
   /** What a person has in their hand, without saying what it is: see `Meaning` in `job-search.ts`. */
   q?: string
   createdSinceMs?: number
+  createdBeforeMs?: number
+  /** Id of a job: those that a person made from it. */
+  retriedFrom?: string
   /** Newest first, older than this key. */
   beforeKey?: JobKey
   limit: number
@@ -342,6 +354,23 @@ export interface JobCount {
   count: number
   /** There are more, or there may be: counting ended before the jobs did. */
   isMore: boolean
+}
+
+export interface FailedCount {
+  ends: FailedEnd[]
+  /** There are more, or there may be. */
+  isMore: boolean
+}
+
+/** Jobs of one type that failed with one code. */
+export interface FailedEnd {
+  type: string
+  code: string
+  isForwardOnly: boolean
+  count: number
+  /** Of the newest of them. */
+  fault: Fault
+  message: string
 }
 
 export interface TypeCounts {

@@ -30,6 +30,8 @@ export interface WorkerOptions {
   tell?: (outcome: Told) => void
   /** Called once for each attempt whose lease was gone before its outcome counted. */
   tellLost?: (lost: { jobId: string; type: string; attempt: number }) => void
+  /** Called when an attempt begins: how long its job was due before that. */
+  tellStart?: (type: string, waitedMs: number) => void
   /** Called when a try of a stage has ended, either way. */
   tellTry?: (type: string, stage: string, ms: number) => void
   /** Called as an attempt enters a step; answering 'crash' makes the worker fall dead there, as if killed. */
@@ -67,7 +69,7 @@ const DEFAULTS = {
 const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }
 
 /** What stays unset when nothing is said. */
-type Unset = 'tell' | 'tellLost' | 'tellTry' | 'probe' | 'id'
+type Unset = 'tell' | 'tellLost' | 'tellStart' | 'tellTry' | 'probe' | 'id'
 
 export type FullWorkerOptions = Required<Omit<WorkerOptions, Unset>> & Pick<WorkerOptions, Unset>
 

@@ -17,6 +17,8 @@ export interface PipelineHost {
   readonly clock: Clock
   readonly chance: Chance
   readonly resultBytesMax: number
+  /** An attempt begins, so long after its job was due. */
+  readonly tellStart?: ((type: string, waitedMs: number) => void) | undefined
   /** A try of a stage has ended. */
   readonly tellTry?: ((type: string, stage: string, ms: number) => void) | undefined
   /** False when the worker fell dead at this step; nothing more may happen then. */
@@ -45,6 +47,7 @@ export class Pipeline {
     flight.isWorking = true
     flight.world = this.#host
     flight.startedMonoMs = nowMonoMs
+    this.#host.tellStart?.(flight.lease.type, flight.storeNowMs(nowMonoMs) - flight.lease.dueSinceMs)
     const { attemptMs } = flight.handler.policy.timeout
     flight.deadlineMonoMs = Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), flight.totalDeadlineMonoMs())
     // When the process stood still for longer than the lease, somebody else may have the job: the store knows.

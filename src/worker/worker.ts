@@ -66,7 +66,7 @@ export class Worker {
 
   constructor(options: WorkerOptions) {
     this.#options = fullOptions(options)
-    const { store, clock, log, handlers } = this.#options
+    const { store, clock, log, handlers, chance, resultBytesMax, tellStart, tellTry } = this.#options
     this.#store = store
     this.#clock = clock
     this.#log = log
@@ -75,10 +75,7 @@ export class Worker {
     this.#recorder = new Recorder(store, clock, log, (flight, close, answer) => this.#recorded(flight, close, answer))
     this.#maintenance = new Maintenance({ store, log, codesOf: (type) => handlers.get(type)?.codes })
     this.#pipeline = new Pipeline({
-      clock,
-      chance: this.#options.chance,
-      resultBytesMax: this.#options.resultBytesMax,
-      tellTry: this.#options.tellTry,
+      ...{ clock, chance, resultBytesMax, tellStart, tellTry },
       enter: (step, flight) => this.#enter(step, flight),
       tellStartNow: (flight) => this.#starts.tellNow(this.#workerKey, flight),
       tellStartLater: (flight) => this.#starts.tellLater(this.#workerKey, flight),

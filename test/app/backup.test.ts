@@ -116,7 +116,7 @@ describe('backup', () => {
     expect(await refusal(backUp(`sqlite:${strange}`, file))).toMatchObject({ code: 'STORE_NOT_REDRESS' })
     expect(existsSync(file)).toBe(false)
     expect(await refusal(backUp(`sqlite:${store}`, join(folder, 'no/such/folder.db')))).toMatchObject({
-      code: 'STORE_FAILED',
+      code: 'OPTION_INVALID',
     })
   })
 

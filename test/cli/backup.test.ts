@@ -83,3 +83,37 @@ test('in words: what was copied, what is not in it, and what to do next', async 
   const forced = (await json(['restore', copy, '--data', data, '--force'])) as { aside: string }
   expect(existsSync(forced.aside)).toBe(true)
 })
+
+test('a store that was just restored is well, and the command it names lets its queues go on', async () => {
+  const file = scratchFile()
+  await fillStore(file)
+  const copy = join(folder(), 'copy.db')
+  await json(['backup', copy, '--store', `sqlite:${file}`])
+  const data = folder()
+  const { stdout } = await redress(['restore', copy, '--data', data, '--pause'])
+  const { findings } = (await jsonOf(['doctor', '--data', data])) as { findings: { check: string; level: string }[] }
+  expect(findings.find(({ check }) => check === 'journal')).toMatchObject({ level: 'ok' })
+  const [, words = ''] = /let them go on: \S+ (.*)/.exec(stdout) ?? []
+  const said = words.replace('NAME', 'default').match(/'[^']*'|\S+/g) ?? []
+  expect(await redress(said.map((word) => word.replaceAll("'", '')))).toMatchObject({ code: 0 })
+})
+
+test.each([
+  ['a folder that is not there', ['backup', 'none/copy.db'], 'OPTION_INVALID: There is no folder '],
+  ['a folder', ['backup', '.'], 'OPTION_INVALID: '],
+  ['a folder, by force', ['backup', '.', '--force'], 'OPTION_INVALID: '],
+  ['a backup that is not there', ['restore', 'none.db', '--data', 'new'], 'Check the path of the backup.'],
+])('it is said what is wrong with the place: %s', async (_what, args, says) => {
+  const file = scratchFile()
+  await fillStore(file)
+  const cwd = folder()
+  const answer = await redress(args, { cwd, env: { REDRESS_STORE: `sqlite:${file}` } })
+  expect([2, 3]).toContain(answer.code)
+  expect(answer.stderr).toContain(says)
+  expect(readdirSync(cwd)).toEqual([])
+})
+
+/** Also where the command has found something: doctor says so with its exit code. */
+async function jsonOf(args: readonly string[]): Promise<unknown> {
+  return JSON.parse((await redress([...args, '--json'])).stdout)
+}

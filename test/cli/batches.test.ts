@@ -47,6 +47,7 @@ test('one batch is shown with its last error and history, and leads to its jobs'
     /^name +spring$/m,
     /^jobs +2 total, 0 queued, 0 processing, 1 complete, 1 failed, 0 cancelled$/m,
     /^last error +BROKEN: It is broken\.$/m,
+    /^ +1 +1 +BROKEN +caller +It is broken\.$/m,
     /^when settled +submits fixed$/m,
     /^\S+Z +settled +partial +1 +1 +0$/m,
   ]) {

@@ -32,6 +32,23 @@ test('breakers are listed with what they hold, and a job says what holds it', as
   expect((await redress(['jobs', 'show', id, ...at])).stdout).toMatch(/^waits +held by breaker gateway: 100 %/m)
 })
 
+test('one breaker is shown with its thresholds and its history', async () => {
+  const { at } = await brokenGateway()
+  const { stdout, code } = await redress(['breakers', 'show', 'gateway', ...at])
+  expect(code).toBe(0)
+  for (const part of [
+    /^state +open$/m,
+    /^window +0 of 0 calls failed; it opens at 50 % of 10 or more$/m,
+    /^tries +after 1 h, 1 at a time, 3 in a row close it$/m,
+    /^types +convert \(hold\)$/m,
+    /^held jobs +1$/m,
+    /^\S+Z +opened +- +100 % of the last 10 calls failed$/m,
+  ]) {
+    expect(stdout).toMatch(part)
+  }
+  expect((await redress(['breakers', 'show', 'nobody', ...at])).code).toBe(3)
+})
+
 test('a breaker is forced, released and tried, each with a reason', async () => {
   const { at } = await brokenGateway()
   const act = (words: string[]) => redress(['breakers', ...words, '--reason', 'a test', ...at])

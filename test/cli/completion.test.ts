@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -38,6 +38,44 @@ describe('bash, asked as a person with a Tab key would', () => {
   ])('%j', (typed, expected) => {
     expect(completed(...typed)).toEqual(expected)
   })
+})
+
+describe('fish', () => {
+  /** Not everybody has fish: there, the script is only looked at. */
+  const hasFish = (() => {
+    try {
+      execFileSync('fish', ['--version'])
+      return true
+    } catch {
+      return false
+    }
+  })()
+
+  test('counts no words within quotes, where fish would not count', () => {
+    expect(scripts.fish).not.toMatch(/"[^"\n]*\(count/)
+  })
+
+  test.each([
+    ['redress st', ['start']],
+    ['redress jobs ma', ['mark-failed']],
+    ['redress jobs list --stat', ['--status']],
+    ['redress jobs list --status f', ['failed']],
+    ['redress retry JOB --rea', ['--reason']],
+    ['redress queues p', ['pause']],
+  ])(
+    `is asked as a person with a Tab key would${hasFish ? '' : ' (there is no fish here: nothing is asked)'}: %s`,
+    (typed, expected) => {
+      const file = join(folder(), 'redress.fish')
+      writeFileSync(file, scripts.fish ?? '')
+      if (!hasFish) return
+      const said = spawnSync('fish', ['--no-config', '-c', `source ${file}; complete -C '${typed}'`], {
+        encoding: 'utf8',
+      })
+      expect(said.stderr).toBe('')
+      const words = said.stdout.split('\n').map((line) => line.split('\t')[0] ?? '')
+      expect(words.filter((word) => word !== '')).toEqual(expected)
+    },
+  )
 })
 
 test.each(['zsh', 'fish'])('%s gets every command, too', (shell) => {

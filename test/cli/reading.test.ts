@@ -1,7 +1,9 @@
-import { existsSync, writeFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { existsSync, openSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { folder, json, redress } from './command.ts'
+import type { OperationOutput } from '../../src/index.ts'
+import { folder, json, ROOT, redress } from './command.ts'
 import { type PreparedStore, prepareStore } from './prepared-store.ts'
 
 let store: PreparedStore
@@ -110,6 +112,9 @@ test('events and failures are shown in full', async () => {
   const failures = await redress(['jobs', 'failures', store.ids.failed, ...at])
   expect(failures.stdout).toMatch(/^known by +declared by the handler$/m)
   expect(failures.stdout).toMatch(/^decided +GW_5XX is transient; failure 2 of 2; no attempt is left$/m)
+  const owners = await redress(['jobs', 'failures', store.ids.failed, '--owner', 'ann', ...at])
+  expect(owners.stdout, 'nothing is announced that is not told').not.toMatch(/^detail$/m)
+  expect(failures.stdout).toMatch(/^detail$/m)
   const none = await redress(['jobs', 'failures', store.ids.complete, ...at])
   expect(none).toEqual({ code: 0, stdout: '', stderr: 'It has not failed.\n' })
 })
@@ -127,6 +132,21 @@ test('what stands around the jobs is listed: orphans, dead letters, queues, type
   expect(workers).toContain('box:1:a')
   expect(policy).toMatch(/^\* retry\.max +2$/m)
   expect(policy).toMatch(/^ {2}lease\.ttl +30 s$/m)
+})
+
+test('what happened is shown by the minute, without the minutes in which nothing did', async () => {
+  const { code, stdout, stderr } = await redress(['activity', ...at])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(stdout).toMatch(/^MINUTE +COMPLETE +FAILED +CANCELLED +WAIT P50 +WAIT P95 +FAILED ATTEMPTS$/m)
+  expect(stdout).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d +\d+ +\d+ +0 .* dependency \d$/m)
+  const { minutes } = (await json(['activity', '--type', 'pdf.convert', ...at])) as OperationOutput<'activity.show'>
+  expect(minutes).toHaveLength(60)
+  expect(minutes.reduce((sum, { faults }) => sum + faults.dependency, 0)).toBe(2)
+  expect(await redress(['activity', '--type', 'nothing', ...at])).toEqual({
+    code: 0,
+    stdout: '',
+    stderr: 'Nothing happened in the last 60 minutes.\n',
+  })
 })
 
 test('an empty list is a sentence for the person and nothing for a program', async () => {
@@ -186,4 +206,35 @@ test('a reader that has seen enough is no error', async () => {
   const { spawnSync } = await import('node:child_process')
   const answer = spawnSync('/bin/sh', ['-c', `bin/redress jobs --data ${store.data} | head -1`], { encoding: 'utf8' })
   expect(answer).toMatchObject({ status: 0, stderr: '', stdout: expect.stringMatching(/^ID .*\n$/) })
+})
+
+describe('where nothing can be written', () => {
+  /** A file that is open for reading only refuses what is written to it, as a full disk does. */
+  const unwritable = () => {
+    const file = join(folder(), 'out')
+    writeFileSync(file, '')
+    return openSync(file, 'r')
+  }
+  const ended = (args: string[], stdout: number | 'pipe', stderr: number | 'pipe') =>
+    new Promise<{ code: number | null; said: string }>((resolve) => {
+      const child = spawn(join(ROOT, 'bin/redress'), args, { stdio: ['ignore', stdout, stderr] })
+      let said = ''
+      child.stderr?.on('data', (part) => {
+        said += part
+      })
+      child.on('close', (code) => resolve({ code, said }))
+    })
+
+  test('to standard output, it is said without a trace, and is no success', async () => {
+    expect(await ended(['jobs', ...at], unwritable(), 'pipe')).toEqual({
+      code: 1,
+      said: expect.stringMatching(/^OUTPUT_FAILED: What was asked for cannot be printed: [A-Z]+\.\n[^\n]+\n$/),
+    })
+    const { code, said } = await ended(['jobs', '--json', ...at], unwritable(), 'pipe')
+    expect({ code, error: JSON.parse(said).error }).toMatchObject({ code: 1, error: { code: 'OUTPUT_FAILED' } })
+  })
+
+  test('to standard error, the exit code is what it would have been', async () => {
+    expect(await ended(['jobs', 'show', 'nobody', ...at], 'pipe', unwritable())).toMatchObject({ code: 3 })
+  })
 })

@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs'
-import { createServer, type RequestListener } from 'node:http'
+import { createServer, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { requestOf } from '../../src/cli/remote.ts'
 import { type HttpServer, startServer } from '../../src/http/server.ts'
 import { type App, redress as makeApp } from '../../src/index.ts'
+import { requestOf } from '../../src/operations/request-of.ts'
 import { folder, json, redress } from './command.ts'
 import { type PreparedStore, prepareStore } from './prepared-store.ts'
 
@@ -127,6 +127,9 @@ describe('a server that cannot be used answers 5', () => {
     ['one that sends its callers elsewhere', (_, answer) => void answer.writeHead(302, { location: '/login' }).end()],
     ['a proxy without its server', (_, answer) => void answer.writeHead(502).end('Bad Gateway')],
     ['one that hangs up', (request) => void request.socket.destroy()],
+    ['one that says JSON and means something else', (_, answer) => void jsonOf(answer, '[]')],
+    ['one that says JSON and has another answer', (_, answer) => void jsonOf(answer, '{"hello":1}')],
+    ['one that says JSON and has none', (_, answer) => void jsonOf(answer, '{not json')],
   ])('%s', async (_, listener) => {
     const url = await other(listener)
     const answer = await redress(['jobs', '--server', url], { env: { REDRESS_TOKEN: operator } })
@@ -134,6 +137,42 @@ describe('a server that cannot be used answers 5', () => {
     expect(answer.stderr).not.toContain(operator)
   })
 })
+
+describe('a server that goes while it is asked', () => {
+  test('whoever wanted something done is told that it may have been done; whoever only looked is not', async () => {
+    const hangsUp = createServer((request) => void request.socket.destroy())
+    await new Promise<void>((resolve) => hangsUp.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void hangsUp.close())
+    const url = `http://127.0.0.1:${(hangsUp.address() as AddressInfo).port}`
+    const acted = await redress(['queues', 'pause', 'default', '--reason', 'x', '--server', url])
+    expect(acted).toMatchObject({ code: 5, stderr: expect.stringContaining('It may have been done all the same') })
+    const looked = await redress(['queues', '--server', url])
+    expect(looked).toMatchObject({ code: 5, stderr: expect.not.stringContaining('may have been done') })
+    const refused = await redress(['queues', 'pause', 'default', '--reason', 'x', '--server', 'http://127.0.0.1:1'])
+    expect(refused).toMatchObject({ code: 5, stderr: expect.not.stringContaining('may have been done') })
+  })
+})
+
+test('what a server says gives no orders to the terminal', async () => {
+  const said = { code: 'JOB_NOT_FOUND', message: '\u001b[2J\u001b]0;owned\u0007gone\u202e', action: '\u001b[31mlook' }
+  const rude = createServer((_, answer) => {
+    answer.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error: said }))
+  })
+  await new Promise<void>((resolve) => rude.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void rude.close())
+  const { code, stderr } = await redress([
+    'jobs',
+    '--server',
+    `http://127.0.0.1:${(rude.address() as AddressInfo).port}`,
+  ])
+  expect(code).toBe(3)
+  expect(stderr).toMatch(/gone.*\nlook\n$/)
+  expect(stderr).not.toMatch(/[^\P{Cc}\n]|\u202e/u)
+})
+
+function jsonOf(answer: ServerResponse, text: string): void {
+  answer.writeHead(200, { 'content-type': 'application/json' }).end(text)
+}
 
 test('what is asked for cannot lead to another path', () => {
   expect(requestOf('jobs.show', { id: 'a/b?c' })).toMatchObject({ method: 'GET', path: '/api/jobs/a%2Fb%3Fc' })

@@ -50,6 +50,9 @@ describe.each(['store', 'server'] as const)('jobs wait, by the %s', (kind) => {
     expect(code).toBe(7)
     expect(stdout).toMatch(/^FAILED\.\n/)
     expect(stderr).toContain(`JOB_FAILED: Job ${id} failed: BROKEN: It is broken.`)
+    expect(stderr, 'what to type next leads to the same place').toMatch(
+      new RegExp(`redress explain ${id} --(data|server) `),
+    )
   })
 })
 

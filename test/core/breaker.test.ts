@@ -8,6 +8,7 @@ import {
   afterTime,
   type BreakerState,
   bucketOf,
+  bucketsOfCalls,
   type CallBucket,
   callOf,
   callsAllowed,
@@ -67,6 +68,14 @@ const buckets = fc
 const numbers = fc.record({
   windowCalls: fc.integer({ min: 1, max: 200 }),
   window: fc.integer({ min: 1_000, max: 300_000 }),
+})
+
+test('so many of the newest seconds are shown that there are enough calls, and none more', () => {
+  const seconds = [3, 0, 2, 5].map((failed, i) => ({ atMs: 10_000 - i * 1_000, succeeded: 1, failed }))
+  expect(bucketsOfCalls(seconds, 5)).toEqual(seconds.slice(0, 2))
+  expect(bucketsOfCalls(seconds, 6)).toEqual(seconds.slice(0, 3))
+  expect(bucketsOfCalls(seconds, 100)).toEqual(seconds)
+  expect(bucketsOfCalls([], 20)).toEqual([])
 })
 
 describe('what counts as a call', () => {

@@ -3,7 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test, vi } from 'vitest'
-import { findCommand } from '../../src/cli/parse.ts'
+import { programOf } from '../../src/cli/invoke.ts'
+import { COMMON_OPTIONS, findCommand, readOptions } from '../../src/cli/parse.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -41,3 +42,36 @@ test('every command that the documents show is one that exists', () => {
   expect(shown.length).toBeGreaterThan(20)
   for (const line of shown) expect(findCommand(line.trim().split(/ +/).slice(1)).kind, line).toMatch(/command|help/)
 })
+
+test('every command that the documents show has the options and the words that it is shown with, and the reason it asks for', async () => {
+  const pages = ['README.md', ...readdirSync(join(ROOT, 'docs'), { recursive: true }).map((name) => `docs/${name}`)]
+  const shown = pages
+    .filter((path) => path.endsWith('.md'))
+    .flatMap((path) => {
+      const text = readFileSync(join(ROOT, path), 'utf8').replaceAll(/\\\n +/g, '')
+      return [...text.matchAll(/^```sh\n(.*?)^```/gms)].flatMap(([, block = '']) =>
+        (block.match(/^ *(bin\/)?redress .*$/gm) ?? []).map((line) => ({ path, line: line.trim() })),
+      )
+    })
+  expect(shown.length).toBeGreaterThan(100)
+  const wrong: string[] = []
+  for (const { path, line } of shown) {
+    try {
+      const found = findCommand(wordsOf(line).slice(1))
+      if (found.kind !== 'command') continue
+      const { options } = await programOf(found.command)
+      const { values } = readOptions(found.command, found.rest, [...options, ...COMMON_OPTIONS])
+      const asks = options.some(({ field, fallback }) => field === 'reason' && fallback === null)
+      if (asks && values.reason === undefined) wrong.push(`${path}: ${line}: it asks for a --reason`)
+    } catch (error) {
+      wrong.push(`${path}: ${line}: ${(error as Error).message}`)
+    }
+  }
+  expect(wrong).toEqual([])
+})
+
+/** As a shell takes a line apart, up to where another command or a file begins. */
+function wordsOf(line: string): string[] {
+  const bare = line.split(/ (?:[|>#;]|&&|2>) ?/)[0] ?? ''
+  return (bare.match(/(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s'"])+/g) ?? []).map((word) => word.replaceAll(/['"]/g, ''))
+}

@@ -116,6 +116,39 @@ describe('whoever takes too much', () => {
     expect(await sendRaw(server.url, chunks)).toMatch(/^HTTP\/1.1 413 .*PAYLOAD_TOO_LARGE/s)
   })
 
+  test('JSON that is nested too deeply is refused wherever it stands, and cycles of a program of ours do not hang', async () => {
+    const { ask, app } = await makeWorld()
+    const deep = (levels: number) => `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`
+    const acts = '"reason":"a test","dryRun":true'
+    for (const [path, rest] of [
+      ['/api/replays', `{"all":true,${acts},"patch":`],
+      ['/api/dead-letters/replay', `{"all":true,${acts},"patch":`],
+      ['/api/dead-letters/1/replay', `{"again":true,${acts},"input":`],
+      ['/api/jobs', `{"type":"step","input":`],
+      ['/api/jobs', `{"type":`],
+    ] as const) {
+      const rawBody = `${rest}${deep(100_000)}}`
+      const { status, json } = await ask(path, {
+        as: 'admin',
+        rawBody,
+        headers: { 'content-type': 'application/json' },
+      })
+      expect({ status, code: json.error.code, path }).toEqual({ status: 400, code: 'OPTION_INVALID', path })
+      expect(json.error.message).toContain('is nested more than 1000 levels deep')
+    }
+    const cycle: Record<string, unknown> = {}
+    Object.assign(cycle, { a: cycle, b: cycle })
+    await expect(app.perform('jobs.submit', { type: 'step', input: cycle })).rejects.toMatchObject({ httpStatus: 422 })
+  })
+
+  test('a hundred thousand fields that there are not do not all come back', async () => {
+    const { ask } = await makeWorld()
+    const body = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`field${i}`, 1]))
+    const { status, text } = await ask('/api/jobs', { as: 'admin', body })
+    expect(status).toBe(400)
+    expect(text.length).toBeLessThan(5_000)
+  })
+
   test('headers and bodies that come too slowly are hung up on', async () => {
     const { server, ask } = await makeWorld({ limits: { headersMs: 300, requestMs: 600 } })
     const slowHead = await openRawConnection(server.url)
@@ -153,7 +186,7 @@ describe('whoever takes too much', () => {
   })
 
   test('whoever shows wrong secrets waits as long as Retry-After says; good ones from the same address are let in', async () => {
-    const { ask, clock } = await makeWorld({ limits: { wrongSecretsPerMinute: 5 } })
+    const { ask, app, server, clock } = await makeWorld({ limits: { wrongSecretsPerMinute: 5 } })
     const wrong = `rdr_${'x'.repeat(43)}`
     for (let n = 0; n < 5; n++) expect(await ask('/api/jobs', { token: wrong })).toMatchObject({ status: 401 })
     const refused = await ask('/api/jobs', { token: wrong })
@@ -161,7 +194,31 @@ describe('whoever takes too much', () => {
     expect(refused.headers['retry-after']).toBe('12')
     expect(await ask('/sign-in', { body: { code: wrong } })).toMatchObject({ status: 429 })
     expect(await ask('/api/jobs', { as: 'viewer' })).toMatchObject({ status: 200 })
+    const form = { 'content-type': 'application/x-www-form-urlencoded', origin: server.url }
+    const shown = await ask('/sign-in', { rawBody: `code=${wrong}`, headers: form })
+    expect(shown).toMatchObject({ status: 429, headers: { 'retry-after': '12', 'content-type': 'text/html' } })
+    expect(shown.text).toContain('Too many wrong secrets')
+    const { code } = await app.perform('sign-in-links.create', { actor: 'olga' })
+    expect(await ask('/sign-in', { body: { code } }), 'a good link').toMatchObject({ status: 200 })
     await clock.advance(12_000)
     expect(await ask('/api/jobs', { token: wrong })).toMatchObject({ status: 401 })
   })
+})
+
+test.each([true, false, null, '', ' 5', '1e1', '0x10', [1], { a: 1 }, '1.5'])(
+  'what is no whole number is not taken for one, though it could be made into one: %j',
+  async (value) => {
+    const { ask } = await makeWorld()
+    const body = { offset: value, reason: 'a test', dryRun: true }
+    const { status, json } = await ask('/api/dead-letters/purge', { as: 'admin', body })
+    expect({ status, error: json.error }).toMatchObject({
+      ...{ status: 400, error: { code: 'OPTION_INVALID', problems: ['offset: must be a whole number'] } },
+    })
+  },
+)
+
+test('what is missing is called missing', async () => {
+  const { ask } = await makeWorld()
+  const { json } = await ask('/api/tokens', { as: 'admin', body: { role: 'viewer' } })
+  expect(json.error).toMatchObject({ message: 'tokens.create cannot be done like this: name: is missing.' })
 })

@@ -31,6 +31,8 @@ test('D9 D41 the file of a complete job is there for its owner, as an attachment
   const part = await ask(path, { as: 'owner', headers: { range: 'bytes=1-5' } })
   expect([part.status, part.text, part.headers['content-range']]).toEqual([206, 'pages', 'bytes 1-5/8'])
   expect(await ask(path, { as: 'owner', headers: { range: 'bytes=100-' } })).toMatchObject({ status: 416 })
+  const head = await ask(path, { as: 'owner', method: 'HEAD' })
+  expect(head).toMatchObject({ status: 200, text: '', headers: { 'content-length': '8' } })
 })
 
 test('D9 D10 D41 before that it is not ready, afterwards it is gone, and to others it is not there', async () => {
@@ -39,7 +41,7 @@ test('D9 D10 D41 before that it is not ready, afterwards it is gone, and to othe
     [jobs.ann.queued, 'owner', 409, 'NOT_READY'],
     [jobs.ann.failed, 'owner', 409, 'NOT_READY'],
     [jobs.bob.complete, 'owner', 404, 'JOB_NOT_FOUND'],
-    [jobs.bob.forbidden, 'owner', 403, 'NOT_YOURS'],
+    [jobs.bob.forbidden, 'owner', 403, 'FORBIDDEN'],
     [jobs.ann.forbidden, 'owner', 404, 'NOTHING_TO_DOWNLOAD'],
     [jobs.ann.complete, 'stranger', 401, 'SIGN_IN_REQUIRED'],
     [jobs.ann.complete, 'scoped', 403, 'ROLE_TOO_LOW'],

@@ -74,3 +74,24 @@ test.each(CALLERS)('what is not of the table, to %s', async (caller) => {
   const mayMeasure = ['viewer', 'operator', 'admin'].includes(caller)
   expect((await ask('/metrics', { as: caller })).status).toBe(isKnown ? (mayMeasure ? 200 : 403) : 401)
 })
+
+test('a method that an address does not have is refused as such, with those it has; a HEAD is a GET without a body', async () => {
+  const world = await makeWorld()
+  for (const { method, url, name } of TABLE_ROUTES) {
+    const { path } = callOf({ method, url }, world.inputOf(name, 'own'))
+    const bare = path.split('?')[0] as string
+    const refused = await world.ask(bare, { as: 'admin', method: 'PUT' })
+    expect({ status: refused.status, code: refused.json.error.code }, url).toEqual({
+      ...{ status: 405, code: 'METHOD_NOT_ALLOWED' },
+    })
+    expect(refused.headers.allow?.split(', '), url).toContain(method)
+    if (method === 'POST') continue
+    const [got, head] = [await world.ask(path, { as: 'admin' }), await world.ask(path, { as: 'admin', method: 'HEAD' })]
+    expect({ status: head.status, text: head.text }, url).toEqual({ status: got.status, text: '' })
+    expect(head.headers['content-type']).toBe(got.headers['content-type'])
+  }
+  expect(await world.ask('/healthz', { method: 'HEAD' })).toMatchObject({ status: 200 })
+  expect(await world.ask('/api/events', { as: 'admin', method: 'HEAD' })).toMatchObject({ status: 405 })
+  expect((await world.ask('/api/events', { as: 'admin', method: 'DELETE' })).headers.allow).toBe('GET')
+  expect(await world.ask('/api/nothing', { as: 'admin', method: 'PUT' })).toMatchObject({ status: 404 })
+})

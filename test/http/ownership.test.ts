@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { TABLE_ROUTES } from '../../src/http/routes.ts'
 import { CATALOG, type CatalogEntry } from '../../src/operations/catalog.ts'
 import { OPERATIONS } from '../../src/operations/table.ts'
@@ -46,7 +46,7 @@ test('what is not theirs and what is not there are refused in the same words, un
     expect(hidden.status).toBe(404)
     expect(hidden.text.replaceAll(jobs.bob.failed, 'ID')).toBe(absent.text.replaceAll(missing, 'ID'))
     const forbidden = await ask(`/api/jobs/${jobs.bob.forbidden}${rest}`, { as: 'owner' })
-    expect(forbidden).toMatchObject({ status: 403, json: { error: { code: 'NOT_YOURS' } } })
+    expect(forbidden).toMatchObject({ status: 403, json: { error: { code: 'FORBIDDEN' } } })
   }
 })
 
@@ -127,4 +127,67 @@ test('D25 D26 an owner reads what failed in the words for owners: no trace, no p
   const { text } = await ask(`/api/jobs/${id}/failures`, { as: 'viewer' })
   expect(text).toMatch(/the disk said no.*\.ts:/)
   expect(text).toContain('machine-7')
+})
+
+test('D25 D26 nor is there a machine or an operator in how their jobs stand now: running, lost, held or ended by hand', async () => {
+  const { ask, app, clock } = await makeWorld()
+  const id = 'machine-7:4711:x'
+  const acts = { actor: 'olga', reason: 'the secret shard is broken' }
+  app.job('hangs', {
+    policy: { orphan: 'report' },
+    run: (_, attempt) => new Promise((_, no) => attempt.signal.addEventListener('abort', no)),
+  })
+  app.job('waits', { queue: 'slow', run: () => null })
+  app.job('nobodys', { run: () => null })
+  app.job('fragile', { policy: { breaker: { guards: 'gateway' } }, run: () => null })
+  const worker = await app.makeWorker({ id, concurrency: 5 })
+  onTestFinished(() => worker.crash())
+  const submit = async (type: string) => (await app.submit(type, {}, { owner: 'ann' })).id
+  const [runs, ended] = [await submit('hangs'), await submit('hangs')]
+  await worker.tick()
+  await app.markFailed(ended, acts)
+  await app.perform('queues.pause', { name: 'slow', ...acts })
+  await app.perform('breakers.open', { name: 'gateway', ...acts })
+  const held = [await submit('waits'), await submit('fragile'), await submit('nobodys')]
+  const looks = async (when: string) => {
+    for (const job of [runs, ended, ...held]) {
+      for (const path of [`/api/jobs/${job}`, `/api/jobs/${job}/explain`, `/api/jobs?q=${job}`]) {
+        const { status, text } = await ask(path, { as: 'owner' })
+        expect({ status, when, path }).toMatchObject({ status: 200 })
+        expect(text, `${when}: ${path}`).not.toMatch(/machine-|olga|secret shard|4711/)
+      }
+    }
+  }
+  await looks('while it runs')
+  expect((await ask(`/api/jobs/${held[0]}`, { as: 'owner' })).json.held).toMatchObject([{ by: 'queue', name: 'slow' }])
+  const cancelled = await ask(`/api/jobs/${runs}/cancel`, { as: 'owner', body: ACTS })
+  expect({ status: cancelled.status, worker: cancelled.json.job.worker }).toEqual({ status: 200, worker: null })
+  worker.crash()
+  await clock.advance(3_600_000)
+  const next = await app.makeWorker({ id: 'machine-9:1:y' })
+  for (let i = 0; i < 4; i++) await next.tick()
+  next.crash()
+  await clock.advance(3_600_000)
+  await looks('when its worker is gone')
+  // An operator is told, also when looking for the jobs of one owner.
+  expect((await ask(`/api/jobs?owner=ann&q=${held[0]}`, { as: 'viewer' })).text).toMatch(/olga.*secret shard/)
+  expect((await ask(`/api/jobs?owner=ann&q=${runs}`, { as: 'viewer' })).text).toContain('machine-7')
+})
+
+test('an owner is not offered what only operators may do', async () => {
+  const { ask, jobs } = await makeWorld()
+  for (const path of [
+    `/api/jobs/${jobs.ann.queued}`,
+    `/api/jobs/${jobs.ann.queued}/explain`,
+    `/api/jobs?q=${jobs.ann.queued}`,
+  ]) {
+    const { json } = await ask(path, { as: 'owner' })
+    const { actions } = json.jobs?.[0] ?? json
+    expect(actions).toMatchObject([
+      { name: 'retry', allowed: false },
+      { name: 'mark-failed', allowed: false, why: 'only an operator can mark a job failed' },
+      { name: 'cancel', allowed: true },
+    ])
+  }
+  expect((await ask(`/api/jobs/${jobs.ann.queued}/mark-failed`, { as: 'owner', body: ACTS })).status).toBe(403)
 })

@@ -97,10 +97,12 @@ test('a submission over HTTP is a part of the trace that its caller names', asyn
   const { server, token } = await serve()
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
   const body = { type: 'plain', input: {} }
-  expect((await ask(server.url, '/api/jobs', { token, body, headers: { traceparent } })).status).toBe(201)
+  const submitted = await ask(server.url, '/api/jobs', { token, body, headers: { traceparent } })
+  expect(submitted.status).toBe(201)
   expect((await ask(server.url, '/api/jobs', { token, body, headers: { traceparent: 'nonsense' } })).status).toBe(201)
   const [first, second] = exporter.getFinishedSpans()
   expect(first?.name).toBe('redress.submit plain')
   expect(first?.parentSpanContext).toMatchObject({ traceId: '0af7651916cd43dd8448eb211c80319c' })
+  expect(first?.attributes).toMatchObject({ 'redress.job.id': submitted.json.job.id, 'redress.is_new': true })
   expect(second?.parentSpanContext).toBeUndefined()
 })

@@ -33,6 +33,14 @@ test('a server that is started before its database says so, and works by itself 
     '5',
   ])
   for (const { text } of [page, refused]) expect(text).not.toMatch(/127\.0\.0\.1|ECONNREFUSED|postgres:/)
+  expect(refused.json.error).toMatchObject({
+    ...{
+      message: 'The store cannot be reached; the server keeps trying.',
+      action: expect.stringContaining('Retry-After'),
+    },
+  })
+  // Why it is so is logged by whoever keeps trying, and not again for everybody who asks meanwhile.
+  expect(log.lines.filter(({ message }) => message === 'a request failed')).toEqual([])
   expect(await ask(server.url, '/healthz')).toMatchObject({ status: 200 })
   expect(await ask(server.url, '/readyz')).toMatchObject({ status: 503, json: { status: 'not ready' } })
 
@@ -61,6 +69,37 @@ test('a server that is started before its database says so, and works by itself 
   await first.start()
   await until('it is back', async () => (await ask(server.url, '/readyz')).status === 200)
   expect(await ask(server.url, '/api/jobs', asking)).toMatchObject({ status: 201 })
+})
+
+test('whoever only looks is told within seconds that the store is gone, though nobody has asked whether it is ready', async () => {
+  const database = await startOwnPostgres()
+  const app = redress({ store: database.url })
+  app.job('step', { run: () => null })
+  const server = await startServer({ app, port: 0 })
+  onTestFinished(async () => {
+    await server.stop({ graceMs: 100 })
+    await app.stop()
+    await database.stop()
+  })
+  await server.ready
+  const { token } = await app.perform('tokens.create', { name: 'ci', role: 'operator', actor: 'olga' })
+  const asking = { token: String(token) }
+  expect(await ask(server.url, '/api/jobs', asking)).toMatchObject({ status: 200 })
+  await database.end()
+  const beganMs = performance.now()
+  const answers = await Promise.all(
+    ['/api/jobs', '/api/queues', '/metrics'].map((path) => ask(server.url, path, asking)),
+  )
+  // Half a minute is what the store itself waits for a database that is being restarted.
+  expect(performance.now() - beganMs).toBeLessThan(15_000)
+  for (const { status, json, headers } of answers) {
+    expect([status, json.error.code, headers['retry-after']]).toEqual([503, 'STORE_UNREACHABLE', '5'])
+  }
+  const at = performance.now()
+  expect(await ask(server.url, '/api/jobs', asking)).toMatchObject({ status: 503 })
+  expect(performance.now() - at, 'and the next one at once').toBeLessThan(1_000)
+  await database.start()
+  await until('it is back', async () => (await ask(server.url, '/api/jobs', asking)).status === 200)
 })
 
 test('a server that stops lets what runs finish, takes nothing more, and is gone', async () => {

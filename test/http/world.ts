@@ -142,6 +142,8 @@ export async function makeWorld(
   const fingerprint = String(groups[0]?.fingerprint)
   const mended = String(groups[1]?.fingerprint)
   await app.perform('failures.resolve', { fingerprint: mended, ...BY })
+  // What was counted so far is in the store, so that who reads it brings nothing there.
+  await app.perform('activity.show', {})
   const tokenId = String((await app.perform('tokens.list', {})).tokens[0]?.id)
 
   const server = await startServer({ app, port: 0, log, clock, ...serverOptions })
@@ -193,11 +195,13 @@ export async function makeWorld(
       'notices.test': { channel: of('ops'), ...acts },
       'queues.pause': { name: of('default'), ...acts },
       'queues.resume': { name: of('default'), ...acts },
+      'breakers.show': { name: of('gateway') },
       'breakers.open': { name: of('gateway'), ...acts },
       'breakers.close': { name: of('gateway'), ...acts },
       'breakers.release': { name: of('gateway'), ...acts },
       'breakers.probe': { name: of('gateway'), ...acts },
       'policy.show': { type: of('step') },
+      'policy.preview': { type: of('step'), failures: 'GW_4XX' },
       'schedules.show': { name: of('nightly') },
       'schedules.pause': { name: of('nightly'), ...acts },
       'schedules.resume': { name: of('nightly'), ...acts },

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { PolicyInput } from '../../src/index.ts'
+import { failures, type PolicyInput } from '../../src/index.ts'
 import { type Bench, makeBench, refusal, WHO } from './bench.ts'
 
 let bench: Bench
@@ -86,6 +86,57 @@ describe('batches.retry-failed', () => {
     await bench.work()
     const { isDone, items } = await bench.app.batches.retryFailed(id, WHO)
     expect([isDone, items[0]?.code]).toEqual([false, 'NOT_ALLOWED_BY_POLICY'])
+  })
+})
+
+describe('batches.show', () => {
+  const failuresOf = async (id: string, owner?: string) =>
+    (await bench.app.perform('batches.show', { id, ...(owner !== undefined && { owner }) })).failures
+
+  test('counts its failed jobs by code, and how many of them may be retried', async () => {
+    bench.app.job('fixed', {
+      codes: failures({ GW_4XX: { fault: 'code', retry: 'never', message: 'Another word for it.' } }),
+      policy: { manualRetry: 'off' },
+      run: (_, attempt) => attempt.fail('GW_4XX'),
+    })
+    const steps = [['GW_4XX'], ['GW_4XX'], ['ok'], ['GW_5XX'], ['hang']].map((outcomes) => ({ outcomes }))
+    const { id } = await bench.app.batches.create('spring', {
+      jobs: [...steps.map((input) => ({ type: 'step', input })), { type: 'fixed', input: {} }],
+    })
+    expect(await failuresOf(id)).toEqual({ codes: [], isMore: false })
+    const worker = await bench.app.makeWorker()
+    for (let i = 0; i < 5; i++) await worker.tick()
+    expect(await failuresOf(id)).toEqual({
+      codes: [
+        { code: 'GW_4XX', fault: 'caller', message: 'It does not take this.', count: 3, retryable: 2 },
+        { code: 'GW_5XX', fault: 'dependency', message: 'It kept failing.', count: 1, retryable: 1 },
+      ],
+      isMore: false,
+    })
+    worker.crash()
+  })
+
+  test('says nothing of a job whose place in it was taken by a new one', async () => {
+    await begin({ manualRetry: 'new-job' })
+    const { id } = await batchOf(['GW_4XX'], ['ok'])
+    await bench.work()
+    expect(await failuresOf(id)).toMatchObject({ codes: [{ code: 'GW_4XX', count: 1, retryable: 1 }] })
+    await bench.app.batches.retryFailed(id, WHO)
+    expect((await failuresOf(id)).codes).toEqual([])
+  })
+
+  test('to its owner it does not speak of the jobs of others', async () => {
+    const { id } = await bench.app.batches.create('spring', {
+      owner: 'ann',
+      jobs: ['ann', 'bob'].map((owner) => ({
+        type: 'step',
+        input: { outcomes: [owner === 'ann' ? 'GW_4XX' : 'GW_5XX'] },
+        options: { owner },
+      })),
+    })
+    await bench.work()
+    expect((await failuresOf(id)).codes.map(({ code }) => code)).toEqual(['GW_4XX', 'GW_5XX'])
+    expect((await failuresOf(id, 'ann')).codes.map(({ code }) => code)).toEqual(['GW_4XX'])
   })
 })
 

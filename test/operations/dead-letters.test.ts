@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { PolicyInput } from '../../src/index.ts'
+import { type PolicyInput, RedressError } from '../../src/index.ts'
 import { makeBench, refusal, WHO } from './bench.ts'
 
 const QUEUE: PolicyInput = { deadLetter: 'queue' }
@@ -190,4 +190,31 @@ describe('purging', () => {
     const purge = app.deadLetters.purge({ all: true, actor: 'ann', reason: '', dryRun: true })
     expect(await refusal(purge)).toMatchObject({ code: 'REASON_REQUIRED' })
   })
+})
+
+test('a purge that comes to an end in the middle says how far it came, and is neither done nor undone', async () => {
+  let steps = 0
+  const bench = await makeBench(
+    QUEUE,
+    (store) =>
+      new Proxy(store, {
+        get(target, name) {
+          if (name === 'purgeDeadLetters') {
+            return (params: Parameters<typeof target.purgeDeadLetters>[0]) => {
+              if (++steps === 2) return Promise.reject(new RedressError('STORE_UNREACHABLE', 'It is gone.'))
+              return target.purgeDeadLetters({ ...params, limit: 2 })
+            }
+          }
+          const value = Reflect.get(target, name) as unknown
+          return typeof value === 'function' ? value.bind(target) : value
+        },
+      }),
+  )
+  for (let i = 0; i < 5; i++) await bench.finish(['GW_4XX'])
+  expect(await refusal(bench.app.deadLetters.purge({ ...WHO, all: true }))).toMatchObject({
+    ...{ code: 'PARTLY_DONE', exitCode: 6, message: expect.stringMatching(/^2 of 5 .*STORE_UNREACHABLE/) },
+  })
+  expect((await bench.app.deadLetters.list({})).deadLetters).toHaveLength(3)
+  steps = 1
+  expect(await refusal(bench.app.deadLetters.purge({ ...WHO, all: true }))).toMatchObject({ code: 'STORE_UNREACHABLE' })
 })

@@ -45,6 +45,21 @@ describe('failures.list', () => {
     }
   })
 
+  test('each group has its queue, and a count for each of the last 24 hours, the oldest first', async () => {
+    const { app, finish, submit, worker, clock } = await makeBench()
+    await finish(['GW_5XX'])
+    await clock.advance(3 * HOUR_MS)
+    await submit(['GW_5XX'])
+    await submit(['GW_5XX'])
+    await worker.tick()
+    const [group] = await groupsOf(app)
+    const { hours } = await app.perform('failures.show', { fingerprint: group?.fingerprint ?? '' })
+    expect(group).toMatchObject({ queue: 'default', hours: hours.map(({ count }) => count) })
+    expect(group?.hours).toHaveLength(24)
+    expect(group?.hours.at(-1)).toBe(2)
+    expect(group?.hours.filter((count) => count > 0)).toEqual([1, 2])
+  })
+
   test('P60 a type that wants no aggregates is left out, and is said to be', async () => {
     const { app, finish } = await makeBench({ aggregates: false })
     const id = await finish(['GW_4XX'])
@@ -70,6 +85,19 @@ describe('failures.show', () => {
     expect(shown.hours).toHaveLength(24)
     expect(shown.hours.reduce((sum, { count }) => sum + count, 0)).toBe(3)
     expect(shown.hours.at(-1)?.hour).toMatch(/:00:00\.000Z$/)
+  })
+
+  test('names the queue, and the batches of its newest jobs', async () => {
+    const { app, finish, work } = await makeBench()
+    const jobs = [['GW_5XX'], ['GW_5XX'], ['ok']].map((outcomes) => ({ type: 'step', input: { outcomes } }))
+    const { id } = await app.batches.create('spring', { jobs })
+    await work()
+    await finish(['GW_5XX'])
+    const [{ fingerprint } = { fingerprint: '' }] = await groupsOf(app)
+    expect(await app.perform('failures.show', { fingerprint })).toMatchObject({
+      queue: 'default',
+      batches: [{ id, name: 'spring', state: 'partial', count: 2 }],
+    })
   })
 
   test('of a group that does not exist says so', async () => {

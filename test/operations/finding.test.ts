@@ -6,7 +6,7 @@ import type { OutputOf } from '../../src/operations/table.ts'
 import { MIGRATIONS } from '../../src/store/sqlite/schema.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { temporaryFolder } from '../support/sqlite.ts'
-import { makeBench, refusal } from './bench.ts'
+import { makeBench, refusal, WHO } from './bench.ts'
 
 const owner = (account: string): Caller => ({ name: account, role: 'owner', account, scopes: null, isPerson: true })
 
@@ -51,7 +51,24 @@ test('jobs are found by code, queue and time, and what is not a time is refused'
   expect(await idsOf({ queue: 'default' })).toEqual([fresh, failed])
   expect(await idsOf({ queue: 'elsewhere' })).toEqual([])
   expect(await idsOf({ q: `  ${failed}\n` })).toEqual([failed])
-  expect(await refusal(app.list({ since: 'yesterday' }))).toMatchObject({ code: 'OPTION_INVALID' })
+  expect(await idsOf({ until: '30m' })).toEqual([failed])
+  expect(await idsOf({ since: '1d', until: '30m' })).toEqual([failed])
+  expect(await idsOf({ since: '30m', until: '1d' })).toEqual([])
+  expect(await app.perform('jobs.count', { until: '30m' })).toEqual({ count: 1, isMore: false })
+  for (const filter of [{ since: 'yesterday' }, { until: 'tomorrow' }]) {
+    expect(await refusal(app.list(filter))).toMatchObject({ code: 'OPTION_INVALID' })
+  }
+})
+
+test('jobs that a person made from another one are found by that one', async () => {
+  const { app, finish } = await makeBench({ manualRetry: 'new-job' })
+  const id = await finish(['GW_4XX'], { owner: 'ann' })
+  const { job } = await app.retry(id, WHO)
+  const idsOf = async (filter: Parameters<typeof app.list>[0]) => (await app.list(filter)).jobs.map((one) => one.id)
+  expect(await idsOf({ retriedFrom: id })).toEqual([job.id])
+  expect(await idsOf({ retriedFrom: job.id })).toEqual([])
+  expect(await app.perform('jobs.count', { retriedFrom: id })).toEqual({ count: 1, isMore: false })
+  expect(await app.performAs(owner('bob'), 'jobs.list', { retriedFrom: id })).toMatchObject({ jobs: [] })
 })
 
 test('a store from before knows the codes of its failed jobs when it was brought up to date', async () => {

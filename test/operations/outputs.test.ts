@@ -38,7 +38,7 @@ type Input = Record<string, unknown>
 
 /** What each operation is asked, in this order: first what only looks, then acts, each of them tried without first. */
 const ASKED = {
-  'jobs.list': () => [{}, { status: 'failed', limit: 1 }, { q: 'ann', since: '1d' }],
+  'jobs.list': () => [{}, { status: 'failed', limit: 1 }, { q: 'ann', since: '1d', until: '1s' }],
   'jobs.count': () => [{}, { status: 'complete' }],
   'jobs.show': ({ failed, queued, running }) => [...failed, ...queued, running].map((id) => ({ id })),
   'jobs.explain': ({ failed, queued, running }) => [...failed, ...queued, running].map((id) => ({ id })),
@@ -58,9 +58,12 @@ const ASKED = {
   'queues.list': () => [{}],
   'types.list': () => [{}],
   'workers.list': () => [{ all: true }],
+  'activity.show': () => [{}, { minutes: 3, type: 'fine' }, { minutes: 1, queue: 'nowhere' }],
   'audit.list': () => [{}],
   'breakers.list': () => [{}],
+  'breakers.show': () => [{ name: 'gateway' }],
   'policy.show': () => ['fine', 'letter', 'guarded'].map((type) => ({ type })),
+  'policy.preview': () => [{ type: 'letter' }, { type: 'guarded', failures: 'TIMEOUT,crash,unknown,ok', seed: 3 }],
   'schedules.list': () => [{}],
   'schedules.show': () => [{ name: 'nightly' }],
   'accounts.list': () => [{}],

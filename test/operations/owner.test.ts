@@ -32,7 +32,7 @@ describe.each(NAMES)('E20 %s by somebody who may touch only their own', (name) =
     const { app, submit } = await makeBench({ deny: 'forbid' })
     const id = await submit(['ok'], { owner: 'bob' })
     expect(await refusal(app.perform(name, inputOf(name, id, 'ann')))).toMatchObject({
-      ...{ code: 'NOT_YOURS', httpStatus: 403, jobId: id },
+      ...{ code: 'FORBIDDEN', httpStatus: 403, jobId: id },
     })
     expect(await app.find(id)).toMatchObject({ status: 'queued' })
   })

@@ -79,8 +79,16 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     folder: 'src/operations/',
-    // How an id or a secret is made and recognized is said in one place, for all who give it out or are shown it.
-    mayImport: ['src/core/', 'src/store/', 'src/runtime/id.ts', 'src/runtime/secret.ts', 'zod', 'node:*'],
+    // How an id or a secret is made and recognized, and what a seed draws, is said in one place, for all who need it.
+    mayImport: [
+      'src/core/',
+      'src/store/',
+      'src/runtime/id.ts',
+      'src/runtime/secret.ts',
+      'src/runtime/chance.ts',
+      'zod',
+      'node:*',
+    ],
     reason: 'an operation says what may be done to stored jobs; the doors that offer it come later',
   },
   {
@@ -118,7 +126,8 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     folder: 'dashboard/',
-    mayImport: ['*'],
+    // Which operations there are, who may do them and how they are asked for: as the command line knows it.
+    mayImport: ['*', 'src/operations/catalog.ts', 'src/operations/request-of.ts', 'src/operations/caller.ts'],
     mayImportTypes: ['src/'],
     reason: 'the dashboard knows the server by HTTP only, as any other client does',
   },
@@ -130,8 +139,8 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     folder: 'bench/',
-    // What starts a database is no part of what is measured.
-    mayImport: [...PUBLIC_API, 'test/support/postgres.ts'],
+    // What starts a database or a browser is no part of what is measured.
+    mayImport: [...PUBLIC_API, 'test/support/postgres.ts', 'test/browser/chromium.ts'],
     reason: 'a benchmark measures what a user of the package would get',
   },
 ]

@@ -1,7 +1,9 @@
 import type { Registry } from '../../runtime/exposition.ts'
 import type { Store } from '../../store/store.ts'
+import type { Duty } from '../../worker/duty.ts'
 import type { WorkerOptions } from '../../worker/options.ts'
 import type { AppHost } from '../host.ts'
+import { Activity } from './activity.ts'
 import { familiesOf } from './families.ts'
 import { StoreReader, type StoreReading } from './reading.ts'
 import { withTally } from './tallied-store.ts'
@@ -9,7 +11,7 @@ import { Tally } from './tally.ts'
 
 type MetricsHost = Pick<AppHost, 'store' | 'clock' | 'log'>
 
-type Listeners = Pick<WorkerOptions, 'tell' | 'tellLost' | 'tellTry'>
+type Listeners = Pick<WorkerOptions, 'tell' | 'tellLost' | 'tellTry' | 'tellStart'>
 
 /** However large the store is and however often somebody looks: reading it takes no more than a share of the time. */
 const READING_SHARE_MAX = 1 / 20
@@ -23,7 +25,8 @@ export class Metrics {
   readonly #host: MetricsHost
   /** Whether a policy lets more than counts be shown of its type. */
   readonly #mayAggregate: (type: string) => boolean
-  readonly #tally = new Tally()
+  readonly #activity: Activity
+  readonly #tally: Tally
   readonly #reader = new StoreReader()
   #registry: Promise<Registry> | null = null
   #reading: StoreReading | null = null
@@ -32,6 +35,8 @@ export class Metrics {
   constructor(host: MetricsHost, mayAggregate: (type: string) => boolean) {
     this.#host = host
     this.#mayAggregate = mayAggregate
+    this.#activity = new Activity(host.clock)
+    this.#tally = new Tally(this.#activity.tally)
   }
 
   /** The exposition, as `GET /metrics` answers it. */
@@ -69,18 +74,26 @@ export class Metrics {
   }
 
   /** For the app: its workers tell here what became of their jobs, and then whoever else wanted to know. */
-  static listeners(metrics: Metrics, { tell, tellLost, tellTry }: Listeners): Required<Listeners> {
+  static listeners(metrics: Metrics, { tell, tellLost, tellTry, tellStart }: Listeners): Required<Listeners> {
     const tally = metrics.#tally
+    metrics.#activity.isWorked = true
     return {
       tell: both(tally.told, tell),
       tellLost: both(tally.lost, tellLost),
       tellTry: both(tally.tried, tellTry),
+      tellStart: both(tally.activity.started, tellStart),
     }
   }
 
   /** For the app: the store, counting what goes through it. */
   static watch(metrics: Metrics, store: Store): Store {
-    return withTally(store, metrics.#tally, metrics.#host.clock)
+    metrics.#activity.sendTo(store)
+    return withTally(store, metrics.#tally, metrics.#host.clock, metrics.#activity)
+  }
+
+  /** For the app: what its workers do for the charts of the last day. */
+  static duty(metrics: Metrics): Duty {
+    return metrics.#activity.duty()
   }
 }
 

@@ -1,14 +1,18 @@
 import type { Clock } from '../../runtime/clock.ts'
 import type { JobKey, NewJob, Store, Submitted } from '../../store/store.ts'
+import type { Activity } from './activity.ts'
 import type { Tally } from './tally.ts'
 
 const SEEN_MAX = 10_000
+/** A store that counts already, for another app of this process: what goes through both is counted for all once. */
+const TALLIED = Symbol('tallied')
 
 /**
  * Counts what this process makes durable beside the outcomes of its workers: submissions, what maintenance takes back,
  * what people do. After the answer, so that what was refused is not counted.
  */
-export function withTally(store: Store, tally: Tally, clock: Clock): Store {
+export function withTally(store: Store, tally: Tally, clock: Clock, activity: Activity): Store {
+  const forAll = TALLIED in store ? null : tally.activity
   /** Reclaims carry only keys. */
   const typesSeen = new Map<JobKey, string>()
 
@@ -19,7 +23,10 @@ export function withTally(store: Store, tally: Tally, clock: Clock): Store {
     const of = tally.of(type)
     of.created++
     if (retriedFrom !== null) of.manualRetries++
-    if (rejected !== null) of.gaveUp(rejected.code, 'none')
+    if (rejected === null) return
+    of.gaveUp(rejected.code, 'none')
+    forAll?.failed(type, rejected.fault)
+    activity.sendSoon()
   }
   const timed = async <T>(what: string, call: Promise<T>): Promise<T> => {
     const beganMs = clock.monoMs()
@@ -29,8 +36,9 @@ export function withTally(store: Store, tally: Tally, clock: Clock): Store {
   }
 
   const { submitIn } = store
-  return {
+  const tallied: Store & { [TALLIED]: true } = {
     ...store,
+    [TALLIED]: true,
 
     async submit(params) {
       const submitted = await timed('submit', store.submit(params))
@@ -99,7 +107,10 @@ export function withTally(store: Store, tally: Tally, clock: Clock): Store {
       const answers = await store.reclaim(params)
       for (const [i, { key, change }] of params.reclaims.entries()) {
         const type = typesSeen.get(key)
-        if (type !== undefined) tally.tookBack(type, answers[i], change)
+        if (type !== undefined) {
+          tally.tookBack(type, answers[i], change)
+          if (answers[i] === 'closed') forAll?.ended(type, change)
+        }
         typesSeen.delete(key)
       }
       return answers
@@ -112,11 +123,29 @@ export function withTally(store: Store, tally: Tally, clock: Clock): Store {
       const of = tally.of(job.type)
       const { act } = params
       if (act.kind === 'retry-in-place') of.manualRetries++
-      else if (act.kind === 'mark-failed') of.gaveUp(act.failure.code, act.deadLetter)
-      else if (act.kind === 'cancel') of.cancelled++
+      else if (act.kind === 'mark-failed') {
+        of.gaveUp(act.failure.code, act.deadLetter)
+        forAll?.failed(job.type, act.failure.fault)
+      } else if (act.kind === 'cancel') {
+        of.cancelled++
+        forAll?.cancelled(job.type)
+      }
+      activity.sendSoon()
       return answer
     },
+
+    // What this process has counted itself is among what is read.
+    async activity(params) {
+      await activity.send().catch(() => undefined)
+      return store.activity(params)
+    },
+
+    async stop() {
+      await activity.send().catch(() => undefined)
+      return store.stop()
+    },
   }
+  return tallied
 
   async function present(jobs: readonly NewJob[]): Promise<NewJob[]> {
     const rows = await Promise.all(jobs.map(({ id }) => store.job({ id })))

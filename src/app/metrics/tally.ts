@@ -1,6 +1,7 @@
 import type { DeadLetter } from '../../core/change.ts'
-import type { CloseAnswer } from '../../store/store.ts'
+import type { CloseAnswer, Reclaim } from '../../store/store.ts'
 import type { Told } from '../../worker/options.ts'
+import type { ActivityTally } from './activity-tally.ts'
 
 /** In seconds. From a handler that does nothing to an encoder that works for hours. */
 export const DURATION_BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200]
@@ -75,6 +76,12 @@ function count(by: ByCode, code: string): void {
 export class Tally {
   readonly types = new Map<string, TypeTally>()
   readonly writes = new Map<string, Durations>()
+  /** The same by the minute, for all processes together. */
+  readonly activity: ActivityTally
+
+  constructor(activity: ActivityTally) {
+    this.activity = activity
+  }
 
   of(type: string): TypeTally {
     let tally = this.types.get(type)
@@ -85,7 +92,10 @@ export class Tally {
     return tally
   }
 
-  readonly told = (told: Told): void => this.of(told.type).ended(told)
+  readonly told = (told: Told): void => {
+    this.of(told.type).ended(told)
+    if (told.answer === 'closed') this.activity.ended(told.type, told.change)
+  }
   readonly lost = ({ type }: { type: string }): void => void this.of(type).leasesLost++
   readonly tried = (type: string, stage: string, ms: number): void => this.of(type).tried(stage, ms)
 
@@ -99,15 +109,11 @@ export class Tally {
   }
 
   /** Taken back by maintenance, for instance from a worker that died. */
-  tookBack(
-    type: string,
-    answer: CloseAnswer | undefined,
-    change: { to: string; failure?: { code: string } | null; deadLetter?: DeadLetter },
-  ): void {
+  tookBack(type: string, answer: CloseAnswer | undefined, change: Reclaim['change']): void {
     if (answer !== 'closed') return
     const tally = this.of(type)
     if (change.to === 'queued') tally.reclaimed++
     else if (change.to === 'cancelled') tally.cancelled++
-    else if (change.to === 'failed' && change.failure) tally.gaveUp(change.failure.code, change.deadLetter ?? 'none')
+    else if (change.to === 'failed') tally.gaveUp(change.failure.code, change.deadLetter)
   }
 }

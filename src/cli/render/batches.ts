@@ -1,5 +1,6 @@
 import type { BatchEventView, BatchView } from '../../core/view-batch.ts'
 import type { BatchItem } from '../../operations/batch-acts.ts'
+import type { BatchFailureCode } from '../../operations/batch-failures.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../columns.ts'
 import type { Style } from '../terminal.ts'
@@ -58,9 +59,20 @@ export function batch(shown: OutputOf<'batches.show'>, { terminal, command, hint
   ]
   hint(`Its jobs: ${command('jobs', 'list', '--batch', shown.id)}`)
   const state = `${terminal.paint('quiet', 'state'.padEnd(16))}  ${terminal.paint(STYLES[shown.state], shown.state)}\n`
+  const { codes, isMore } = shown.failures
+  if (isMore) hint('There are more failed jobs than were looked at.')
+  const failures = codes.length === 0 ? '' : `\n${columns(codes, FAILURES, terminal)}`
   const history = shown.history.length === 0 ? '' : `\n${columns(shown.history, HISTORY, terminal)}`
-  return `${state}${facts(lines, terminal)}${history}`
+  return `${state}${facts(lines, terminal)}${failures}${history}`
 }
+
+const FAILURES: readonly Column<BatchFailureCode>[] = [
+  { title: 'FAILED', of: ({ count }) => count, isNumber: true },
+  { title: 'RETRYABLE', of: ({ retryable }) => retryable, isNumber: true },
+  { title: 'CODE', of: ({ code }) => code, charsMin: 8 },
+  { title: 'FAULT', of: ({ fault }) => fault },
+  { title: 'MESSAGE', of: ({ message }) => message, charsMin: 12 },
+]
 
 const HISTORY: readonly Column<BatchEventView>[] = [
   { title: 'AT', of: ({ at }) => at },

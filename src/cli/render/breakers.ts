@@ -1,6 +1,7 @@
+import { formatMs } from '../../core/duration.ts'
 import type { BreakerView } from '../../operations/breakers.ts'
 import type { OutputOf } from '../../operations/table.ts'
-import { columns } from '../columns.ts'
+import { type Column, columns, facts } from '../columns.ts'
 import { quoted } from '../command-name.ts'
 import type { Style } from '../terminal.ts'
 import type { Rendering } from './rendering.ts'
@@ -22,6 +23,53 @@ export function breakers({ breakers: shown }: OutputOf<'breakers.list'>, { termi
     terminal,
   )
 }
+
+export function breaker(shown: OutputOf<'breakers.show'>, { terminal }: Rendering): string {
+  const { window, policy, calls, history, probe, types } = shown
+  const lines: [string, string | number | null][] = [
+    ['breaker', shown.name],
+    ['why', shown.why],
+    ['changes', shown.nextChangeAt],
+    [
+      'window',
+      `${window.failed} of ${window.calls} calls failed; it opens at ${policy.ratio * 100} % of ${policy.minCalls} or more`,
+    ],
+    ['looks at', `the newest ${policy.windowCalls} calls, none older than ${formatMs(policy.windowMs)}`],
+    [
+      'tries',
+      `after ${formatMs(policy.cooldownMs)}, ${policy.halfOpenProbes} at a time, ${policy.probesToClose} in a row close it`,
+    ],
+    ['full speed', `${formatMs(policy.rampMs)} after it closed`],
+    ['types', types.map(({ name, mode }) => `${name} (${mode})`).join(', ')],
+    ['under way', shown.allowed === null ? shown.underWay : `${shown.underWay} of ${shown.allowed} allowed`],
+    ['held jobs', shown.heldJobs],
+    [
+      'last probe',
+      probe.last === null ? null : `${probe.last.at}  ${probe.last.passed ? 'passed' : `failed: ${probe.last.said}`}`,
+    ],
+  ]
+  const state = `${terminal.paint('quiet', 'state'.padEnd(10))}  ${terminal.paint(STYLES[shown.status], stateOf(shown))}\n`
+  const tables = [
+    calls.length === 0 ? '' : columns(calls, CALLS, terminal),
+    history.length === 0 ? '' : columns(history, HISTORY, terminal),
+  ]
+  return [`${state}${facts(lines, terminal)}`, ...tables.filter((table) => table !== '')].join('\n')
+}
+
+const CALLS: readonly Column<Shown['calls'][number]>[] = [
+  { title: 'CALLS AT', of: ({ at }) => at },
+  { title: 'SUCCEEDED', of: ({ succeeded }) => succeeded, isNumber: true },
+  { title: 'FAILED', of: ({ failed }) => failed, isNumber: true },
+]
+
+const HISTORY: readonly Column<Shown['history'][number]>[] = [
+  { title: 'AT', of: ({ at }) => at },
+  { title: 'WAS', of: ({ kind }) => kind },
+  { title: 'WHO', of: ({ actor }) => actor, charsMin: 8 },
+  { title: 'WHY', of: ({ reason }) => reason, charsMin: 12 },
+]
+
+type Shown = OutputOf<'breakers.show'>
 
 /** What was computed is shown beside what a person forced. */
 function stateOf({ status, computed, forced }: BreakerView): string {

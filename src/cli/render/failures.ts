@@ -39,6 +39,7 @@ export function failureGroup(group: OutputOf<'failures.show'>, { terminal, comma
     [
       ['group', group.fingerprint],
       ['type', group.type],
+      ['queue', group.queue],
       ['code', `${group.code} (fault: ${group.fault})`],
       ['message', group.message],
       ['failures', `${group.count}, of which ${group.finalCount} ended their job`],
@@ -54,6 +55,7 @@ export function failureGroup(group: OutputOf<'failures.show'>, { terminal, comma
     lines,
     section('What they have in common', topValues(group, terminal), terminal),
     section('Newest jobs', jobsOf(group, terminal), terminal),
+    section('Their batches', batchesOf(group, terminal), terminal),
     section('History', historyOf(group, terminal), terminal),
     group.sample === null
       ? ''
@@ -95,6 +97,20 @@ function jobsOf({ jobs }: Shown, terminal: Rendering['terminal']): string {
       { title: 'STATUS', of: (job) => job.status },
       { title: 'ATTEMPT', of: (job) => job.attempt, isNumber: true },
       { title: 'AT', of: (job) => job.at },
+    ],
+    terminal,
+  )
+}
+
+function batchesOf({ batches }: Shown, terminal: Rendering['terminal']): string {
+  if (batches.length === 0) return ''
+  return columns(
+    batches,
+    [
+      { title: 'ID', of: (batch) => batch.id },
+      { title: 'STATE', of: (batch) => batch.state },
+      { title: 'JOBS', of: (batch) => batch.count, isNumber: true },
+      { title: 'NAME', of: (batch) => batch.name, charsMin: 8 },
     ],
     terminal,
   )

@@ -141,7 +141,10 @@ export function failureBlock(failure: FailureView, terminal: Rendering['terminal
     .split('\n')
     .map((line) => `    ${line}\n`)
     .join('')
-  return `${title}\n${lines}${terminal.paint('quiet', 'detail')}\n${detail}`
+  // An owner is not told what was thrown.
+  return failure.detail === ''
+    ? `${title}\n${lines}`
+    : `${title}\n${lines}${terminal.paint('quiet', 'detail')}\n${detail}`
 }
 
 /** Attempts that were given back count for nothing: '3/3', never '4/3'. */

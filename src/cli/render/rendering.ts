@@ -2,9 +2,10 @@ import type { OperationName } from '../../operations/catalog.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import type { Terminal } from '../terminal.ts'
 import { accessActed, accountList, accountMade, linkMade, tokenList, tokenMade } from './accounts.ts'
+import { activity } from './activity.ts'
 import { audit } from './audit.ts'
 import { batch, batchActed, batchList } from './batches.ts'
-import { breakerAct, breakers } from './breakers.ts'
+import { breaker, breakerAct, breakers } from './breakers.ts'
 import { letter, letterList, purged, replayedLetter } from './dead-letters.ts'
 import { actedOnGroup, failureGroup, failureGroups } from './failures.ts'
 import { events, explanation, failures, job, jobCount, jobList } from './jobs.ts'
@@ -12,7 +13,7 @@ import { deliveries, notices, testedChannel } from './notices.ts'
 import { queueActed, queues } from './queues.ts'
 import { actedOnReplay, planned, replay, replayedMatching, replayList } from './replays.ts'
 import { schedule, scheduleActed, scheduleList } from './schedules.ts'
-import { policy, types, workers } from './surroundings.ts'
+import { policy, policyPreview, types, workers } from './surroundings.ts'
 
 export interface Rendering {
   terminal: Terminal
@@ -68,13 +69,16 @@ export const RENDERERS: { [Name in OperationName]: Renderer<Name> } = {
   'queues.resume': queueActed,
   'types.list': types,
   'workers.list': workers,
+  'activity.show': activity,
   'audit.list': audit,
   'breakers.list': breakers,
+  'breakers.show': breaker,
   'breakers.open': breakerAct,
   'breakers.close': breakerAct,
   'breakers.release': breakerAct,
   'breakers.probe': breakerAct,
   'policy.show': policy,
+  'policy.preview': policyPreview,
   'schedules.list': scheduleList,
   'schedules.show': schedule,
   'schedules.pause': scheduleActed,

@@ -44,5 +44,10 @@ export function workers({ workers: shown }: OutputOf<'workers.list'>, { terminal
   )
 }
 
+export function policyPreview(shown: OutputOf<'policy.preview'>, { hint }: Rendering): string {
+  if (!shown.isCodesKnown) hint(`The codes of ${shown.type} are known only to the program that declares it.`)
+  return shown.text
+}
+
 export const policy = ({ type, policy: shown }: OutputOf<'policy.show'>, { terminal }: Rendering): string =>
   `${terminal.paint('strong', type)}\n${policyLines(shown, terminal)}`

@@ -1,11 +1,12 @@
 import { z } from 'zod'
 import { ERRORS, type ErrorCode } from '../../core/errors.ts'
 import { SUBJECT_EVENTS } from '../../core/events.ts'
+import { FAULTS } from '../../core/failure.ts'
 import { ROLLUPS } from '../../core/policy-flow.ts'
 import { BATCH_STATES } from '../../core/rollup.ts'
 import type { BatchEventView, BatchView } from '../../core/view-batch.ts'
 import type { BatchActed } from '../batch-acts.ts'
-import type { BatchDetail, BatchList } from '../batches.ts'
+import type { BatchList, BatchShown } from '../batches.ts'
 import { anything, count, done, exactly, id, name, nextCursor, text, time, timeOrNull, yes } from './schema.ts'
 
 const counts = {
@@ -58,7 +59,22 @@ const event = exactly<BatchEventView>()(
   }),
 )
 
-export const batchDetailSchema = exactly<BatchDetail>()(z.strictObject({ ...batchFields, history: z.array(event) }))
+const failures = z.strictObject({
+  codes: z.array(
+    z.strictObject({
+      code: name,
+      fault: z.enum(FAULTS),
+      message: text.describe('of the newest of them'),
+      count,
+      retryable: count.describe('so many of them a person may retry, as far as their policy says'),
+    }),
+  ),
+  isMore: yes.describe('there are more failed jobs than were looked at'),
+})
+
+export const batchShownSchema = exactly<BatchShown>()(
+  z.strictObject({ ...batchFields, history: z.array(event), failures }),
+)
 
 export const batchActedSchema = exactly<BatchActed>()(
   z.strictObject({

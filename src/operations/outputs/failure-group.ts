@@ -1,9 +1,10 @@
 import { z } from 'zod'
 import { FAULTS } from '../../core/failure.ts'
 import { GROUP_STATES } from '../../core/failure-group.ts'
+import { BATCH_STATES } from '../../core/rollup.ts'
 import type { FailureGroupView } from '../../core/view-failure-group.ts'
 import type { FailureGroupActed } from '../failure-group-acts.ts'
-import type { FailureGroupDetailView, FailureGroupList } from '../failure-groups.ts'
+import type { FailureGroupDetailView, FailureGroupList, FailureGroupListed } from '../failure-groups.ts'
 import { failureSchema } from './history.ts'
 import { statusSchema } from './job.ts'
 import { count, done, exactly, id, name, nextCursor, text, time, timeOrNull } from './schema.ts'
@@ -28,9 +29,17 @@ const groupFields = {
 
 const groupSchema = exactly<FailureGroupView>()(z.strictObject(groupFields))
 
+const listedSchema = exactly<FailureGroupListed>()(
+  z.strictObject({
+    ...groupFields,
+    queue: name,
+    hours: z.array(count).describe('failures in each of the last 24 hours, the present hour last'),
+  }),
+)
+
 export const groupListSchema = exactly<FailureGroupList>()(
   z.strictObject({
-    groups: z.array(groupSchema),
+    groups: z.array(listedSchema),
     nextCursor,
     notGrouped: z.array(name).describe('types whose failures are not grouped'),
   }),
@@ -39,6 +48,7 @@ export const groupListSchema = exactly<FailureGroupList>()(
 export const groupDetailSchema = exactly<FailureGroupDetailView>()(
   z.strictObject({
     ...groupFields,
+    queue: name,
     sample: failureSchema.nullable(),
     fields: z.array(
       z.strictObject({
@@ -49,6 +59,9 @@ export const groupDetailSchema = exactly<FailureGroupDetailView>()(
       }),
     ),
     jobs: z.array(z.strictObject({ id, status: statusSchema, attempt: count, at: time })),
+    batches: z
+      .array(z.strictObject({ id, name, state: z.enum(BATCH_STATES), count: count.describe('how many of these jobs') }))
+      .describe('the batches of these jobs'),
     hours: z.array(z.strictObject({ hour: time, count })),
     history: z.array(
       z.strictObject({

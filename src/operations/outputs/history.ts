@@ -76,7 +76,7 @@ const delay = exactly<DelayInputs>()(
   ]),
 )
 
-const reasons = exactly<Reasons>()(
+export const reasonsSchema = exactly<Reasons>()(
   z.strictObject({
     because: text.describe('one plain sentence'),
     rule: text.describe('the rule of the policy that answered'),
@@ -106,7 +106,7 @@ export const failureSchema = exactly<FailureView>()(
     causes: z.array(cause),
     rule: text.describe('the rule that chose the code'),
     fingerprint: text,
-    decision: reasons,
+    decision: reasonsSchema,
   }),
 )
 

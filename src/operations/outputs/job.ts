@@ -56,6 +56,9 @@ const jobFields = {
   orphanedAt: timeOrNull,
   cancelRequestedAt: timeOrNull,
   deadLettered: yes,
+  manualRetry: z
+    .enum(['in-place', 'new-job', 'off'])
+    .describe('what a retry by a person does; where it makes a new job, another input may be given'),
   held: z.array(holdSchema).describe('what keeps it back though it could go'),
   actions: z.array(actionSchema).describe('all there are, each with what speaks for or against it'),
 }

@@ -1,7 +1,14 @@
 import { z } from 'zod'
 import type { Backoff } from '../../core/backoff.ts'
+import { FAULTS } from '../../core/failure.ts'
 import type { Policy } from '../../core/policy.ts'
 import { type BreakerPolicy, ROLLUPS } from '../../core/policy-flow.ts'
+import type { PolicyField } from '../../core/policy-words.ts'
+import type { Step } from '../../core/simulate.ts'
+import { RETRY_CLASSES } from '../../core/taxonomy.ts'
+import type { PolicyPreview } from '../policy-preview.ts'
+import { reasonsSchema } from './history.ts'
+import { statusSchema } from './job.ts'
 import { count, exactly, id, name, number, text, time, timeOrNull, yes } from './schema.ts'
 
 const jitter = z
@@ -88,7 +95,38 @@ const policySchema = exactly<Policy>()(
   }),
 )
 
-export const policyOfTypeSchema = z.strictObject({ type: name, policy: policySchema })
+const field = exactly<PolicyField>()(z.strictObject({ name, value: text.describe('in words'), isDefault: yes }))
+
+export const policyOfTypeSchema = z.strictObject({
+  type: name,
+  policy: policySchema,
+  fields: z.array(field).describe('the same, field by field, as its author would write it'),
+})
+
+const step = exactly<Step>()(
+  z.strictObject({
+    atMs: number.describe('since the job was submitted; attempts are taken to last no time at all'),
+    attempt: count,
+    outcome: name,
+    status: statusSchema.describe('after the decision'),
+    reasons: reasonsSchema.nullable(),
+    nextAtMs: number.nullable().describe('when the next attempt may begin; null when there is none'),
+    note: text.nullable().describe('what was assumed'),
+  }),
+)
+
+export const policyPreviewSchema = exactly<PolicyPreview>()(
+  z.strictObject({
+    type: name,
+    outcomes: z.array(name),
+    steps: z.array(step),
+    text: text.describe('the same for people'),
+    codes: z
+      .array(z.strictObject({ code: name, fault: z.enum(FAULTS), retry: z.enum(RETRY_CLASSES), message: text }))
+      .describe(`the type's own failure codes`),
+    isCodesKnown: yes.describe('false where this program has not declared the type: then codes is empty'),
+  }),
+)
 
 export const typeListSchema = z.strictObject({
   types: z.array(z.strictObject({ name, queue: name, registeredAt: time, policy: policySchema })),

@@ -69,6 +69,43 @@ export const breakers = topic('breakers', {
     )
   },
 
+  async 'its past is told from the newest on: the seconds with calls, and what happened to it'(bench) {
+    await declare(bench, { minCalls: 8 })
+    const startMs = bench.clock.nowMs()
+    for (const failed of [0, 1, 0]) {
+      await report(bench.store, 1, failed)
+      await bench.clock.advance(1_000)
+    }
+    const past = async (seconds = 100, events = 100) => {
+      const found = await bench.store.breakerPast({ name: 'gateway', seconds, events })
+      return { ...found, events: found.events.map(({ kind, data }) => [kind, data.status, data.actor]) }
+    }
+    const second = (n: number) => Math.floor(startMs / 1_000 + n) * 1_000
+    const calls = [
+      { atMs: second(2), succeeded: 1, failed: 0 },
+      { atMs: second(1), succeeded: 1, failed: 1 },
+      { atMs: second(0), succeeded: 1, failed: 0 },
+    ]
+    assert.deepEqual(await past(), { calls, events: [] })
+    assert.deepEqual((await past(2)).calls, calls.slice(0, 2))
+    await bench.store.forceBreaker({ name: 'gateway', status: 'open', forMs: null, by: BY })
+    await bench.store.releaseBreaker({ name: 'gateway', by: BY })
+    await report(bench.store, 0, 8)
+    const events = [
+      ['opened', 'open', undefined],
+      ['released', 'closed', 'olga'],
+      ['forced', 'open', 'olga'],
+    ]
+    assert.deepEqual(await past(), { calls: [], events }, 'a change makes a new beginning for the calls')
+    const [opened] = (await bench.store.breakerPast({ name: 'gateway', seconds: 0, events: 1 })).events
+    assert.deepEqual(opened?.data.calls, [{ atMs: second(3), succeeded: 0, failed: 8 }, ...calls], 'and tells them')
+    assert.deepEqual((await past(0, 2)).events, events.slice(0, 2))
+    assert.deepEqual(await bench.store.breakerPast({ name: 'nobody', seconds: 9, events: 9 }), {
+      calls: [],
+      events: [],
+    })
+  },
+
   async 'declared again it keeps its state, and the last numbers win'(bench) {
     await declare(bench)
     await report(bench.store, 0, 4)

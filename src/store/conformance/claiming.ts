@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
+import type { Lease } from '../store.ts'
 import type { BenchWorker } from './bench-worker.ts'
 import { TTL_MS } from './bench-worker.ts'
-import { complete, REQUEUE_CAUSES, requeued, retryInPlace } from './changes.ts'
+import { complete, failed, REQUEUE_CAUSES, requeued, retryInPlace } from './changes.ts'
 import { topic } from './promise.ts'
 
 const PLAIN = [{ type: 'plain', ttlMs: TTL_MS }]
@@ -39,6 +40,7 @@ export const claiming = topic('claiming', {
         ...{
           createdAtMs,
           queuedAtMs: createdAtMs,
+          dueSinceMs: createdAtMs,
           retriedFrom: origin,
           isForwardOnly: false,
           batch: null,
@@ -49,6 +51,39 @@ export const claiming = topic('claiming', {
     const row = await bench.row(id)
     assert.deepEqual(row.lease, { worker: worker.id, untilMs: bench.clock.nowMs() + TTL_MS })
     assert.deepEqual([row.status, row.attempt, row.claimedAtMs], ['processing', 1, bench.clock.nowMs()])
+  },
+
+  async 'a lease says since when its job was due: since it came, since its delay ended, since it came back'(bench) {
+    const worker = await bench.worker()
+    const startMs = bench.clock.nowMs()
+    const claimAfter = async (ms: number): Promise<Lease> => {
+      await bench.clock.advance(ms)
+      return worker.claimOne()
+    }
+    const id = await bench.submit({ delayMs: 100 })
+    const first = await claimAfter(150)
+    assert.equal(first.dueSinceMs, startMs + 100)
+    await worker.close(first, requeued('retry', first, { delayMs: 50 }))
+    const second = await claimAfter(80)
+    assert.equal(second.dueSinceMs, startMs + 200)
+    for (const [i, cause] of REQUEUE_CAUSES.entries()) {
+      const lease = i === 0 ? second : await claimAfter(0)
+      await worker.close(lease, requeued(cause, lease))
+      const [backMs, again] = [bench.clock.nowMs(), await claimAfter(10)]
+      assert.equal(again.dueSinceMs, backMs, cause)
+      await worker.close(again, requeued(cause, again))
+    }
+    const last = await claimAfter(5)
+    await bench.expireLeases()
+    await bench.reclaim(last, requeued('reclaimed', last))
+    const reclaimedMs = bench.clock.nowMs()
+    const taken = await claimAfter(20)
+    assert.equal(taken.dueSinceMs, reclaimedMs)
+    await worker.close(taken, failed(taken))
+    await bench.clock.advance(1_000)
+    await bench.intervene(id, retryInPlace(await bench.row(id)))
+    const retriedMs = bench.clock.nowMs()
+    assert.equal((await claimAfter(30)).dueSinceMs, retriedMs)
   },
 
   async 'higher priority goes first, then who waits longer, then who was submitted first, across all lanes'(bench) {

@@ -4,6 +4,7 @@ import { policy } from '../../core/policy.ts'
 import type { FailureGroupFilter, FailureGroupSort } from '../failure-groups.ts'
 import { foldAll } from '../failure-groups.ts'
 import type { NewJob, Store } from '../store.ts'
+import { newBatch } from './batch-bench.ts'
 import type { Bench } from './bench.ts'
 import { TTL_MS } from './bench-worker.ts'
 import { failed, requeued, someFailure } from './changes.ts'
@@ -232,6 +233,28 @@ export const failureGroups = topic('failure groups', {
     )
     assert.equal(found?.jobs[0]?.failure, (await bench.row(second)).latestFailure?.seq)
     assert.equal(await bench.store.failureGroup({ fingerprint: '1:nobody' }), null)
+  },
+
+  async 'a group knows the batches of its newest jobs, and how these stand'(bench) {
+    const open = newBatch(bench, { name: 'open', isSealed: false })
+    const past = newBatch(bench, { name: 'past', isSealed: false, expiresInMs: 1_000 })
+    for (const batch of [open, past]) await bench.store.openBatch({ batch, jobs: [] })
+    for (const batch of [open.id, past.id, past.id]) await fail(bench, { job: { batch } })
+    const failedAlone = await fail(bench)
+    await bench.clock.advance(1_000)
+    await foldAll(bench.store)
+    const batches = async () => (await bench.store.failureGroup({ fingerprint: ONE }))?.batches
+    const expected = [
+      { id: past.id, name: 'past', state: 'expired', count: 2 },
+      { id: open.id, name: 'open', state: 'open', count: 1 },
+    ]
+    assert.deepEqual(await batches(), expected)
+    const [inOpen] = await bench.store.jobs({ batch: open.id, limit: 1 })
+    assert(inOpen !== undefined)
+    // Its place there is another job's now.
+    await bench.submit({ retriedFrom: { id: inOpen.id, ...BY } })
+    assert.deepEqual(await batches(), expected.slice(0, 1))
+    assert.equal((await bench.row(failedAlone)).batchId, null)
   },
 
   async 'a resolved group that sees a new failure is regressed, with an event'(bench) {

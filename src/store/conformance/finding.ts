@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { STATUSES } from '../../core/states.ts'
-import type { JobFilter, JobRow } from '../store.ts'
+import type { JobFilter, JobRow, NewJob } from '../store.ts'
 import { endAll, newBatch, opened } from './batch-bench.ts'
 import type { Bench } from './bench.ts'
 import { failed, markFailed, retryInPlace, someFailure } from './changes.ts'
@@ -35,6 +35,48 @@ export const finding = topic('finding', {
     assert.deepEqual(await find(bench, { code: 'BROKEN' }), [])
   },
 
+  async 'failed jobs are counted by type and code, with the words of the newest'(bench) {
+    const batch = newBatch(bench, { isSealed: false })
+    await bench.store.openBatch({ batch, jobs: [] })
+    const refuse = (code: string, parts: Partial<NewJob> = {}, message = 'It broke.') =>
+      bench.submit({ batch: batch.id, rejected: { ...someFailure(code), message }, ...parts })
+    for (let i = 0; i < 3; i++) await refuse('NOT_PDF')
+    await refuse('NOT_PDF', {}, 'The newest words.')
+    await refuse('NOT_PDF', { type: 'other' })
+    await refuse('TOO_BIG', { owner: 'otto' })
+    await bench.finished('failed', { batch: batch.id, type: 'forward' })
+    await bench.finished('complete', { batch: batch.id })
+    const retried = await refuse('NOT_PDF')
+    await bench.intervene(retried, retryInPlace(await bench.row(retried)))
+    await bench.finished('failed')
+    const count = async (filter: Pick<JobFilter, 'owner' | 'batch'>, max = 100) => {
+      const { ends, isMore } = await bench.store.countFailed({ ...filter, max })
+      const counts = ends.map((end) => [end.type, end.code, end.isForwardOnly, end.count, end.message])
+      return { counts: counts.toSorted(), isMore }
+    }
+    assert.deepEqual(await count({ batch: batch.id }), {
+      counts: [
+        ['forward', 'BROKEN', true, 1, 'It broke.'],
+        ['other', 'NOT_PDF', false, 1, 'It broke.'],
+        ['plain', 'NOT_PDF', false, 4, 'The newest words.'],
+        ['plain', 'TOO_BIG', false, 1, 'It broke.'],
+      ],
+      isMore: false,
+    })
+    assert.deepEqual(await count({ batch: batch.id, owner: 'otto' }), {
+      counts: [['plain', 'TOO_BIG', false, 1, 'It broke.']],
+      isMore: false,
+    })
+    assert.deepEqual(await count({ batch: batch.id }, 2), {
+      counts: [
+        ['forward', 'BROKEN', true, 1, 'It broke.'],
+        ['plain', 'TOO_BIG', false, 1, 'It broke.'],
+      ],
+      isMore: true,
+    })
+    assert.deepEqual(await count({ batch: 'nowhere' }), { counts: [], isMore: false })
+  },
+
   async 'jobs are found by when they were created, to the millisecond'(bench) {
     const ids: string[] = []
     const times: number[] = []
@@ -47,8 +89,31 @@ export const finding = topic('finding', {
       const since = times.filter((ms) => ms >= createdSinceMs).length
       assert.deepEqual(await find(bench, { createdSinceMs }), ids.slice(0, since), `since that of job ${i}`)
     }
+    for (const [i, createdBeforeMs] of times.entries()) {
+      const later = times.filter((ms) => ms >= createdBeforeMs).length
+      assert.deepEqual(await find(bench, { createdBeforeMs }), ids.slice(later), `before that of job ${i}`)
+    }
+    const [from, to] = [times[12] as number, times[4] as number]
+    const between = ids.filter((_, i) => (times[i] as number) >= from && (times[i] as number) < to)
+    assert.deepEqual(await find(bench, { createdSinceMs: from, createdBeforeMs: to }), between)
+    assert.deepEqual(await find(bench, { createdBeforeMs: 0 }), [])
     assert.deepEqual(await find(bench, { createdSinceMs: 0 }), ids)
     assert.deepEqual(await find(bench, { createdSinceMs: (times[0] as number) + 1 }), [])
+  },
+
+  async 'jobs are found by the job that a person made them from'(bench) {
+    const origin = await bench.finished('failed')
+    const made = async (parts: Partial<NewJob> = {}) =>
+      bench.submit({ retriedFrom: { id: origin, actor: 'olga', reason: 'a test' }, ...parts })
+    const [first, second] = [await made(), await made({ owner: 'otto' })]
+    await bench.submit({ retriedFrom: { id: first, actor: 'olga', reason: 'a test' } })
+    assert.deepEqual(await find(bench, { retriedFrom: origin }), [second, first])
+    assert.deepEqual(await find(bench, { retriedFrom: origin, owner: 'otto' }), [second])
+    assert.deepEqual(await find(bench, { retriedFrom: origin, status: 'failed' }), [])
+    assert.deepEqual(await find(bench, { retriedFrom: second }), [])
+    assert.deepEqual(await bench.store.countJobs({ retriedFrom: origin, max: 10 }), { count: 2, isMore: false })
+    const { nextKey } = await bench.store.jobPage({ retriedFrom: origin, limit: 1 })
+    assert.deepEqual(await find(bench, { retriedFrom: origin, beforeKey: nextKey ?? 0 }), [first])
   },
 
   async 'jobs are found by any of the things that a person may have in their hand'(bench) {
@@ -138,6 +203,7 @@ async function manyKinds(bench: Bench): Promise<JobRow[]> {
 
 async function combinations(bench: Bench): Promise<Omit<JobFilter, 'limit'>[]> {
   const [middle] = (await bench.store.jobs({ limit: 31 })).slice(-1)
+  const [later] = (await bench.store.jobs({ limit: 11 })).slice(-1)
   const batch = (await bench.store.jobs({ limit: 100 })).find(({ batchId }) => batchId !== null)?.batchId ?? ''
   const choices: Omit<JobFilter, 'limit'>[][] = [
     [{}, ...STATUSES.map((status) => ({ status })), { isActive: true }],
@@ -146,6 +212,7 @@ async function combinations(bench: Bench): Promise<Omit<JobFilter, 'limit'>[]> {
     [{}, { code: 'BROKEN' }],
     [{}, { batch }],
     [{}, { createdSinceMs: middle?.createdAtMs ?? 0 }],
+    [{}, { createdBeforeMs: later?.createdAtMs ?? 0 }],
     [{}, { q: 'ann' }, { q: 'other' }],
   ]
   const all = choices.reduce(
@@ -157,7 +224,7 @@ async function combinations(bench: Bench): Promise<Omit<JobFilter, 'limit'>[]> {
 }
 
 function fits(row: JobRow, filter: Omit<JobFilter, 'limit'>): boolean {
-  const { status, isActive, type, queue, owner, code, batch, createdSinceMs, q } = filter
+  const { status, isActive, type, queue, owner, code, batch, createdSinceMs, createdBeforeMs, q } = filter
   const is = (value: unknown, asked: unknown): boolean => asked === undefined || value === asked
   return (
     is(row.status, status) &&
@@ -168,6 +235,7 @@ function fits(row: JobRow, filter: Omit<JobFilter, 'limit'>): boolean {
     is(row.failure === null ? null : row.latestFailure?.code, code) &&
     (!isActive || row.status === 'queued' || row.status === 'processing') &&
     row.createdAtMs >= (createdSinceMs ?? 0) &&
+    row.createdAtMs < (createdBeforeMs ?? Number.POSITIVE_INFINITY) &&
     (q === undefined || row.owner === q || row.type === q)
   )
 }

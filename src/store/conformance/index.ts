@@ -1,4 +1,5 @@
 import { accounts } from './accounts.ts'
+import { activity } from './activity.ts'
 import { audit } from './audit.ts'
 import { backlog } from './backlog.ts'
 import { batchEndings } from './batch-endings.ts'
@@ -66,6 +67,7 @@ export const promises: readonly StorePromise[] = [
   ...reading,
   ...finding,
   ...depths,
+  ...activity,
   ...pruning,
   ...batches,
   ...batchEndings,

@@ -16,7 +16,9 @@ import {
   type BreakerRow,
   breakerAsOf,
   breakerReader,
+  CALLS_TOLD,
   callsFromRow,
+  changeTold,
   stateInTime,
 } from '../breaker-rows.ts'
 import type { BreakerEvent } from '../breakers.ts'
@@ -56,9 +58,11 @@ export function openBreakerRows({ history }: Pick<PgContext, 'history'>) {
         tries_at = ${state.triesAtMs}, passed = ${state.passed}, reason = ${printable(state.reason)}
       WHERE name = ${name}`
     if (isChange) {
+      const calls = await tx<BreakerRow[]>`
+        SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ${name} ORDER BY at DESC LIMIT ${CALLS_TOLD}`
       // What opened it must not open it again after it closed.
       await tx`DELETE FROM breaker_calls WHERE breaker = ${name}`
-      await tell(tx, breaker, BREAKER_EVENT_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
+      await tell(tx, breaker, BREAKER_EVENT_OF[state.status], changeTold(state, calls.map(callsFromRow)), nowMs)
     }
     return { ...breaker, epoch, state }
   }

@@ -1,19 +1,22 @@
 import { afterCalls, afterProbe, afterRequest, type BreakerState, bucketOf, isInForce } from '../../core/breaker.ts'
-import { type Breaker, isProbeDue, isShown, standingOf, storedBreaker } from '../breaker-rows.ts'
-import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport, StoredBreaker } from '../breakers.ts'
+import {
+  type Breaker,
+  type BreakerRow,
+  callsFromRow,
+  type EventRow,
+  isProbeDue,
+  isShown,
+  standingOf,
+  storedBreaker,
+  toBreakerEvent,
+} from '../breaker-rows.ts'
+import type { BreakerStanding, BreakerStore, CallReport, StoredBreaker } from '../breakers.ts'
 import type { By } from '../store.ts'
 import { type BreakerRows, breakerLock } from './breaker-rows.ts'
 import type { Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { lockNames } from './locks.ts'
 import { printable } from './text.ts'
-
-interface EventRow {
-  seq: number
-  at: number
-  kind: BreakerEvent['kind']
-  data: string
-}
 
 export function openBreakers(context: PgContext, rows: BreakerRows): BreakerStore {
   const { history, types, write, read, now, hintWork } = context
@@ -158,7 +161,22 @@ export function openBreakers(context: PgContext, rows: BreakerRows): BreakerStor
         const events = await sql<EventRow[]>`
           SELECT seq, at, kind, data FROM events WHERE subject = ${`breaker:${name}`} AND seq > ${afterSeq}
           ORDER BY seq LIMIT ${limit}`
-        return events.map(({ seq, at, kind, data }): BreakerEvent => ({ seq, atMs: at, kind, data: JSON.parse(data) }))
+        return events.map(toBreakerEvent)
+      }),
+
+    breakerPast: ({ name, seconds, events: eventsMax }) =>
+      read('reading the past of a breaker', async (sql) => {
+        const subject = `breaker:${printable(name)}`
+        // Between, not equal: see `pageOfKeys`.
+        const [calls, events] = await Promise.all([
+          sql<BreakerRow[]>`
+            SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ${printable(name)}
+            ORDER BY at DESC LIMIT ${seconds}`,
+          sql<EventRow[]>`
+            SELECT seq, at, kind, data FROM events WHERE subject BETWEEN ${subject} AND ${subject}
+            ORDER BY subject DESC, seq DESC LIMIT ${eventsMax}`,
+        ])
+        return { calls: calls.map(callsFromRow), events: events.map(toBreakerEvent) }
       }),
 
     countReady: ({ types: names }) =>

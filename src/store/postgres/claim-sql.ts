@@ -94,7 +94,7 @@ const leaseThose = (which: string): string => `
       claimed_at = (SELECT now FROM state),
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
@@ -103,7 +103,7 @@ const leaseThose = (which: string): string => `
 const LEASED = `
   SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.queued_at, leased.priority,
     spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
-    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace
+    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since
   FROM leased CROSS JOIN LATERAL (
     SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace FROM job_specs
     WHERE job_specs.key = leased.key OFFSET 0) AS spec`
@@ -124,6 +124,7 @@ export type LeasedRow = [
   forwardOnly: number,
   batch: number | null,
   trace: string | null,
+  dueSinceMs: number,
 ]
 
 /** The first row of the answer to `plainSql`, in the columns of the others. */
@@ -171,10 +172,11 @@ export function plainSql(laneCount: number, isAfter = false): string {
     ${leaseThose(`ctid = ANY (ARRAY(${picked}))`)}
   SELECT NULL::bigint AS key, version AS type, is_due::int::bigint AS attempt, NULL AS spent, now AS queued_at,
     next_due AS priority, NULL AS id, NULL AS payload, NULL AS owner, next_resume AS created_at, NULL AS retried_from,
-    NULL::bigint AS forward_only, looked AS batch, NULL AS trace
+    NULL::bigint AS forward_only, looked AS batch, NULL AS trace,
+    NULL::bigint AS due_since
   FROM state
   UNION ALL ${LEASED}
-  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL`
+  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL`
 }
 
 export type LaneKind = 'free' | 'bounded' | 'chosen'
@@ -222,7 +224,7 @@ export const FIND_LOST_SQL = `
     UPDATE jobs SET orphaned_at = NULL,
       lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
     WHERE key = ANY (ARRAY(SELECT key FROM held))
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased

@@ -110,6 +110,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     isForwardOnly: row[11] === 1,
     batch: row[12],
     trace: row[13],
+    dueSinceMs: row[14],
   })
 
   // ---- lanes that nothing limits ------------------------------------------------------------------------------------

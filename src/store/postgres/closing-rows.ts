@@ -81,6 +81,8 @@ const CLOSE_SQL = `
       orphaned_at = CASE WHEN given.status <> 'queued' THEN jobs.orphaned_at END,
       ready = CASE WHEN given.status = 'queued' AND given.delay IS NULL THEN 1 END,
       due_at = (SELECT now FROM clock) + given.delay,
+      due_since = CASE WHEN given.status = 'queued' THEN (SELECT now FROM clock) + coalesce(given.delay, 0)
+        ELSE jobs.due_since END,
       spent = CASE WHEN given.status IN ('queued', 'failed') THEN given.spent ELSE jobs.spent END,
       result = given.result,
       failure = CASE WHEN given.status = 'failed' THEN nextval('failures_seq_seq') END,

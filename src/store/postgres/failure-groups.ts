@@ -1,10 +1,12 @@
 import { actOnGroup, addToGroup, type FailureGroup, stateAt } from '../../core/failure-group.ts'
+import type { StoredBatch } from '../batch-rows.ts'
 import {
   asOf,
   groupColumns,
   noteOf,
   subjectOf,
   toGroup,
+  toGroupBatches,
   toGroupEvent,
   toGrouped,
   toGroupJob,
@@ -70,16 +72,28 @@ export function openFailureGroups({ types, history, read, write }: PgContext) {
     return { folded: rows.length, isCaughtUp: rows.length < limit }
   }
 
-  const jobsOf = async (sql: Pool, { newest }: FailureGroup): Promise<FailureGroupDetail['jobs']> => {
+  const jobsOf = async (
+    sql: Pool,
+    { newest }: FailureGroup,
+    nowMs: number,
+  ): Promise<Pick<FailureGroupDetail, 'jobs' | 'batches'>> => {
     const rows = await sql<Row[]>`
-      SELECT failures.seq, job_specs.id, jobs.status, failures.attempt, failures.at
+      SELECT failures.seq, job_specs.id, jobs.status, failures.attempt, failures.at,
+        CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch
       FROM failures JOIN job_specs ON job_specs.key = failures.job JOIN jobs ON jobs.key = failures.job
       WHERE failures.seq = ANY(${newest.map(({ seq }) => seq)}::bigint[])`
     const bySeq = new Map(rows.map((row) => [row.seq as number, row]))
-    return newest.flatMap(({ seq }) => {
+    const jobs = newest.flatMap(({ seq }) => {
       const row = bySeq.get(seq)
       return row === undefined ? [] : [toGroupJob(row, seq)]
     })
+    const keys = rows.map(({ batch }) => batch as number | null)
+    const known = keys.filter((key) => key !== null)
+    const batches =
+      known.length === 0
+        ? []
+        : await sql<StoredBatch[]>`SELECT * FROM batches WHERE key = ANY(${known}::bigint[]) ORDER BY key`
+    return { jobs, batches: toGroupBatches(keys, batches, nowMs) }
   }
 
   /** A type may have been told not to be counted after it was. */
@@ -149,7 +163,7 @@ export function openFailureGroups({ types, history, read, write }: PgContext) {
     const events = await sql<Row[]>`
       SELECT at, kind, data FROM events WHERE subject BETWEEN ${subject} AND ${subject}
       ORDER BY subject DESC, seq DESC LIMIT ${EVENTS_MAX}`
-    return { group: asOf(group, nowMs), jobs: await jobsOf(sql, group), events: events.map(toGroupEvent) }
+    return { group: asOf(group, nowMs), ...(await jobsOf(sql, group, nowMs)), events: events.map(toGroupEvent) }
   }
 
   const store: FailureGroupStore = {

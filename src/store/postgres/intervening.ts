@@ -51,7 +51,7 @@ export function openIntervening(
         await tx`UPDATE job_specs SET dedupe_held = 1 WHERE key = ${key} AND dedupe_key IS NOT NULL`
         await history.event(tx, key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
         await tx`
-          UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ${nowMs}, claimed_at = NULL,
+          UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ${nowMs}, due_since = NULL, claimed_at = NULL,
             started_at = NULL, finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
             cancel_requested_at = NULL, orphaned_at = NULL, spent = ${act.spent} WHERE key = ${key}`
         await letters.replayed(tx, key, id, nowMs)

@@ -106,7 +106,7 @@ async function choose(sql: Pool, filter: KeyFilter, known: readonly KnownType[])
 
 /** What is to be asked of each job that is walked over: scalar, for of a join the planner might make another order. */
 function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment | null {
-  const { statuses, types, owner, code, batch, isOrphaned, createdSinceMs, keys } = filter
+  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
   const asks = (field: keyof KeyFilter): boolean => !covers.includes(field)
   const ofJob = [
     ...(keys !== null && asks('keys') ? [sql`jobs.key = ANY(${numbers(keys)}::bigint[])`] : []),
@@ -119,7 +119,9 @@ function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment
   const ofSpec = [
     ...(owner !== null && asks('owner') ? [sql`owner = ${printable(owner)}`] : []),
     ...(batch !== null ? [sql`batch = ${batch} AND left_batch IS NULL`] : []),
+    ...(retriedFrom !== null && asks('retriedFrom') ? [sql`retried_from = ${printable(retriedFrom)}`] : []),
     ...(createdSinceMs !== null ? [sql`created_at >= ${createdSinceMs}`] : []),
+    ...(createdBeforeMs !== null ? [sql`created_at < ${createdBeforeMs}`] : []),
   ]
   const all = (conditions: Fragment[]) => conditions.reduce((one, other) => sql`${one} AND ${other}`)
   const asked = [
@@ -131,7 +133,7 @@ function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment
 
 /** All that an index knows something of, what promises most first. */
 function waysOf(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
-  const { owner, code, batch, keys, statuses, types, isOrphaned, sinceKey, beforeKey } = filter
+  const { owner, code, batch, keys, statuses, types, isOrphaned, retriedFrom, sinceKey, beforeKey } = filter
   const [before, since] = [sql`${beforeKey}::bigint`, sql`${sinceKey}::bigint`]
   const way = (covers: Walk['covers'], found: Fragment): Walk => ({
     isOrdered: true,
@@ -145,6 +147,16 @@ function waysOf(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk
         ['keys'],
         sql`SELECT key FROM unnest(${numbers(keys.toSorted((a, b) => b - a))}::bigint[]) AS given (key)
           WHERE key < ${before} AND key >= ${since}`,
+      ),
+    )
+  }
+  if (retriedFrom !== null) {
+    // Few, as those that somebody holds are: see `processing`.
+    const made = sql`SELECT key FROM job_specs WHERE retried_from = ${printable(retriedFrom)}`
+    ways.push(
+      few(
+        ['retriedFrom'],
+        sql`SELECT key FROM (${made} OFFSET 0) AS few WHERE key < ${before} AND key >= ${since} ORDER BY key DESC`,
       ),
     )
   }

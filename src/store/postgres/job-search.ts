@@ -1,8 +1,10 @@
 import {
+  type BatchSpan,
   COUNT_WALK_MAX,
   countOf,
   cutCount,
   cutPage,
+  EMPTY_BATCH,
   endOfIds,
   IDS_MAX,
   type KeyFilter,
@@ -13,6 +15,7 @@ import {
   SLACK_MS,
   statusesOf,
   WALK_MAX,
+  withinBatch,
 } from '../job-search.ts'
 import type { KnownType } from '../known-type.ts'
 import type { BatchKey, JobCount, JobFilter, JobKey } from '../store.ts'
@@ -20,6 +23,8 @@ import { numbers } from './arrays.ts'
 import type { Pool } from './client.ts'
 import { countOfKeys, type Limits, pageOfKeys } from './job-pages.ts'
 import { printable } from './text.ts'
+
+const MAX_KEY: JobKey = Number.MAX_SAFE_INTEGER
 
 /** One page of keys, and where to go on. */
 export async function pageOf(sql: Pool, known: readonly KnownType[], filter: JobFilter) {
@@ -60,27 +65,34 @@ async function filterOf(
   known: readonly KnownType[],
   filter: Omit<JobFilter, 'limit'>,
 ): Promise<KeyFilter | null> {
-  const { type, queue, owner, code, batch, isOrphaned = false, createdSinceMs = null, beforeKey } = filter
+  const { type, queue, owner, code, batch, retriedFrom, isOrphaned = false, beforeKey = MAX_KEY } = filter
+  const { createdSinceMs = null, createdBeforeMs = null } = filter
   const types = known.filter((one) => (type ?? one.name) === one.name && (queue ?? one.queue) === one.queue)
-  const batchKey = batch === undefined ? null : await keyOfBatch(sql, batch)
-  if (types.length === 0 || (batch !== undefined && batchKey === null)) return null
+  const span = batch === undefined ? null : await spanOfBatch(sql, batch)
+  if (types.length === 0 || span?.last === null) return null
+  const since = createdSinceMs === null ? 0 : await keySince(sql, createdSinceMs - SLACK_MS)
+  const until = createdBeforeMs === null ? MAX_KEY : await keySince(sql, createdBeforeMs + SLACK_MS)
   return {
     statuses: statusesOf(filter),
     types: type === undefined && queue === undefined ? null : types.map(({ key }) => key),
     owner: owner ?? null,
     code: code ?? null,
-    batch: batchKey,
+    batch: span?.key ?? null,
     isOrphaned,
     keys: null,
+    retriedFrom: retriedFrom ?? null,
     createdSinceMs,
-    sinceKey: createdSinceMs === null ? 0 : await keySince(sql, createdSinceMs - SLACK_MS),
-    beforeKey: beforeKey ?? Number.MAX_SAFE_INTEGER,
+    createdBeforeMs,
+    ...withinBatch(span, since, Math.min(beforeKey, until)),
   }
 }
 
-async function keyOfBatch(sql: Pool, id: string): Promise<BatchKey | null> {
-  const [row] = await sql<{ key: BatchKey }[]>`SELECT key FROM batches WHERE id = ${printable(id)}`
-  return row?.key ?? null
+async function spanOfBatch(sql: Pool, id: string): Promise<BatchSpan> {
+  const [row] = await sql<BatchSpan[]>`
+    SELECT key, (SELECT min(key) FROM job_specs WHERE batch = batches.key) AS first,
+      (SELECT max(key) FROM job_specs WHERE batch = batches.key) AS last
+    FROM batches WHERE id = ${printable(id)}`
+  return row ?? EMPTY_BATCH
 }
 
 /** The first key that was given since then: keys grow with time, so that it is found by halving. */

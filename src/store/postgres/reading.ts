@@ -1,6 +1,6 @@
 import { jobsOf } from '../job-search.ts'
 import type { KnownType } from '../known-type.ts'
-import { type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts'
+import { type Row, toCounts, toEvent, toFailedEnd, toFailure, toJob } from '../rows.ts'
 import type { JobFilter, JobPage, JobRow, Store } from '../store.ts'
 import { numbers } from './arrays.ts'
 import type { Fragment, Pool } from './client.ts'
@@ -18,7 +18,10 @@ interface JobAndFailure {
 export function openReading({
   types,
   read,
-}: PgContext): Pick<Store, 'job' | 'jobs' | 'jobPage' | 'countJobs' | 'events' | 'failures' | 'counts'> {
+}: PgContext): Pick<
+  Store,
+  'job' | 'jobs' | 'jobPage' | 'countJobs' | 'countFailed' | 'events' | 'failures' | 'counts'
+> {
   const toRow = ({ latest_failure, ...row }: JobAndFailure): JobRow => {
     const type = types.knownByKey(row.type) as KnownType
     return toJob(row as unknown as Row, type, latest_failure === null ? null : toFailure(latest_failure))
@@ -70,6 +73,23 @@ export function openReading({
       read('counting jobs', async (sql) => {
         await types.refresh(sql)
         return countOfJobs(sql, types.known(), filter, max)
+      }),
+
+    countFailed: ({ max, ...filter }) =>
+      read('counting failed jobs', async (sql) => {
+        await types.refresh(sql)
+        const asked = { ...filter, status: 'failed', limit: max } as const
+        const { keys, nextKey } = await pageOf(sql, types.known(), asked)
+        // What a program of the version before has ended has its code only in the failure.
+        const rows = await sql<Row[]>`
+          SELECT ended.type, forward_only, ended.code, count, fault, message FROM (
+            SELECT jobs.type, forward_only, count(*) AS count, max(failure) AS newest,
+              coalesce(ended_with, (SELECT code FROM failures WHERE failures.seq = jobs.failure)) AS code
+            FROM unnest(${numbers(keys)}::bigint[]) AS found (key) JOIN jobs ON jobs.key = found.key
+            WHERE failure IS NOT NULL GROUP BY 1, 2, 5) AS ended
+          JOIN failures ON failures.seq = ended.newest ORDER BY count DESC, ended.code COLLATE "C"`
+        const ends = rows.map((row) => toFailedEnd(row, types.knownByKey(row.type as number) as KnownType))
+        return { ends, isMore: nextKey !== null }
       }),
 
     events: ({ id }) =>

@@ -1,4 +1,5 @@
 import { TABLES_OF_ACCESS } from './tables-of-access.ts'
+import { TABLES_OF_ACTIVITY } from './tables-of-activity.ts'
 import { TABLES_OF_HISTORY } from './tables-of-history.ts'
 import { TABLES_OF_JOBS } from './tables-of-jobs.ts'
 import { TABLES_OF_OPERATIONS } from './tables-of-operations.ts'
@@ -21,4 +22,5 @@ export interface Migration {
 export const MIGRATIONS: readonly Migration[] = [
   { sql: TABLES_OF_JOBS + TABLES_OF_HISTORY + TABLES_OF_OPERATIONS, oldest: 1 },
   { sql: TABLES_OF_ACCESS, oldest: 1 },
+  { sql: TABLES_OF_ACTIVITY, oldest: 1 },
 ]

@@ -1,6 +1,7 @@
 import { RedressError } from '../../core/errors.ts'
 import type * as api from '../store.ts'
 import { openAccounts } from './accounts.ts'
+import { openActivity } from './activity.ts'
 import { openAudit } from './audit.ts'
 import { openBacklog } from './backlog.ts'
 import { openBatchReading } from './batch-reading.ts'
@@ -214,6 +215,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
     ...openDepths(context),
     ...openReading(context),
     ...openAccounts(context),
+    ...openActivity(context),
     ...openAudit(context),
     ...failureGroups.store,
     ...openPruning(context, failureGroups, meters),

@@ -86,6 +86,16 @@ export function standAlone(path: string): void {
   }
 }
 
+/** As a store is that programs work on: several at once, some of which only read. */
+function readyForUse(path: string): void {
+  const database = new DatabaseSync(path, { timeout: WAIT_MS })
+  try {
+    database.exec('PRAGMA journal_mode = WAL')
+  } finally {
+    database.close()
+  }
+}
+
 /** Refuses what is no store of ours, what a newer Redress wrote, and what is damaged. */
 export function checkFile(path: string): CheckedFile {
   const database = openToRead(path)
@@ -127,6 +137,9 @@ export interface RestoreOptions {
 /** A copy becomes a store again, in an empty place. */
 export async function restoreFile(options: RestoreOptions): Promise<Restored> {
   const { from, to, aside, pid, onPages, finish } = options
+  if (!existsSync(from)) {
+    throw new RedressError('STORE_NOT_FOUND', `There is no file ${from}.`, { action: 'Check the path of the backup.' })
+  }
   checkFile(from)
   makeFolder(dirname(to))
   // A log without its file would be played back into the next file of that name.
@@ -140,6 +153,7 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
       await finish(partial)
       standAlone(partial)
       const restored = checkFile(partial)
+      readyForUse(partial)
       wasThere = isTaken()
       if (wasThere && aside !== null) move(to, aside)
       return { ...restored, credentialsDropped, aside: wasThere ? aside : null }

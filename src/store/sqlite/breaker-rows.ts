@@ -16,7 +16,9 @@ import {
   type BreakerRow,
   breakerAsOf,
   breakerReader,
+  CALLS_TOLD,
   callsFromRow,
+  changeTold,
   stateInTime,
 } from '../breaker-rows.ts'
 import type { BreakerEvent } from '../breakers.ts'
@@ -38,6 +40,8 @@ export function openBreakerRows(connection: Connection, history: History) {
     UPDATE breakers SET forced_status = ?2, forced_by = ?3, forced_reason = ?4, forced_at = ?5, forced_until = ?6
     WHERE name = ?1`)
   const calls = connection.prepare('SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ? ORDER BY at DESC')
+  const newestCalls = connection.prepare(`
+    SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ? ORDER BY at DESC LIMIT ?`)
   const forgetCalls = connection.prepare('DELETE FROM breaker_calls WHERE breaker = ?1 AND (at < ?2 OR at > ?3)')
   // At once after another is running: both types' jobs count.
   const guarded = `SELECT key FROM job_types WHERE policy ->> '$.breaker.guards' = ?1`
@@ -67,9 +71,10 @@ export function openBreakerRows(connection: Connection, history: History) {
     const epoch = isChange ? breaker.epoch + 1 : breaker.epoch
     update.run(breaker.name, epoch, state.status, state.sinceMs, state.triesAtMs, state.passed, state.reason)
     if (isChange) {
+      const data = changeTold(state, (newestCalls.all(breaker.name, CALLS_TOLD) as BreakerRow[]).map(callsFromRow))
       // What opened it must not open it again after it closed.
       forgetCalls.run(breaker.name, Number.MAX_SAFE_INTEGER, 0)
-      tell(breaker, BREAKER_EVENT_OF[state.status], { status: state.status, reason: state.reason }, nowMs)
+      tell(breaker, BREAKER_EVENT_OF[state.status], data, nowMs)
     }
     return { ...breaker, epoch, state }
   }

@@ -1,16 +1,19 @@
 import { afterCalls, afterProbe, afterRequest, type BreakerState, bucketOf, isInForce } from '../../core/breaker.ts'
-import { type Breaker, isProbeDue, isShown, standingOf, storedBreaker } from '../breaker-rows.ts'
-import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport } from '../breakers.ts'
+import {
+  type Breaker,
+  type BreakerRow,
+  callsFromRow,
+  type EventRow,
+  isProbeDue,
+  isShown,
+  standingOf,
+  storedBreaker,
+  toBreakerEvent,
+} from '../breaker-rows.ts'
+import type { BreakerStanding, BreakerStore, CallReport } from '../breakers.ts'
 import type { By } from '../store.ts'
 import type { BreakerRows } from './breaker-rows.ts'
 import type { SqliteContext } from './context.ts'
-
-interface EventRow {
-  seq: number
-  at: number
-  kind: BreakerEvent['kind']
-  data: string
-}
 
 export function openBreakers(context: SqliteContext, rows: BreakerRows): BreakerStore {
   const { connection, history, types, write, read, nowMs, hintWork } = context
@@ -24,6 +27,12 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
   )
   const events = connection.prepare(
     'SELECT seq, at, kind, data FROM events WHERE subject = ? AND seq > ? ORDER BY seq LIMIT ?',
+  )
+  const newestEvents = connection.prepare(
+    'SELECT seq, at, kind, data FROM events WHERE subject = ? ORDER BY seq DESC LIMIT ?',
+  )
+  const newestCalls = connection.prepare(
+    'SELECT at, succeeded, failed FROM breaker_calls WHERE breaker = ? ORDER BY at DESC LIMIT ?',
   )
   const ready = connection.prepare('SELECT count(*) AS count FROM jobs WHERE ready IS NOT NULL AND type = ?')
 
@@ -141,10 +150,14 @@ export function openBreakers(context: SqliteContext, rows: BreakerRows): Breaker
 
     breakerEvents: ({ name, afterSeq, limit }) =>
       read('reading what happened to a breaker', () =>
-        (events.all(`breaker:${name}`, afterSeq, limit) as unknown as EventRow[]).map(
-          ({ seq, at, kind, data }): BreakerEvent => ({ seq, atMs: at, kind, data: JSON.parse(data) }),
-        ),
+        (events.all(`breaker:${name}`, afterSeq, limit) as unknown as EventRow[]).map(toBreakerEvent),
       ),
+
+    breakerPast: ({ name, seconds, events: eventsMax }) =>
+      read('reading the past of a breaker', () => ({
+        calls: (newestCalls.all(name, seconds) as BreakerRow[]).map(callsFromRow),
+        events: (newestEvents.all(`breaker:${name}`, eventsMax) as unknown as EventRow[]).map(toBreakerEvent),
+      })),
 
     countReady: ({ types: names }) =>
       read('counting ready jobs', () =>

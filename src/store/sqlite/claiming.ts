@@ -148,6 +148,7 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates,
       isForwardOnly: row[11] === 1,
       batch: row[12],
       trace: row[14],
+      dueSinceMs: row[15],
     }
   }
 }
@@ -169,6 +170,7 @@ type PickedRow = [
   batch: number | null,
   limitKey: string | null,
   trace: string | null,
+  dueSinceMs: number,
 ]
 
 /** One index lookup per lane. */
@@ -195,7 +197,8 @@ function pickSql(lanes: readonly LaneSql[]): string {
   return `
     SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
-      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key, job_specs.trace
+      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key, job_specs.trace,
+      coalesce(jobs.due_since, jobs.queued_at)
     FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }

@@ -36,10 +36,10 @@ export function openClosing(connection: Connection, history: History, batches: B
       started_at = coalesce(started_at, max(claimed_at, ?4)), result = ?5 WHERE ${HELD}`)
   const requeue = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
-      progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5 WHERE ${HELD}`)
+      progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6 WHERE ${HELD}`)
   const requeueAsIs = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
-      progress = NULL, ready = ?3, due_at = ?4, spent = ?5
+      progress = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6
     WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
   const fail = connection.prepare(`
     UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
@@ -120,7 +120,7 @@ export function openClosing(connection: Connection, history: History, batches: B
         const retry = retries.price(change, nowMs)
         const { delayMs, spent } = retry.change
         tellRequeue(at, row.worker, retry.change, ranMs, nowMs)
-        requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry.change, nowMs), spent)
+        requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry.change, nowMs), spent, nowMs + delayMs)
         retry.pay()
         return
       }
@@ -177,8 +177,9 @@ export function openClosing(connection: Connection, history: History, batches: B
       if (change.to === 'queued') {
         // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
         const retry = retries.price(change, nowMs)
-        const ready = retry.change.delayMs > 0 ? null : 1
-        if (requeueAsIs.run(key, attempt, ready, dueAt(retry.change, nowMs), change.spent).changes === 1) {
+        const { delayMs } = retry.change
+        const [ready, dueAtMs] = [delayMs > 0 ? null : 1, dueAt(retry.change, nowMs)]
+        if (requeueAsIs.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
           retry.pay()
           tellRequeue(close, worker, retry.change, ranMs, nowMs)
           return 'closed'

@@ -1,10 +1,12 @@
 import { actOnGroup, addToGroup, type FailureGroup, stateAt } from '../../core/failure-group.ts'
+import type { StoredBatch } from '../batch-rows.ts'
 import {
   asOf,
   groupColumns,
   noteOf,
   subjectOf,
   toGroup,
+  toGroupBatches,
   toGroupEvent,
   toGrouped,
   toGroupJob,
@@ -37,9 +39,11 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
       newest, fields, hours, state, state_at, state_by, state_reason, state_seq, snoozed_until, snoozed_count)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
   const jobOfFailure = connection.prepare(`
-    SELECT job_specs.id, jobs.status, failures.attempt, failures.at
+    SELECT job_specs.id, jobs.status, failures.attempt, failures.at,
+      CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch
     FROM failures JOIN job_specs ON job_specs.key = failures.job JOIN jobs ON jobs.key = failures.job
     WHERE failures.seq = ?`)
+  const batchOfKey = connection.prepare('SELECT * FROM batches WHERE key = ?')
   const events = connection.prepare('SELECT at, kind, data FROM events WHERE subject = ? ORDER BY seq DESC LIMIT ?')
 
   const countedUpTo = (): number => (position.get() as { position: number } | undefined)?.position ?? 0
@@ -75,12 +79,22 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     return { folded: rows.length, isCaughtUp: rows.length < limit }
   }
 
-  const jobsOf = ({ newest: samples }: FailureGroup): FailureGroupDetail['jobs'] =>
-    samples.flatMap(({ seq }) => {
+  const jobsOf = ({ newest: samples }: FailureGroup, atMs: number): Pick<FailureGroupDetail, 'jobs' | 'batches'> => {
+    const found = samples.flatMap(({ seq }) => {
       const row = jobOfFailure.get(seq) as Row | undefined
-      if (row === undefined) return []
-      return [toGroupJob(row, seq)]
+      return row === undefined ? [] : [{ seq, row, batch: row.batch as number | null }]
     })
+    const keys = [...new Set(found.map(({ batch }) => batch))]
+    const batches = keys.flatMap((key) => (key === null ? [] : (batchOfKey.all(key) as unknown as StoredBatch[])))
+    return {
+      jobs: found.map(({ seq, row }) => toGroupJob(row, seq)),
+      batches: toGroupBatches(
+        found.map(({ batch }) => batch),
+        batches,
+        atMs,
+      ),
+    }
+  }
 
   /** A type may have been told not to be counted after it was. */
   const hiddenTypes = (): string[] =>
@@ -140,7 +154,8 @@ export function openFailureGroups({ connection, types, history, nowMs, read, wri
     const group = find(fingerprint)
     if (group === null || hiddenTypes().includes(group.type)) return null
     const happened = (events.all(subjectOf(fingerprint), EVENTS_MAX) as Row[]).map(toGroupEvent)
-    return { group: asOf(group, nowMs()), jobs: jobsOf(group), events: happened }
+    const atMs = nowMs()
+    return { group: asOf(group, atMs), ...jobsOf(group, atMs), events: happened }
   }
 
   const store: FailureGroupStore = {

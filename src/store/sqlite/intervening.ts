@@ -19,7 +19,8 @@ export function openIntervening(connection: Connection, history: History, closin
   )
   const takeKey = connection.prepare('UPDATE job_specs SET dedupe_held = 1 WHERE key = ? AND dedupe_key IS NOT NULL')
   const requeue = connection.prepare(`
-    UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ?2, claimed_at = NULL, started_at = NULL,
+    UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ?2, due_since = NULL, claimed_at = NULL,
+      started_at = NULL,
       finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
       cancel_requested_at = NULL, orphaned_at = NULL, spent = ?3 WHERE key = ?1`)
   const fail = connection.prepare(`

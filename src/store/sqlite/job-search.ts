@@ -1,9 +1,11 @@
 import { STATUSES, type Status } from '../../core/states.ts'
 import {
+  type BatchSpan,
   COUNT_WALK_MAX,
   countOf,
   cutCount,
   cutPage,
+  EMPTY_BATCH,
   endOfIds,
   IDS_MAX,
   type KeyFilter,
@@ -19,12 +21,15 @@ import {
   statusesOf,
   WALK_MAX,
   type Way,
+  withinBatch,
 } from '../job-search.ts'
 import type { JobCount, JobFilter, JobKey } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { Types } from './types.ts'
 
 type Value = string | number
+
+const MAX_KEY: JobKey = Number.MAX_SAFE_INTEGER
 
 /** A part of a statement, with the values of its places. */
 interface Sql {
@@ -49,6 +54,10 @@ const sql = (text: string, ...values: Value[]): Sql => ({ text, values })
 
 export function openJobSearch({ prepare }: Connection, types: Types) {
   const batchKey = prepare('SELECT key FROM batches WHERE id = ?')
+  const span = prepare(`
+    SELECT batches.key, (SELECT min(key) FROM job_specs INDEXED BY specs_of_batch WHERE batch = batches.key) AS first,
+      (SELECT max(key) FROM job_specs INDEXED BY specs_of_batch WHERE batch = batches.key) AS last
+    FROM batches WHERE id = ?`)
   const hasCode = prepare('SELECT 1 FROM jobs INDEXED BY jobs_by_end WHERE ended_with = ? LIMIT 1')
   const hasOwner = prepare('SELECT 1 FROM job_specs INDEXED BY specs_of_owner WHERE owner = ? LIMIT 1')
   const idsLike = prepare('SELECT key FROM job_specs WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?')
@@ -91,10 +100,13 @@ export function openJobSearch({ prepare }: Connection, types: Types) {
 
   /** null where no job can fit. */
   const filterOf = (filter: Omit<JobFilter, 'limit'>): KeyFilter | null => {
-    const { type, queue, owner, code, batch, isOrphaned = false, createdSinceMs = null, beforeKey } = filter
+    const { type, queue, owner, code, batch, retriedFrom, isOrphaned = false, beforeKey = MAX_KEY } = filter
+    const { createdSinceMs = null, createdBeforeMs = null } = filter
     const known = types.known().filter((one) => (type ?? one.name) === one.name && (queue ?? one.queue) === one.queue)
-    const found = batch === undefined ? undefined : (batchKey.get(batch) as { key: number } | undefined)
-    if (known.length === 0 || (batch !== undefined && found === undefined)) return null
+    const found = batch === undefined ? null : ((span.get(batch) as BatchSpan | undefined) ?? EMPTY_BATCH)
+    if (known.length === 0 || found?.last === null) return null
+    const since = createdSinceMs === null ? 0 : keySince(createdSinceMs - SLACK_MS)
+    const until = createdBeforeMs === null ? MAX_KEY : keySince(createdBeforeMs + SLACK_MS)
     return {
       statuses: statusesOf(filter),
       types: type === undefined && queue === undefined ? null : known.map(({ key }) => key),
@@ -103,9 +115,10 @@ export function openJobSearch({ prepare }: Connection, types: Types) {
       batch: found?.key ?? null,
       isOrphaned,
       keys: null,
+      retriedFrom: retriedFrom ?? null,
       createdSinceMs,
-      sinceKey: createdSinceMs === null ? 0 : keySince(createdSinceMs - SLACK_MS),
-      beforeKey: beforeKey ?? Number.MAX_SAFE_INTEGER,
+      createdBeforeMs,
+      ...withinBatch(found, since, Math.min(beforeKey, until)),
     }
   }
 
@@ -219,7 +232,7 @@ function askedOf(conditions: readonly Condition[]): Sql {
 }
 
 function conditionsOf(filter: KeyFilter): Condition[] {
-  const { statuses, types, owner, code, batch, isOrphaned, createdSinceMs, keys } = filter
+  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
   const conditions: (Condition | null)[] = [
     keys && { of: 'keys', table: 'jobs', sql: sql('key IN (SELECT value FROM json_each(?))', JSON.stringify(keys)) },
     statuses && { of: 'statuses', table: 'jobs', sql: sql(`status IN (${places(statuses)})`, ...statuses) },
@@ -228,10 +241,14 @@ function conditionsOf(filter: KeyFilter): Condition[] {
     code === null ? null : { of: 'code', table: 'jobs', sql: sql('ended_with = ? AND failure IS NOT NULL', code) },
     isOrphaned ? { of: 'isOrphaned', table: 'jobs', sql: sql(ORPHANED) } : null,
     owner === null ? null : { of: 'owner', table: 'job_specs', sql: sql('owner = ?', owner) },
+    retriedFrom === null ? null : { of: 'retriedFrom', table: 'job_specs', sql: sql('retried_from = ?', retriedFrom) },
     batch === null ? null : { of: 'batch', table: 'job_specs', sql: sql('batch = ? AND left_batch IS NULL', batch) },
     createdSinceMs === null
       ? null
       : { of: 'createdSinceMs', table: 'job_specs', sql: sql('created_at >= ?', createdSinceMs) },
+    createdBeforeMs === null
+      ? null
+      : { of: 'createdBeforeMs', table: 'job_specs', sql: sql('created_at < ?', createdBeforeMs) },
   ]
   return conditions.filter((condition) => condition !== null)
 }
@@ -241,12 +258,15 @@ const ORPHANED = `orphaned_at IS NOT NULL AND status = 'processing'`
 
 /** All that an index knows something of, what promises most first. */
 function waysOf(filter: KeyFilter): Walk[] {
-  const { statuses, types, owner, code, batch, isOrphaned, keys, sinceKey, beforeKey } = filter
+  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, keys, sinceKey, beforeKey } = filter
   const lane = (from: string, where: string, ...values: Value[]): Sql =>
     sql(`SELECT key FROM ${from} WHERE ${where} AND key < ? AND key >= ?`, ...values, beforeKey, sinceKey)
   const ordered = (covers: Walk['covers'], ...lanes: Sql[]): Walk => ({ isOrdered: true, covers, lanes })
   const ways: (Walk | null | undefined)[] = [
     keys && ordered(['keys'], lane('(SELECT value AS key FROM json_each(?))', 'true', JSON.stringify(keys))),
+    retriedFrom === null
+      ? null
+      : ordered(['retriedFrom'], lane('job_specs INDEXED BY specs_by_origin', 'retried_from = ?', retriedFrom)),
     // Whoever has given its place to another one is still in the index.
     batch === null ? null : ordered([], lane('job_specs INDEXED BY specs_of_batch', 'batch = ?', batch)),
     isOrphaned ? { isOrdered: false, covers: ['isOrphaned'], lanes: [lane(ORPHANS, 'true')] } : null,

@@ -1,7 +1,8 @@
 import type { JobEvent } from '../../core/events.ts'
-import { parse, type Row, toCounts, toEvent, toFailure, toJob } from '../rows.ts'
+import { parse, type Row, toCounts, toEvent, toFailedEnd, toFailure, toJob } from '../rows.ts'
 import type {
   Cancellation,
+  FailedCount,
   JobFilter,
   JobPage,
   JobRow,
@@ -41,6 +42,12 @@ export function openReading(connection: Connection, types: Types) {
   const latestFailure = connection.prepare(
     `SELECT ${FAILURE_COLUMNS} FROM ${FAILURE_TABLES} WHERE failures.job = ? ORDER BY failures.seq DESC LIMIT 1`,
   )
+  const failedEnds = connection.prepare(`
+    SELECT ended.*, fault, message FROM (
+      SELECT jobs.type, forward_only, ended_with AS code, count(*) AS count, max(failure) AS newest
+      FROM json_each(?) AS found CROSS JOIN jobs ON jobs.key = found.value
+      WHERE failure IS NOT NULL GROUP BY jobs.type, forward_only, ended_with) AS ended
+    JOIN failures ON failures.seq = ended.newest ORDER BY count DESC, code`)
   const workers = connection.prepare('SELECT * FROM workers ORDER BY key')
   const counts = connection.prepare(`
     SELECT type, status, count(*) AS n, sum(due_at IS NOT NULL AND ready IS NULL) AS waiting,
@@ -78,6 +85,12 @@ export function openReading(connection: Connection, types: Types) {
     },
 
     count: search.count,
+
+    countFailed(filter: Omit<JobFilter, 'limit'>, max: number): FailedCount {
+      const { keys, nextKey } = search.page({ ...filter, status: 'failed', limit: max })
+      const rows = failedEnds.all(JSON.stringify(keys)) as Row[]
+      return { ends: rows.map((row) => toFailedEnd(row, types.byKey(row.type as number))), isMore: nextKey !== null }
+    },
 
     events: (id: string): JobEvent[] => (events.all(id) as Row[]).map(toEvent),
     failures: (id: string): StoredFailure[] => (failures.all(id) as Row[]).map(toFailure),

@@ -434,4 +434,18 @@ CREATE INDEX jobs_failed ON jobs (key) WHERE failure IS NOT NULL;
 -- The trace that the submission was part of (W3C traceparent), so that attempts can be linked to it.
 ALTER TABLE job_specs ADD COLUMN trace TEXT;
 `,
+  `
+-- How jobs ended, whose fault failed attempts were, and how long jobs had waited: sums that processes add to.
+CREATE TABLE activity (
+  minute INTEGER NOT NULL,
+  type INTEGER NOT NULL,
+  what TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  PRIMARY KEY (minute, type, what)
+) STRICT, WITHOUT ROWID;
+
+-- Since when a job that went back to the queue is due, or when it will be. NULL until it does so for the first time: till
+-- then queued_at says it.
+ALTER TABLE jobs ADD COLUMN due_since INTEGER;
+`,
 ]

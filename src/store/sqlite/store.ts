@@ -3,6 +3,7 @@ import { FOLD_PER_STEP } from '../failure-groups.ts'
 import { jobsOf } from '../job-search.ts'
 import type * as api from '../store.ts'
 import { openAccounts } from './accounts.ts'
+import { openActivity } from './activity.ts'
 import { openAudit } from './audit.ts'
 import { openBacklog } from './backlog.ts'
 import { openBatchReading } from './batch-reading.ts'
@@ -137,6 +138,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
 
   return {
     ...openAccounts(context),
+    ...openActivity(context),
     ...openAudit(context),
     ...openBreakers(context, breakerRows),
     ...failureGroups.store,
@@ -230,6 +232,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     jobs: (filter) => jobsOf(filter, (part) => read('listing jobs', () => reading.page(part))),
     jobPage: (filter) => read('listing jobs', () => reading.page(filter)),
     countJobs: ({ max, ...filter }) => read('counting jobs', () => reading.count(filter, max)),
+    countFailed: ({ max, ...filter }) => read('counting failed jobs', () => reading.countFailed(filter, max)),
     events: ({ id }) => read('reading events', () => reading.events(id)),
     failures: ({ id }) => read('reading failures', () => reading.failures(id)),
     counts: () => read('counting jobs', reading.counts),

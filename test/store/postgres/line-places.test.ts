@@ -9,6 +9,7 @@ const leased = (key: number, { type = 1, queuedAtMs = 5, priority = 0 } = {}): L
   ...([key, type, 1, null, queuedAtMs, priority] as const),
   ...(['id', '{}', null, 0, null, 0, null] as const),
   null,
+  queuedAtMs,
 ]
 
 test('claims begin at the beginning, as long as they find what they look at', () => {

@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FindCaller } from './callers.ts'
+import { notBuiltPage } from './pages/not-built-page.ts'
+
+/** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
+const PAGES = [
+  '/',
+  '/failures',
+  '/failures/:fingerprint',
+  '/jobs',
+  '/jobs/:id',
+  '/batches',
+  '/batches/:id',
+  '/dead-letters',
+  '/dead-letters/:offset',
+  '/replays',
+  '/replays/new',
+  '/replays/:id',
+  '/orphans',
+  '/breakers',
+  '/queues',
+  '/workers',
+  '/schedules',
+  '/policies',
+  '/policies/:type',
+  '/audit',
+] as const
+
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+/** In the package, beside the compiled sources; in a checkout, where `npm install` has built them. */
+const PLACES = ['../dashboard', '../../dashboard/dist'].map((path) => join(import.meta.dirname, path))
+
+interface Asset {
+  type: string
+  plain: Buffer
+  gzip: Buffer
+  brotli: Buffer
+}
+
+/** The operator's pages: static files that read the same HTTP API as everybody. */
+export function addDashboard(server: FastifyInstance, { findCaller }: { findCaller: FindCaller }): void {
+  const folder = PLACES.find((place) => existsSync(join(place, 'index.html')))
+  const document = folder === undefined ? null : readAsset(join(folder, 'index.html'), 'text/html; charset=utf-8')
+  const tag = document && `"${createHash('sha256').update(document.plain).digest('base64url').slice(0, 22)}"`
+  const assets = folder === undefined ? new Map<string, Asset>() : assetsIn(join(folder, 'assets'))
+
+  for (const path of PAGES) {
+    server.get(path, async (request, reply) => {
+      // Who is not known is shown the door, not an empty page; a store that cannot be asked is another matter.
+      if ((await findCaller(request)) === null) return reply.redirect('/sign-in', 303)
+      void reply.header('cache-control', 'no-cache').header('vary', 'accept-encoding')
+      if (document === null || tag === null) return reply.code(503).type('text/html').send(notBuiltPage())
+      if (request.headers['if-none-match'] === tag) return reply.code(304).send()
+      return send(request, reply.header('etag', tag), document)
+    })
+  }
+
+  server.get('/assets/:name', async (request, reply) => {
+    const { name } = request.params as { name: string }
+    const asset = assets.get(name)
+    if (asset === undefined) return reply.callNotFound()
+    // Its name is made from its content.
+    void reply.header('cache-control', 'public, max-age=31536000, immutable').header('vary', 'accept-encoding')
+    return send(request, reply, asset)
+  })
+}
+
+function send(request: FastifyRequest, reply: FastifyReply, { type, plain, gzip, brotli }: Asset): FastifyReply {
+  const accepted = String(request.headers['accept-encoding'] ?? '')
+  void reply.type(type)
+  if (/\bbr\b/.test(accepted)) return reply.header('content-encoding', 'br').send(brotli)
+  if (/\bgzip\b/.test(accepted)) return reply.header('content-encoding', 'gzip').send(gzip)
+  return reply.send(plain)
+}
+
+function assetsIn(folder: string): Map<string, Asset> {
+  const typeOf = (name: string): string | undefined => TYPES[name.split('.').at(-1) ?? '']
+  return new Map(
+    readdirSync(folder).flatMap((name): [string, Asset][] => {
+      const type = typeOf(name)
+      return type === undefined ? [] : [[name, readAsset(join(folder, name), type)]]
+    }),
+  )
+}
+
+/** Small and few: all of them are kept, in the shapes that browsers take. */
+function readAsset(path: string, type: string): Asset {
+  const plain = readFileSync(path)
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 5 }
+  return { type, plain, gzip: gzipSync(plain), brotli: brotliCompressSync(plain, { params }) }
+}
