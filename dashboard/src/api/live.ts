@@ -1,0 +1,104 @@
+import { signal } from '@preact/signals'
+import { signedOut } from './session.ts'
+
+/** What the server says happened, gathered over a second: however busy it is, a page hears at most this. */
+export interface Changes {
+  /** How often each kind of event happened: `job.failed`, `batch.settled`, ... */
+  events: Readonly<Record<string, number>>
+  /** What it happened to: `job:ID`, `batch:ID`, `breaker:NAME`, ... */
+  subjects: readonly string[]
+  types: readonly string[]
+  /** More happened than is listed, or nobody knows what did: everything may have changed. */
+  isMore: boolean
+}
+
+const EVERYTHING: Changes = { events: {}, subjects: [], types: [], isMore: true }
+
+/** null while the page is up to date; else since when it may not be. */
+export const staleSince = signal<number | null>(null)
+/** Set with the first word of the server. */
+export const isLive = signal(false)
+
+type Listener = (changes: Changes) => void
+const listeners = new Set<Listener>()
+
+export function onChanges(listener: Listener): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+const tell = (changes: Changes): void => {
+  for (const listener of listeners) listener(changes)
+}
+
+/** The server says something every 15 s, if only that nothing happened. */
+const SILENCE_MS_MAX = 40_000
+const AGAIN_MS = 1_000
+const AGAIN_MS_MAX = 15_000
+
+let stream: EventSource | null = null
+let tries = 0
+let heardAtMs = Date.now()
+let again: ReturnType<typeof setTimeout> | undefined
+let silence: ReturnType<typeof setTimeout> | undefined
+
+function heard(): void {
+  heardAtMs = Date.now()
+  clearTimeout(silence)
+  silence = setTimeout(broke, SILENCE_MS_MAX)
+}
+
+function broke(): void {
+  stop()
+  isLive.value = false
+  staleSince.value ??= heardAtMs
+  if (signedOut.value) return
+  // A browser that is told to come back would not after a refusal, and says nothing of why it cannot.
+  again = setTimeout(start, Math.min(AGAIN_MS * 2 ** tries++, AGAIN_MS_MAX))
+}
+
+function stop(): void {
+  stream?.close()
+  stream = null
+  clearTimeout(silence)
+  clearTimeout(again)
+}
+
+/** Follows what happens, and says when it cannot. */
+export function start(): void {
+  stop()
+  const opened = new EventSource('/api/events?every=1000')
+  stream = opened
+  silence = setTimeout(broke, SILENCE_MS_MAX)
+  opened.addEventListener('open', () => {
+    const wasAway = staleSince.value !== null || tries > 0
+    tries = 0
+    isLive.value = true
+    staleSince.value = null
+    heard()
+    // What happened meanwhile was not heard.
+    if (wasAway) tell(EVERYTHING)
+  })
+  opened.addEventListener('changes', ({ data }: MessageEvent<string>) => {
+    heard()
+    const changes = JSON.parse(data) as Changes
+    if (changes.isMore || changes.subjects.length > 0) tell(changes)
+  })
+  // The server ends a stream that falls behind, and when it stops.
+  opened.addEventListener('end', broke)
+  opened.addEventListener('error', broke)
+}
+
+/** A browser has few connections to one server: a page that nobody looks at must not keep one. */
+export function followWhileSeen(): void {
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) {
+      stop()
+      staleSince.value ??= Date.now()
+    } else start()
+  })
+  if (!document.hidden) start()
+}
+
+/** This page has changed something itself: it need not wait until it is told. */
+export const changedSomething = (): void => tell(EVERYTHING)

@@ -1,0 +1,61 @@
+import { about, useQuery } from '../api/query.ts'
+import { Page } from '../parts/Page.tsx'
+import { Empty, Shown } from '../parts/States.tsx'
+import { some } from '../words/numbers.ts'
+import { GroupTable } from './failures/GroupTable.tsx'
+import { Activity } from './overview/Activity.tsx'
+import { BreakerStrips } from './overview/BreakerStrips.tsx'
+import { EachFailure } from './overview/EachFailure.tsx'
+import { idleQueues, NoWorkers } from './overview/NoWorkers.tsx'
+import { OldestWaiting } from './overview/OldestWaiting.tsx'
+import { OrphansWaiting } from './overview/OrphansWaiting.tsx'
+import '../styles/failures.css'
+import '../styles/overview.css'
+
+const GROUPS_SHOWN = 8
+
+/** For the ten seconds after an alert: what is wrong first, then what waits for a person, then how it goes. */
+export function Overview() {
+  const queues = useQuery('queues.list', {}, { everyMs: 5_000 })
+  const workers = useQuery('workers.list', {}, { everyMs: 5_000 })
+  return (
+    <Page title="Overview">
+      {queues.data !== null && workers.data !== null && (
+        <NoWorkers queues={idleQueues(queues.data.queues, workers.data.workers)} />
+      )}
+      <OpenGroups />
+      <EachFailure />
+      <BreakerStrips />
+      <OrphansWaiting />
+      {queues.data !== null && <OldestWaiting queues={queues.data.queues} />}
+      <Activity />
+    </Page>
+  )
+}
+
+function OpenGroups() {
+  const following = { follows: about('job', 'failures'), everyMs: 30_000 }
+  const regressed = useQuery('failures.list', { state: 'regressed', limit: GROUPS_SHOWN }, following)
+  const open = useQuery('failures.list', { state: 'open', limit: GROUPS_SHOWN }, following)
+  return (
+    <section aria-labelledby="open-failures">
+      <h2 id="open-failures">Open failures</h2>
+      <Shown query={open}>
+        {({ groups, nextCursor }) => {
+          const all = [...(regressed.data?.groups ?? []), ...groups].slice(0, GROUPS_SHOWN)
+          if (all.length === 0) return <Empty title="No failure is open. Nothing needs you." />
+          return (
+            <>
+              <GroupTable groups={all} label="Open groups of failures" />
+              <p>
+                <a href="/failures">
+                  {nextCursor === null ? 'All failures' : `More than ${some(all.length, 'group')}: see all`}
+                </a>
+              </p>
+            </>
+          )
+        }}
+      </Shown>
+    </section>
+  )
+}

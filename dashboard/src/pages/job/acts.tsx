@@ -1,0 +1,33 @@
+import type { ActionName } from '../../../../src/core/actions.ts'
+import type { PendingAct } from '../../api/act.ts'
+
+const REDACTED = '[redacted]'
+
+/** What each act on a job is called, and what its dialog says. */
+export const ACTS: Readonly<Record<ActionName, { word: string; title: string; isDangerous?: boolean }>> = {
+  retry: { word: 'Retry', title: 'Retry this job' },
+  'mark-failed': { word: 'Mark failed', title: 'Mark this job as failed', isDangerous: true },
+  cancel: { word: 'Cancel', title: 'Cancel this job', isDangerous: true },
+}
+
+export function actOn(id: string, name: ActionName, onDone?: PendingAct['onDone']): PendingAct {
+  const { word, title, isDangerous = false } = ACTS[name]
+  return { name: `jobs.${name}`, input: { id }, title, verb: word, isDangerous, ...(onDone && { onDone }) }
+}
+
+/** A new job from the failed one, with another input. */
+export function editAndRetry(id: string, input: unknown, onDone?: PendingAct['onDone']): PendingAct {
+  const initial = JSON.stringify(input, null, 2)
+  return {
+    ...actOn(id, 'retry', onDone),
+    title: 'Edit the input and retry',
+    verb: 'Retry with this input',
+    fields: [{ name: 'input', label: 'Input', kind: 'json', initial, isRequired: true, help: 'As JSON.' }],
+    explain: initial.includes(REDACTED) && (
+      <p>
+        Parts of the input were taken out before you saw it. Put in again what stands as <code>{REDACTED}</code>: the
+        new job gets the input as it is written here.
+      </p>
+    ),
+  }
+}

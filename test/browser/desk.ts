@@ -1,0 +1,12 @@
+import { afterAll, onTestFinished } from 'vitest'
+import { closeChromium } from './chromium.ts'
+import { type Desk, type DeskOptions, openDesk } from './open-desk.ts'
+
+afterAll(closeChromium)
+
+/** A desk that is cleared when the test is over. With the story told, unless `story` says otherwise. */
+export async function makeDesk(options: DeskOptions = {}): Promise<Desk> {
+  const desk = await openDesk(options)
+  onTestFinished(() => desk.close())
+  return desk
+}

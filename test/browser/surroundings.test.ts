@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest'
+import { act, told } from './acts.ts'
+import { expectAccessible } from './axe.ts'
+import { makeDesk } from './desk.ts'
+
+test('a queue is paused for a time and resumed, and says by whom and why', async () => {
+  const desk = await makeDesk()
+  const page = await desk.open('/queues')
+  const mail = page.getByRole('region', { name: 'mail' })
+  await mail.getByText('running', { exact: true }).waitFor()
+  await mail.getByText('at most 5 at once').waitFor()
+  await expectAccessible(page)
+  const preview = await act(page, {
+    open: 'Pause',
+    within: 'section[aria-labelledby="queue-mail"]',
+    fields: { 'For how long': '30m' },
+    reason: 'the provider asked us to',
+    verb: 'Pause',
+  })
+  expect(preview).toContain('pauses queue mail')
+  await mail.getByText(/Paused by olga .*: the provider asked us to/).waitFor()
+  await act(page, { open: 'Resume', within: 'section[aria-labelledby="queue-mail"]', verb: 'Resume' })
+  await mail.getByText('running', { exact: true }).waitFor()
+})
+
+test('a queue with jobs and no worker is the first thing one reads', async () => {
+  const desk = await makeDesk({
+    story: async ({ app }) => {
+      app.job('lonely', { run: () => null })
+      await app.submit('lonely', {})
+    },
+  })
+  for (const path of ['/', '/queues']) {
+    const page = await desk.open(path)
+    await page.getByRole('alert').getByText('Jobs wait, and no worker runs them.').waitFor()
+    await page.getByRole('alert').getByText('lonely').waitFor()
+  }
+})
+
+test('workers are shown with what they run, and those that are gone when asked for', async () => {
+  const desk = await makeDesk()
+  const page = await desk.open('/workers')
+  await page
+    .getByText('No worker is at work.')
+    .or(page.getByRole('table', { name: 'Workers' }))
+    .first()
+    .waitFor()
+  await page.getByRole('link', { name: 'Also those that are gone' }).click()
+  const gone = page.getByRole('row').filter({ hasText: 'silent' })
+  await gone.first().waitFor()
+  await expectAccessible(page)
+})
+
+test('a schedule is paused, resumed and run at once', async () => {
+  const desk = await makeDesk()
+  const page = await desk.open('/schedules')
+  const nightly = page.getByRole('row').filter({ hasText: 'nightly-report' })
+  await nightly.getByText('0 3 * * *').waitFor()
+  await act(page, { open: 'Pause', verb: 'Pause', reason: 'month end' })
+  await nightly.getByText('by olga: month end').waitFor()
+  await act(page, { open: 'Resume', verb: 'Resume' })
+  await nightly.getByRole('button', { name: 'Pause' }).waitFor()
+  await act(page, { open: 'Run now', verb: 'Run now' })
+  await told(page)
+    .getByText(/nightly-report/)
+    .last()
+    .waitFor()
+  await nightly.getByText('queued').waitFor()
+  await expectAccessible(page)
+})
+
+test('a policy is shown field by field and tried out', async () => {
+  const desk = await makeDesk()
+  const page = await desk.open('/policies')
+  await page.getByRole('row').filter({ hasText: 'pdf.convert' }).getByText('up to 3 times').waitFor()
+  await expectAccessible(page)
+  await page.getByRole('link', { name: 'pdf.convert' }).click()
+  await page.getByRole('row').filter({ hasText: 'retry.max' }).getByText('3').waitFor()
+  await page.getByLabel('If attempts end like this').fill('GW_5XX,crash,ok')
+  await page.getByRole('button', { name: 'Try it' }).click()
+  const steps = page.getByRole('table', { name: 'What the policy of pdf.convert would do' })
+  await steps.getByRole('row').filter({ hasText: 'crash' }).waitFor()
+  expect(await steps.getByRole('row').count()).toBe(4)
+  expect(page.url()).toContain('failures=GW_5XX')
+  await expectAccessible(page)
+  await page.getByLabel('If attempts end like this').fill('NO_SUCH')
+  await page.getByRole('button', { name: 'Try it' }).click()
+  await page
+    .getByRole('alert')
+    .getByText(/NO_SUCH/)
+    .waitFor()
+})
