@@ -1,9 +1,17 @@
+import { join } from 'node:path'
 import { defaultServerConditions } from 'vite'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /** A file that is begun last must not be the one that takes longest: two cores have to end at about the same time. */
-const LONGEST = ['postgres/conformance', 'processes/kill', 'processes/postgres-fleet', 'planted-bugs', 'http/']
+const LONGEST = [
+  'postgres/conformance',
+  'processes/kill',
+  'planted-bugs',
+  'processes/postgres-fleet',
+  'browser/',
+  'http/',
+]
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -21,9 +29,11 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts', 'src/**/*.test.ts'],
     setupFiles: ['test/support/setup.ts'],
+    // Hundreds of processes are started, and what each loads is compiled once: it is the most of what they cost.
+    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compiled') },
     execArgv: ['--conditions=redress-source', '--disable-warning=ExperimentalWarning'],
-    // Real processes, real files: two cores run two of them at a time.
-    maxWorkers: 2,
+    // Real processes, real files, a real browser: much of the time is spent waiting for them, on two cores.
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,

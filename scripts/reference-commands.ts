@@ -9,6 +9,23 @@ const programs = new Map(
   await Promise.all(COMMANDS.map(async (command) => [command, await programOf(command)] as const)),
 )
 
+/**
+ * What the help of each command says, as a file of the command line: working it out takes the schema library and all
+ * operations, which take three times as long to load as help may take.
+ */
+export function commandDetails(): string {
+  const lines = [...programs].map(([command, { options, places, examples }]) => {
+    return `  ${JSON.stringify(nameOf(command))}: ${JSON.stringify({ options, places, examples })},`
+  })
+  return `// Made by \`npm run docs\` from the tables in src/. Change those, not this file.
+import type { Details } from './help.ts'
+
+export const DETAILS: Readonly<Record<string, Details>> = {
+${lines.join('\n')}
+}
+`
+}
+
 export function commandsPage(): string {
   const short = Object.entries(ALIASES).map(([alias, name]) => `\`redress ${alias}\` is \`redress ${name}\``)
   return page(

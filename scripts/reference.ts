@@ -3,7 +3,7 @@ import { EXIT_CODES } from '../src/cli/help.ts'
 import { ERRORS } from '../src/core/errors.ts'
 import { EDGES } from '../src/core/states.ts'
 import { ENGINE_CODES, type Taxonomy } from '../src/core/taxonomy.ts'
-import { commandsPage } from './reference-commands.ts'
+import { commandDetails, commandsPage } from './reference-commands.ts'
 import { environmentPage } from './reference-environment.ts'
 import { eventMeanings, subjectMeanings } from './reference-events.ts'
 import { httpPage } from './reference-http.ts'
@@ -12,6 +12,7 @@ import { policyPage } from './reference-policy.ts'
 import { page, table } from './reference-text.ts'
 
 export const PAGES: Readonly<Record<string, () => string>> = {
+  'src/cli/command-details.ts': commandDetails,
   'docs/reference/commands.md': commandsPage,
   'docs/reference/environment.md': environmentPage,
   'docs/reference/errors.md': errorsPage,

@@ -1,5 +1,5 @@
 import type { Command, ProgramName } from './commands.ts'
-import { commandHelp, type Details } from './help.ts'
+import type { Details } from './help.ts'
 import { COMMON_OPTIONS, type OptionSpec, type Parsed, readOptions } from './parse.ts'
 
 /** A command that is no operation: each is a file of its own, loaded when it is called. */
@@ -36,9 +36,4 @@ export async function invoke(command: Command, rest: readonly string[]): Promise
   const program = await programOf(command)
   const code = await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
   return code ?? 0
-}
-
-export async function helpOnCommand(command: Command): Promise<string> {
-  const program = await programOf(command)
-  return commandHelp(command, program)
 }

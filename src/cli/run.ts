@@ -1,5 +1,7 @@
 import { RedressError } from '../core/errors.ts'
 import { printable } from '../core/printable.ts'
+import { nameOf } from './commands.ts'
+import type { Details } from './help.ts'
 import { findCommand } from './parse.ts'
 
 /** Answers one command line with an exit code. What is not needed for it is not loaded. */
@@ -38,11 +40,11 @@ export function tellUnwritten(cause: NodeJS.ErrnoException, argv: readonly strin
 }
 
 async function helpOn(about: Extract<ReturnType<typeof findCommand>, { kind: 'help' }>['about']): Promise<string> {
-  const { groupHelp, overview } = await import('./help.ts')
+  const { commandHelp, groupHelp, overview } = await import('./help.ts')
   if (about === null) return overview()
   if (typeof about === 'string') return groupHelp(about)
-  const { helpOnCommand } = await import('./invoke.ts')
-  return helpOnCommand(about)
+  const { DETAILS } = await import('./command-details.ts')
+  return commandHelp(about, DETAILS[nameOf(about)] as Details)
 }
 
 function asJson(error: unknown): object {

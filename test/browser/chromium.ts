@@ -58,7 +58,7 @@ let browser: Promise<Browser> | null = null
 
 /** One for all who ask in this process, until it is closed. */
 export function openChromium(): Promise<Browser> {
-  browser ??= chromium.launch({ ...program(), args: ['--no-sandbox', '--disable-dev-shm-usage'] })
+  browser ??= chromium.launch({ ...program(), args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
   return browser
 }
 

@@ -13,7 +13,8 @@ test.each(Object.entries(PAGES))('%s says what the tables say (else run: npm run
 
 test('the reference has no page that nothing makes', () => {
   const pages = readdirSync(join(ROOT, 'docs/reference')).map((name) => `docs/reference/${name}`)
-  expect(pages.sort()).toEqual(Object.keys(PAGES).sort())
+  const made = Object.keys(PAGES).filter((path) => path.startsWith('docs/'))
+  expect(pages.sort()).toEqual(made.sort())
 })
 
 test('every operation is in the reference of the commands, with its route', () => {

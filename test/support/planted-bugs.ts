@@ -8,7 +8,8 @@ export interface PlantedBug {
   caughtBy: { file: string; tests: string }
 }
 
-const SUITE = 'test/store/conformance.test.ts'
+/** Its promises are kept without a test runner. */
+export const SUITE = 'test/store/conformance.test.ts'
 const promise = (sentence: string) => ({ file: SUITE, tests: `sqlite memory: .*${sentence}` })
 
 const CLOSING = 'src/store/sqlite/closing.ts'

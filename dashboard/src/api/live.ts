@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import { signedOut } from './session.ts'
 
-/** What the server says happened, gathered over a second: however busy it is, a page hears at most this. */
+/** What the server says happened, gathered over half a second: however busy it is, a page hears at most this. */
 export interface Changes {
   /** How often each kind of event happened: `job.failed`, `batch.settled`, ... */
   events: Readonly<Record<string, number>>
@@ -10,6 +10,8 @@ export interface Changes {
   types: readonly string[]
   /** More happened than is listed, or nobody knows what did: everything may have changed. */
   isMore: boolean
+  /** Whoever looks did it, and waits to see it. */
+  isOwn?: boolean
 }
 
 const EVERYTHING: Changes = { events: {}, subjects: [], types: [], isMore: true }
@@ -67,7 +69,7 @@ function stop(): void {
 /** Follows what happens, and says when it cannot. */
 export function start(): void {
   stop()
-  const opened = new EventSource('/api/events?every=1000')
+  const opened = new EventSource('/api/events?every=500')
   stream = opened
   silence = setTimeout(broke, SILENCE_MS_MAX)
   opened.addEventListener('open', () => {
@@ -101,4 +103,4 @@ export function followWhileSeen(): void {
 }
 
 /** This page has changed something itself: it need not wait until it is told. */
-export const changedSomething = (): void => tell(EVERYTHING)
+export const changedSomething = (): void => tell({ ...EVERYTHING, isOwn: true })

@@ -68,7 +68,7 @@ function knownOf(name: OperationName, input: object): Known {
   return made
 }
 
-const REST_MS_MIN = 1_000
+const REST_MS_MIN = 500
 /** However slow an answer is, the server spends no more than this share of its time on it for one page. */
 const SHARE_MAX = 1 / 5
 
@@ -83,29 +83,34 @@ export function useQuery<Name extends OperationName>(
   useEffect(() => {
     if (entry === null) return
     let timer: ReturnType<typeof setTimeout> | undefined
-    let isDue = false
-    let isBusy = false
-    let isOver = false
+    let [isAsking, isResting, isDue, isUrgent, isOver] = [false, false, false, false, false]
     const run = async (): Promise<void> => {
       clearTimeout(timer)
       isDue = false
-      isBusy = true
+      isUrgent = false
+      isAsking = true
       const beganMs = performance.now()
       await entry.reload()
-      const restMs = Math.max(REST_MS_MIN, (performance.now() - beganMs) / SHARE_MAX)
+      isAsking = false
       if (isOver) return
+      // What was asked for before the act may be answered as it was before the act.
+      if (isUrgent) return run()
+      isResting = true
+      const restMs = Math.max(REST_MS_MIN, (performance.now() - beganMs) / SHARE_MAX)
       timer = setTimeout(() => {
-        isBusy = false
+        isResting = false
         if (isDue) void run()
-        else if (everyMs !== undefined) timer = setTimeout(() => void wanted(), Math.max(0, everyMs - restMs))
+        else if (everyMs !== undefined) timer = setTimeout(() => void wanted(false), Math.max(0, everyMs - restMs))
       }, restMs)
     }
-    const wanted = (): void => {
+    const wanted = (isOwn: boolean): void => {
       isDue = true
-      if (!isBusy && !document.hidden) void run()
+      if (document.hidden) return
+      if (isAsking) isUrgent ||= isOwn
+      else if (isOwn || !isResting) void run()
     }
     const leave = onChanges((changes) => {
-      if (changes.isMore || follows === undefined || follows(changes)) wanted()
+      if (changes.isMore || follows === undefined || follows(changes)) wanted(changes.isOwn === true)
     })
     void run()
     return () => {
