@@ -83,12 +83,19 @@ export async function fleet(options: FleetOptions): Promise<FleetReport> {
       say?.(`${acknowledged()} jobs acknowledged, ${report.blows} blows`)
     }
   }
+  const isAtWork = async ({ process: { pid } }: Child): Promise<boolean> => {
+    const ids = (await store.workers()).filter((worker) => worker.pid === pid).map(({ id }) => id)
+    const { jobs: held } = await store.jobPage({ status: 'processing', limit: 100 })
+    return held.some(({ lease }) => lease !== null && ids.includes(lease.worker))
+  }
   const hit = async (): Promise<void> => {
     for (let done = 0; done < kills; done++) {
       while (!isSubmitted((done + 0.5) / kills)) await afterMs(20)
       const i = Math.floor(chance() * workers)
       const child = fleetOf[i] as Child
       if (chance() < PAUSED_SHARE) {
+        // One that has nothing to do wakes up as nobody's zombie.
+        while (!(await isAtWork(child)) && !areSent) await afterMs(5)
         await standStill(child, LEASE_MS * (1.2 + chance()))
         report.pauses++
         continue

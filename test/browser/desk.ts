@@ -1,4 +1,4 @@
-import { afterAll, onTestFinished } from 'vitest'
+import { afterAll, expect, onTestFinished } from 'vitest'
 import { closeChromium } from './chromium.ts'
 import { type Desk, type DeskOptions, openDesk } from './open-desk.ts'
 
@@ -7,6 +7,9 @@ afterAll(closeChromium)
 /** A desk that is cleared when the test is over. With the story told, unless `story` says otherwise. */
 export async function makeDesk(options: DeskOptions = {}): Promise<Desk> {
   const desk = await openDesk(options)
-  onTestFinished(() => desk.close())
+  onTestFinished(async () => {
+    await desk.close()
+    expect(desk.troubles).toEqual([])
+  })
   return desk
 }

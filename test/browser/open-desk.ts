@@ -16,6 +16,8 @@ export interface Desk {
   app: App
   kit: TestKit
   server: HttpServer
+  /** What went wrong within the pages: what a script threw, and what the policy of the server did not let run. */
+  troubles: readonly string[]
   /** A page of somebody who has signed in. */
   open(path: string, options?: OpenOptions): Promise<Page>
   close(): Promise<void>
@@ -35,7 +37,7 @@ export interface DeskOptions {
 }
 
 const NAMES: Readonly<Record<DeskRole, string>> = { viewer: 'vera', operator: 'olga', admin: 'adam', owner: 'ann' }
-const PAGE_MS_MAX = 15_000
+const PAGE_MS_MAX = 30_000
 
 export async function openDesk({ story = tellStory, server: serverOptions = {} }: DeskOptions = {}): Promise<Desk> {
   const folder = mkdtempSync(join(tmpdir(), 'redress-desk-'))
@@ -49,8 +51,9 @@ export async function openDesk({ story = tellStory, server: serverOptions = {} }
   const server = await startServer({ app, port: 0, ...serverOptions })
   await server.ready
   const pages: Page[] = []
+  const troubles: string[] = []
   return {
-    ...{ app, kit, server },
+    ...{ app, kit, server, troubles },
     async open(path, { as = 'operator', name = NAMES[as], context: options = {} } = {}) {
       const browser = await openChromium()
       const own = { locale: 'en-US', reducedMotion: 'reduce', baseURL: server.url } as const
@@ -60,6 +63,10 @@ export async function openDesk({ story = tellStory, server: serverOptions = {} }
       await context.request.post('/sign-in', { data: { code }, headers: { origin: server.url } })
       const page = await context.newPage()
       pages.push(page)
+      page.on('pageerror', (error) => troubles.push(String(error)))
+      page.on('console', (said) => {
+        if (/Content Security Policy/.test(said.text())) troubles.push(said.text())
+      })
       page.setDefaultTimeout(PAGE_MS_MAX)
       await page.goto(path)
       return page

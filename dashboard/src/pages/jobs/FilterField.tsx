@@ -1,5 +1,5 @@
 import type { RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { Icon } from '../../parts/Icon.tsx'
 import { type KnownValues, type Suggestion, suggestionsFor } from '../../words/completion.ts'
 
@@ -18,8 +18,17 @@ export function FilterField({ line, known, field, isWrong, onApply }: Props) {
   const [caret, setCaret] = useState<number | null>(null)
   const [isOpen, setOpen] = useState(false)
   const [active, setActive] = useState(-1)
-  // What is typed stays as it is, with the space at its end; another address brings another line.
-  useEffect(() => setText((before) => (before.trim() === line ? before : line)), [line])
+  // What was applied here comes back as an address, perhaps while somebody types on: only another one brings another line.
+  const applied = useRef(line)
+  useEffect(() => {
+    if (line === applied.current) return
+    applied.current = line
+    setText(line)
+  }, [line])
+  const apply = (written: string): void => {
+    applied.current = written
+    onApply(written)
+  }
   useLayoutEffect(() => {
     if (caret !== null && field.current === document.activeElement) field.current?.setSelectionRange(caret, caret)
   }, [text])
@@ -32,7 +41,7 @@ export function FilterField({ line, known, field, isWrong, onApply }: Props) {
   }
   const choose = ({ line: written, caret: at, isWhole }: Suggestion): void => {
     write(written, at)
-    if (isWhole) onApply(written.trim())
+    if (isWhole) apply(written.trim())
   }
   const step = (by: number): void => {
     setOpen(true)
@@ -56,7 +65,7 @@ export function FilterField({ line, known, field, isWrong, onApply }: Props) {
         onSubmit={(event) => {
           event.preventDefault()
           setOpen(false)
-          onApply(text.trim())
+          apply(text.trim())
         }}
       >
         <label htmlFor="filter" class="unseen">
@@ -98,7 +107,7 @@ export function FilterField({ line, known, field, isWrong, onApply }: Props) {
             title="Clear"
             onClick={() => {
               write('', 0)
-              onApply('')
+              apply('')
               field.current?.focus()
             }}
           >
