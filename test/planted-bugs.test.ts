@@ -13,10 +13,6 @@ const ROOT = join(import.meta.dirname, '..')
 // Two runs at once, in two terminals, must not remove each other's copies.
 const COPIES = join(ROOT, '.planted', String(process.pid))
 const COPIED = ['src', 'test', 'package.json', 'tsconfig.json', 'vitest.config.ts']
-/** Other files are tried beside this one. */
-const AT_ONCE_MAX = 1
-/** A bound for a machine that hangs: each waits for those before it. */
-const TRIED_MS_MAX = 300_000
 
 afterAll(() => rm(COPIES, { recursive: true, force: true }))
 
@@ -62,6 +58,12 @@ async function copySources(name: string): Promise<Copy> {
   }
 }
 
+async function tryInCopy(bug: PlantedBug, name: string): Promise<Verdict> {
+  const copy = await copySources(name)
+  await copy.plant(bug)
+  return copy.run([bug.caughtBy.file], bug.caughtBy.tests)
+}
+
 /** The promises of a store need no test runner and no copy: the bug is planted as the sources are loaded. */
 async function keepPromises(tests: string, bug: PlantedBug | null): Promise<Verdict> {
   const script = join(ROOT, 'test/support/planted-promises.ts')
@@ -77,25 +79,8 @@ async function keepPromises(tests: string, bug: PlantedBug | null): Promise<Verd
   return verdict
 }
 
-/** Runs are begun in the order of the table, a few at a time. */
-const queue: (() => Promise<void>)[] = []
-let running = 0
-function whenThereIsRoom<T>(run: () => Promise<T>): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const next = (): void => {
-      running--
-      void queue.shift()?.()
-    }
-    const begin = async (): Promise<void> => {
-      running++
-      await run().then(resolve, reject).finally(next)
-    }
-    if (running < AT_ONCE_MAX) void begin()
-    else queue.push(begin)
-  })
-}
-
-describe.concurrent('the tests', { timeout: TRIED_MS_MAX }, () => {
+/** One after another: other files are tried beside this one. */
+describe('the tests', () => {
   test('pass where no bug is planted', async () => {
     const [inSuite, elsewhere] = [
       PLANTED_BUGS.filter(({ caughtBy }) => caughtBy.file === SUITE),
@@ -103,10 +88,10 @@ describe.concurrent('the tests', { timeout: TRIED_MS_MAX }, () => {
     ]
     const testsOf = (bugs: readonly PlantedBug[]) => bugs.map(({ caughtBy }) => `(${caughtBy.tests})`).join('|')
     const files = [...new Set(elsewhere.map(({ caughtBy }) => caughtBy.file))]
-    const verdicts = await Promise.all([
-      whenThereIsRoom(() => keepPromises(testsOf(inSuite), null)),
-      whenThereIsRoom(async () => (await copySources('none')).run(files, testsOf(elsewhere))),
-    ])
+    const verdicts = [
+      await keepPromises(testsOf(inSuite), null),
+      await (await copySources('none')).run(files, testsOf(elsewhere)),
+    ]
     for (const [n, { passed, failed, said }] of verdicts.entries()) {
       expect(failed, said).toBe(0)
       expect(passed).toBeGreaterThanOrEqual([inSuite, elsewhere][n]?.length ?? 0)
@@ -115,12 +100,7 @@ describe.concurrent('the tests', { timeout: TRIED_MS_MAX }, () => {
 
   test.each(PLANTED_BUGS.map((bug, i) => ({ ...bug, i })))('notice when $name', async ({ i, ...bug }) => {
     const { file, tests } = bug.caughtBy
-    const { passed, failed, said } = await whenThereIsRoom(async () => {
-      if (file === SUITE) return keepPromises(tests, bug)
-      const copy = await copySources(String(i + 1))
-      await copy.plant(bug)
-      return copy.run([file], tests)
-    })
+    const { passed, failed, said } = await (file === SUITE ? keepPromises(tests, bug) : tryInCopy(bug, String(i + 1)))
     expect(passed + failed, `no test is called "${tests}"\n${said}`).toBeGreaterThan(0)
     expect(failed, `nobody noticed that ${bug.name}`).toBeGreaterThan(0)
   })

@@ -1,4 +1,4 @@
-import { clock, duration, now, relative, wholeTime } from '../words/time.ts'
+import { clock, now, relative, wholeTime } from '../words/time.ts'
 
 /** How long ago, or until when; the whole time is in its title. */
 export function Ago({ at }: { at: string }) {
@@ -17,5 +17,3 @@ export function Clock({ at }: { at: string }) {
     </time>
   )
 }
-
-export const Duration = ({ ms }: { ms: number | null }) => <>{ms === null ? '–' : duration(ms)}</>

@@ -3,8 +3,7 @@ import { CATALOG, type OperationName } from '../../../src/operations/catalog.ts'
 const isGiven = (value: unknown): boolean => value !== undefined && value !== null && value !== '' && value !== false
 
 /** A word as a shell takes it. */
-export const quoted = (text: string): string =>
-  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
