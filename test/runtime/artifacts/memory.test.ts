@@ -26,7 +26,7 @@ test.each([
     console.info(
       `${name}: ${Math.round(little / MEBIBYTE)} MiB at 80 MiB, ${Math.round(much / MEBIBYTE)} MiB at 160 MiB`,
     )
-    expect(much - little).toBeLessThan(40 * MEBIBYTE)
+    expect(much - little).toBeLessThan(20 * MEBIBYTE)
   } finally {
     await bench.stop()
   }

@@ -8,17 +8,25 @@ export interface Part {
   isLast: boolean
 }
 
-/** Cuts a stream into parts of the same size; the last one has what is left, and may be empty if it is the only one. */
-export async function* partsOf(chunks: AsyncIterable<Uint8Array>, partBytes: number): AsyncGenerator<Part> {
+/**
+ * Cuts a stream into parts of the same size; the last one has what is left, and may be empty if it is the only one.
+ * The memory of a part that was sent goes back to `spare` and carries a later one: left to the garbage collector,
+ * an upload would hold as many parts as that has not yet come by to take.
+ */
+export async function* partsOf(
+  chunks: AsyncIterable<Uint8Array>,
+  partBytes: number,
+  spare: Buffer[],
+): AsyncGenerator<Part> {
   let number = 1
-  let part = new GrowingPart(partBytes)
+  let part = new GrowingPart(partBytes, spare.pop())
   for await (const chunk of chunks) {
     for (let at = 0; at < chunk.byteLength; ) {
       // A full part waits for one byte more: only then is it certain not to be the last.
       if (part.isFull) {
         yield { number, data: part.data, isLast: false }
         number++
-        part = new GrowingPart(partBytes)
+        part = new GrowingPart(partBytes, spare.pop())
       }
       at += part.add(chunk, at)
     }
@@ -34,9 +42,9 @@ class GrowingPart {
   #buffer: Buffer
   #filled = 0
 
-  constructor(bytesMax: number) {
+  constructor(bytesMax: number, memory: Buffer | undefined) {
     this.#bytesMax = bytesMax
-    this.#buffer = Buffer.allocUnsafe(Math.min(FIRST_BYTES, bytesMax))
+    this.#buffer = memory ?? Buffer.allocUnsafe(Math.min(FIRST_BYTES, bytesMax))
   }
 
   get isFull(): boolean {

@@ -27,10 +27,11 @@ export interface Upload {
 
 /** One request when the artifact fits into one part, an upload in parts otherwise. */
 export async function upload(options: Upload): Promise<StoredArtifact> {
-  const parts = partsOf(options.source.chunks(), options.partBytes)
+  const spare: Buffer[] = []
+  const parts = partsOf(options.source.chunks(), options.partBytes, spare)
   const first = await parts.next()
   if (first.done === true) throw new Error('even a stream without content has one part')
-  return first.value.isLast ? putWhole(options, first.value.data) : new UploadInParts(options).run(first.value, parts)
+  return first.value.isLast ? putWhole(options, first.value.data) : new UploadInParts(options, spare).run(first.value, parts)
 }
 
 async function putWhole(options: Upload, data: Buffer): Promise<StoredArtifact> {
@@ -56,14 +57,17 @@ async function putWhole(options: Upload, data: Buffer): Promise<StoredArtifact> 
 class UploadInParts {
   readonly #options: Upload
   readonly #putId = randomUUID()
+  /** Memory of parts that are stored, for those to come. */
+  readonly #spare: Buffer[]
   /** Stops everything at the first failure: parts on their way, and waiting for a source that may be slow. */
   readonly #stop = new AbortController()
   readonly #signal: AbortSignal
   readonly #inFlight = new Set<Promise<void>>()
   readonly #sent: { PartNumber: number; ETag: string | undefined; ChecksumSHA256: string }[] = []
 
-  constructor(options: Upload) {
+  constructor(options: Upload, spare: Buffer[]) {
     this.#options = options
+    this.#spare = spare
     this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal === undefined ? [] : [options.signal])])
   }
 
@@ -135,6 +139,8 @@ class UploadInParts {
     const doing = `storing part ${number} of ${key}`
     const { ETag } = await attempting(doing, this.#signal, () => bucket.send(command, this.#signal))
     this.#sent.push({ PartNumber: number, ETag, ChecksumSHA256 })
+    // Only now: until the part is stored, the request may have to be sent again.
+    this.#spare.push(data)
   }
 
   /** Not to be aborted any more: after this request nobody could say whether the artifact is there. */
