@@ -16,6 +16,7 @@ export const eventMeanings: Readonly<Record<EventKind, string>> = {
   recovered: 'The worker of a reported orphan came back.',
   'cancel-requested': 'A person asked to cancel a running job; its worker is told.',
   'manual-retry': 'A person sent a failed job back to the queue.',
+  expired: 'A file that the job needed or made was removed by retention. The job itself stays as it was.',
   lost: 'A worker wrote after its lease was gone. The write was refused; this is the evidence.',
 }
 

@@ -365,6 +365,14 @@ export class App {
     return this.perform('jobs.cancel', { id, ...by })
   }
 
+  /**
+   * Says of a job that is over that a file of it was removed by retention: an event of its history, told once for each
+   * reason. A submission with its dedupe key makes a new job from now on. False when there was nothing to say.
+   */
+  async expired(id: string, reason: string): Promise<boolean> {
+    return (await this.store()).expire({ id, reason })
+  }
+
   /** Begins to run the declared job types in this process. */
   async work(options: Omit<WorkerOptions, 'store' | 'handlers'> = {}): Promise<Worker> {
     const worker = await this.makeWorker(options)

@@ -20,6 +20,7 @@ export const EVENT_KINDS = [
   'recovered', // the worker of a reported orphan came back
   'cancel-requested',
   'manual-retry', // a person sent it back to the queue
+  'expired', // a file that it needed or made was removed by retention; the job itself is as it was
   'lost', // a worker's write came after its lease was gone and was refused: evidence of a zombie
 ] as const
 export type EventKind = (typeof EVENT_KINDS)[number]
@@ -53,8 +54,9 @@ export interface EventData {
   spent?: string
   actor?: string
   reason?: string
-  /** `lost`: which write was refused, and how the job stood. */
+  /** `lost`: which write was refused. */
   write?: 'start' | 'renew' | 'close'
+  /** How the job stood, where the event did not change it (`lost`, `expired`). */
   status?: Status
   currentAttempt?: number
   deadLetterOffset?: number

@@ -126,6 +126,7 @@ function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly
         break
       case 'queued':
       case 'manual-retry':
+      case 'expired':
       case 'lost':
         steps.push({ ...step(event, since, '', 'plain'), attempt: null, ...outside(event, failure) })
         break
@@ -158,6 +159,8 @@ function outside(event: JobEvent, failure: FailureView | null): Partial<Explaine
     }
     case 'manual-retry':
       return { text: `sent back to the queue by ${by(event)}`, tone: 'waiting' }
+    case 'expired':
+      return { text: data.reason ?? 'a file of this job is gone', tone: 'waiting' }
     case 'lost':
       return { text: lostWrite(event), tone: 'waiting' }
     case 'failed': {

@@ -58,6 +58,7 @@ const MAY_FOLLOW: Record<Exclude<JobEvent['kind'], 'queued' | 'lost'>, readonly 
   recovered: ['processing'],
   'cancel-requested': ['processing'],
   'manual-retry': ['failed'],
+  expired: ['complete', 'failed', 'cancelled'],
 }
 
 function apply(state: ReplayedState, event: JobEvent, refuse: (why: string) => never): void {
@@ -74,6 +75,7 @@ function apply(state: ReplayedState, event: JobEvent, refuse: (why: string) => n
       state.dueAtMs = null
       return
     case 'started':
+    case 'expired':
       return
     case 'orphaned':
       state.isOrphaned = true

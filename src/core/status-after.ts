@@ -1,7 +1,7 @@
 import type { EventData, EventKind } from './events.ts'
 import type { Status } from './states.ts'
 
-const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost'>, Status>> = {
+const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost' | 'expired'>, Status>> = {
   queued: 'queued',
   processing: 'processing',
   started: 'processing',
@@ -18,7 +18,8 @@ const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost'>, Status>> = {
   'manual-retry': 'queued',
 }
 
-/** Where a job stands after an event. A refused write changed nothing: it says how the job stood. */
+/** Where a job stands after an event. One that changed nothing says how the job stood. */
 export function statusAfter(kind: EventKind, data: EventData): Status {
-  return kind === 'lost' ? (data.status ?? 'processing') : STATUS_AFTER[kind]
+  if (kind === 'lost') return data.status ?? 'processing'
+  return kind === 'expired' ? (data.status ?? 'complete') : STATUS_AFTER[kind]
 }

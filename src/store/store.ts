@@ -76,6 +76,11 @@ export interface Store
 
   /** A person's act on one job, if the job still stands as that person saw it. */
   intervene(params: Intervention): Promise<'done' | 'moved-on' | 'dedupe-taken'>
+  /**
+   * Something that a job needed or made is gone by retention: an event of the job, once for each reason, and its live
+   * dedupe key is free, because asking again must do the work again. False when it was told already, or the job is not over.
+   */
+  expire(params: Expiry): Promise<boolean>
 
   job(params: { id: string }): Promise<JobRow | null>
   /** The newest that fit, as many as asked for, however far apart they are: for programs, which know what they ask. */
@@ -172,6 +177,12 @@ export interface NewJob {
 }
 
 /** `live`: the key is free again when the job fails or is cancelled. `always`: as long as the job is kept. */
+export interface Expiry {
+  id: string
+  /** What is gone, and why, in words for a person. */
+  reason: string
+}
+
 export type DedupeScope = 'live' | 'always'
 
 export interface Submitted {

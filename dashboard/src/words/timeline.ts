@@ -84,5 +84,6 @@ const NEXT: Readonly<Record<EventView['kind'], Phase['kind'] | null>> = {
   recovered: 'running',
   'cancel-requested': null,
   'manual-retry': 'waiting',
+  expired: null,
   lost: null,
 }

@@ -84,6 +84,39 @@ export const dedupe = topic('dedupe', {
     }
   },
 
+  async 'what a job made expires once for each reason, and a live key is free then'(bench) {
+    const first = await bench.finished('complete', { dedupe: live })
+    const handles = await bench.openMany(2)
+    const told = await Promise.all(
+      handles.map((handle) => handle.expire({ id: first, reason: 'its file was removed after 30 days' })),
+    )
+    assert.deepEqual(told.toSorted(), [false, true])
+    assert.equal(await bench.store.expire({ id: first, reason: 'its source was removed after 7 days' }), true)
+    assert.deepEqual(await bench.kinds(first), ['queued', 'processing', 'complete', 'expired', 'expired'])
+    const [event] = (await bench.store.events({ id: first })).filter(({ kind }) => kind === 'expired')
+    assert.deepEqual(event?.data, { reason: 'its file was removed after 30 days', status: 'complete' })
+    assert.equal((await bench.row(first)).status, 'complete')
+    assert.notEqual(await bench.submit({ dedupe: live }), first)
+  },
+
+  async 'a key for always outlives what the job made'(bench) {
+    const first = await bench.finished('complete', { dedupe: always })
+    await bench.store.expire({ id: first, reason: 'its file was removed' })
+    assert.equal(await bench.submit({ dedupe: always }), first)
+  },
+
+  async 'nothing expires of a job that is under way, or is not there'(bench) {
+    const id = await bench.submit({ dedupe: live })
+    const worker = await bench.worker()
+    for (const when of ['queued', 'processing']) {
+      await bench.changesNothing(id, `an expiry while it is ${when}`, async () =>
+        assert.equal(await bench.store.expire({ id, reason: 'too early' }), false),
+      )
+      if (when === 'queued') await worker.claimOne()
+    }
+    assert.equal(await bench.store.expire({ id: bench.newJob().id, reason: 'of nobody' }), false)
+  },
+
   async 'a key ends with the job that held it'(bench) {
     const first = await bench.finished('complete', { dedupe: always })
     await bench.clock.advance(1)

@@ -17,6 +17,7 @@ import type { PgContext } from './context.ts'
 import { openDeadLetters, openLetters } from './dead-letters.ts'
 import { openDepths } from './depths.ts'
 import { isBrokenOff, isNothingDone, isReadOnly, NotReplicated } from './errors.ts'
+import { openExpiring } from './expiring.ts'
 import { openFailureGroups } from './failure-groups.ts'
 import { openFeed } from './feed.ts'
 import { openGates } from './gates.ts'
@@ -224,6 +225,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
     claim: claiming.claim,
     ...openStalled(context),
     ...{ start, renew, close, reclaim, intervene },
+    ...openExpiring(context, closing),
 
     async register({ types: declared }) {
       await write(

@@ -19,6 +19,7 @@ import type { SqliteContext } from './context.ts'
 import { openDeadLetters, openLetters } from './dead-letters.ts'
 import { openDepths } from './depths.ts'
 import { isBusy, storeError } from './errors.ts'
+import { openExpiring } from './expiring.ts'
 import { openFailureGroups } from './failure-groups.ts'
 import { openFeed } from './feed.ts'
 import { openGates } from './gates.ts'
@@ -71,6 +72,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const claiming = openClaiming(connection, types, gates, retries)
   const closing = openClosing(connection, history, batches, retries)
   const intervening = openIntervening(connection, history, closing, batches)
+  const expiring = openExpiring(connection, history, closing)
   const pruning = openPruning(connection, types)
   const reading = openReading(connection, types)
 
@@ -227,6 +229,8 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
         hasNewWork = true
         return intervening.intervene(params, nowMs())
       }),
+
+    expire: (params) => commits.write('noting what expired', () => expiring.expire(params, nowMs())),
 
     job: ({ id }) => read('reading a job', () => reading.job(id)),
     jobs: (filter) => jobsOf(filter, (part) => read('listing jobs', () => reading.page(part))),
