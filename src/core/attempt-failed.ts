@@ -11,6 +11,8 @@ export interface FailOptions {
   retryAfterMs?: number | undefined
   /** Appended to the public message, so anybody may read it. One line of at most 200 characters is kept. */
   note?: string | undefined
+  /** Trying again is useless this time, whatever the code says of itself: the disk is full, the input is what broke it. */
+  final?: boolean | undefined
 }
 
 /** Thrown by `attempt.fail(code, ...)`: the handler knows the code, so no rule has to guess it. */
@@ -20,6 +22,7 @@ export class AttemptFailed<Code extends string = string> extends Error {
   readonly context: Readonly<Record<string, unknown>>
   readonly retryAfterMs: number | null
   readonly publicNote: string | null
+  readonly isFinal: boolean
 
   constructor(code: Code, options: FailOptions = {}) {
     // No stack: the handler says what happened, so where it stood explains nothing, and a stack is what a failure
@@ -34,6 +37,7 @@ export class AttemptFailed<Code extends string = string> extends Error {
     this.context = options.context ?? {}
     this.retryAfterMs = options.retryAfterMs ?? null
     this.publicNote = oneLine(options.note)
+    this.isFinal = options.final === true
   }
 }
 

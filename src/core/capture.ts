@@ -4,7 +4,7 @@ import { asAttemptFailed, causesOf, chainOf, type Facts, factsOf, retryAfterMs }
 import { type CauseLink, type Failure, OWNER_OF_STAGE, type Stage } from './failure.ts'
 import { fingerprint } from './fingerprint.ts'
 import { redactAndClip, redactValue } from './redact.ts'
-import { type CodeSpec, ENGINE_CODES, type EngineCode, type RetryClass, type Taxonomy } from './taxonomy.ts'
+import { type CodeSpec, ENGINE_CODES, type EngineCode, type FoundClass, type Taxonomy } from './taxonomy.ts'
 
 export interface CaptureInput {
   thrown: unknown
@@ -20,7 +20,7 @@ export interface CaptureInput {
 export interface Captured {
   failure: Failure
   /** 'unknown' when no rule matched: then the policy's `retry.unknown` decides. */
-  retry: RetryClass | 'unknown'
+  retry: FoundClass
   /** How long the other side asked us to wait. */
   retryAfterMs: number | null
 }
@@ -42,8 +42,9 @@ function capture({ thrown, stage, type, codes, rules, context, nowMs }: CaptureI
   const { code, rule } = classify(facts, rules, codes)
   const spec = specOf(code, codes)
   const declared = chain.map(asAttemptFailed).find((link) => link !== null)
-  // A note belongs to the code it was given with.
-  const note = declared?.publicNote && declared.code === code ? ` ${redactAndClip(declared.publicNote, 200)}` : ''
+  // What was said with a code belongs to that code.
+  const own = declared?.code === code ? declared : undefined
+  const note = own?.publicNote ? ` ${redactAndClip(own.publicNote, 200)}` : ''
   const detail = describe(thrown)
   const causes = causesOf(thrown, chain)
   return {
@@ -60,7 +61,7 @@ function capture({ thrown, stage, type, codes, rules, context, nowMs }: CaptureI
       rule,
       fingerprint: fingerprint({ type, code, message: storyOf(facts, causes), frames: detail.split('\n') }),
     },
-    retry: rule === NO_RULE ? 'unknown' : spec.retry,
+    retry: own?.isFinal === true ? 'final' : rule === NO_RULE ? 'unknown' : spec.retry,
     retryAfterMs: retryAfterMs(facts, nowMs),
   }
 }

@@ -3,7 +3,7 @@ import { failuresOf, type Spent, spendFailure, spendReclaim, spendRelease } from
 import type { DeadLetter } from './change.ts'
 import { DURATION_MS_MAX, formatMs } from './duration.ts'
 import type { Policy } from './policy.ts'
-import type { RetryClass } from './taxonomy.ts'
+import type { FoundClass } from './taxonomy.ts'
 
 export interface Budget {
   /** The policy field that sets it. */
@@ -48,7 +48,7 @@ export interface JobSoFar {
 
 export interface FailureFacts {
   code: string
-  retry: RetryClass | 'unknown'
+  retry: FoundClass
   /** What the error itself asked for, e.g. an HTTP Retry-After. */
   retryAfterMs: number | null
   /** Why it ends the job although the code might be retried: a part of the attempt used up all its tries. */
@@ -94,6 +94,8 @@ function finalByClass({ code, retry }: FailureFacts, policy: Policy): { rule: st
       return null
     case 'never':
       return { rule: 'code is never retried', because: `${code} is never retried` }
+    case 'final':
+      return { rule: 'its handler said so', because: `${code}, and its handler said that trying again is useless` }
     case 'dead-letter':
       return { rule: 'code is dead-lettered', because: `${code} is ${setAside(policy)} at once` }
     case 'unknown': {

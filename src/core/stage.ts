@@ -4,13 +4,13 @@ import { DURATION_MS_MAX, type Duration, durationMs } from './duration.ts'
 import { RedressError } from './errors.ts'
 import { isName } from './name.ts'
 import type { Policy } from './policy.ts'
-import type { RetryClass } from './taxonomy.ts'
+import type { FoundClass } from './taxonomy.ts'
 
 /** What a try that failed came to. */
 export interface FailedTry<Code extends string = string> {
   code: Code
   /** What the taxonomy says of the code; 'unknown' when no rule matched. */
-  retry: RetryClass | 'unknown'
+  retry: FoundClass
   /** Which try it was, from 1. */
   number: number
 }
@@ -111,7 +111,7 @@ export interface StageSoFar {
   stage: CheckedStage
   /** The try that just failed, from 1. */
   number: number
-  retry: RetryClass | 'unknown'
+  retry: FoundClass
   retryAfterMs: number | null
   /** What `retryIf` answered; null where there is none. */
   wanted: boolean | null

@@ -4,6 +4,8 @@ import { FAULTS, type Fault } from './failure.ts'
 /** What a code says about trying again, before the policy's budget is asked. */
 export const RETRY_CLASSES = ['never', 'transient', 'dead-letter'] as const
 export type RetryClass = (typeof RETRY_CLASSES)[number]
+/** What is known of one failure: `unknown` when no rule matched, `final` when the handler said that it is useless. */
+export type FoundClass = RetryClass | 'unknown' | 'final'
 
 /** One row of a taxonomy, as its author writes it. */
 export interface CodeSpec {

@@ -105,6 +105,12 @@ test('D25 the public message is the one line of the code, with the handler’s s
   expect(capture(error({ status: 406 }, 'secret path /srv')).failure.message).toBe(codes.GW_4XX?.message)
 })
 
+test('what a handler calls final is final, for the code that it said it of', () => {
+  expect(capture(new AttemptFailed('GW_5XX', { final: true })).retry).toBe('final')
+  expect(capture(new AttemptFailed('GW_5XX', { final: false })).retry).toBe('transient')
+  expect(capture(new AttemptFailed('NOT_DECLARED', { final: true })).retry).not.toBe('final')
+})
+
 test('a note is one line of at most 200 characters without control characters', () => {
   const note = (text: string) => new AttemptFailed('X', { note: text }).publicNote
   expect(note('a\r\n\tb\u0000\u001b[31mc')).toBe('a b [31mc')

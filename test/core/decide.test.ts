@@ -32,7 +32,7 @@ const shown = (taken: readonly Decision[]) =>
 
 const anyFailure: fc.Arbitrary<FailureFacts> = fc.record({
   code: anyCode,
-  retry: fc.constantFrom('never', 'transient', 'dead-letter', 'unknown'),
+  retry: fc.constantFrom('never', 'transient', 'dead-letter', 'unknown', 'final'),
   retryAfterMs: fc.option(fc.oneof(fc.double(), fc.integer({ min: 0, max: 10_000_000 })), { nil: null }),
 })
 
@@ -42,6 +42,15 @@ test('W12 W14 W15 W16 a campaign job waits 1, 5 and 15 minutes, and its 4th fail
 
 test('D13 E8 a conversion is tried 3 times, 5000 * 2^n + rand(0..5000) ms apart', () => {
   expect(shown(decisions(pdfXml, Array(9).fill({}), 0.5))).toEqual([7_500, 12_500, 'fail: retry.max'])
+})
+
+test('E8 a handler that says so ends the job, though its code is retried', () => {
+  const [only, ...more] = decisions(pdfXml, [{ code: 'IO_ERROR', retry: 'final' }, {}])
+  expect(more).toEqual([])
+  expect(only?.reasons).toMatchObject({
+    rule: 'its handler said so',
+    because: 'IO_ERROR, and its handler said that trying again is useless',
+  })
 })
 
 test('D11 a terminal code is failed at once', () => {
