@@ -50,7 +50,7 @@ function topicsOf({ jobId, type, queue, owner, batchId, data }: JobFeedEvent): s
 
 /** What an owner may see: no worker, no operator's words, and failures as their policy shows them. */
 function publicData(event: JobFeedEvent): object {
-  const { atMs, kind, jobId, type, queue, owner, batchId, attempt, status, failure, data } = event
+  const { atMs, kind, jobId, type, queue, owner, batchId, retriedFrom, attempt, status, failure, data } = event
   const shown = failure?.isPublic ? failure : null
   return {
     at: isoTime(atMs),
@@ -64,6 +64,7 @@ function publicData(event: JobFeedEvent): object {
     status,
     errorCode: shown?.code ?? null,
     errorMessage: shown?.message ?? null,
+    ...(retriedFrom !== null && { retriedFrom }),
     ...(data.dueAtMs !== undefined && { retryAfter: isoTime(data.dueAtMs) }),
   }
 }

@@ -97,7 +97,7 @@ class Gathering {
     return this.#events.size === 0
   }
 
-  add({ id, event, topics }: HubEvent): void {
+  add({ id, event, topics, data }: HubEvent): void {
     this.#lastId = id ?? this.#lastId
     this.#events.set(event, (this.#events.get(event) ?? 0) + 1)
     // Something was removed that we have not told: nobody knows what.
@@ -108,6 +108,11 @@ class Gathering {
       else if (!topic.startsWith('owner:') && !(topic.startsWith('queue:') && event.startsWith('job.'))) {
         this.#put(this.#subjects, topic, SUBJECTS_MAX)
       }
+    }
+    // The job that a person retried has no event of its own, and whoever looks at it waits for what becomes of that.
+    const { retriedFrom } = (data ?? {}) as { retriedFrom?: string }
+    if (event.startsWith('job.') && retriedFrom !== undefined) {
+      this.#put(this.#subjects, `job:${retriedFrom}`, SUBJECTS_MAX)
     }
   }
 

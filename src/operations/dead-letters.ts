@@ -18,20 +18,27 @@ const PURGED_PER_STEP = 500
 
 export interface LetterList {
   deadLetters: LetterView[]
-  /** Give it as `after` for the newer ones; null when these were the last. */
+  /** Give it as `after`, with the same order, for those that follow; null when these were the last. */
   nextAfter: number | null
 }
 
 export const listLetters = operation('dead-letters.list', {
   input: z.strictObject({
     ...filterFields,
-    after: z.coerce.number().int().min(0).default(0).describe('only letters with a higher offset'),
+    order: z.enum(['oldest', 'newest']).default('oldest').describe('which come first'),
+    after: z.coerce
+      .number()
+      .int()
+      .min(0)
+      .default(0)
+      .describe('only letters that come after this offset in their order'),
     limit: limitField(LETTERS_MAX),
   }),
   output: letterListSchema,
-  run: async ({ store }, { after, limit, ...given }): Promise<LetterList> => {
+  run: async ({ store }, { order, after, limit, ...given }): Promise<LetterList> => {
     const filter = filterOf(given, await store.nowMs())
-    const found = await store.deadLetters({ ...filter, afterOffset: after, limit: limit + 1 })
+    const isNewestFirst = order === 'newest'
+    const found = await store.deadLetters({ ...filter, isNewestFirst, afterOffset: after, limit: limit + 1 })
     const letters = found.slice(0, limit)
     return {
       deadLetters: letters.map(viewLetter),

@@ -3,8 +3,8 @@ import type { By, NewJob, StoredFailure } from './store.ts'
 
 /** Jobs set aside with payload and cause. Their offsets only grow, and none is ever given to another letter. */
 export interface DeadLetterStore {
-  /** By offset, the oldest first. */
-  deadLetters(params: LetterFilter & { afterOffset: number; limit: number }): Promise<StoredDeadLetter[]>
+  /** By offset, the oldest first unless it is said otherwise. */
+  deadLetters(params: LetterFilter & LetterPage): Promise<StoredDeadLetter[]>
   deadLetter(params: { offset: number }): Promise<StoredDeadLetter | null>
   /** How many there are by type and code, and the highest offset among them. */
   countDeadLetters(params: LetterFilter): Promise<LetterCounts>
@@ -22,6 +22,13 @@ export interface DeadLetterStore {
   purgeDeadLetters(
     params: By & { filter: LetterFilter; afterOffset: number; upToOffset: number; limit: number },
   ): Promise<{ purged: number; cursor: number | null }>
+}
+
+export interface LetterPage {
+  /** Those that come after it, in the order that is asked for; 0 for all. */
+  afterOffset: number
+  limit: number
+  isNewestFirst?: boolean
 }
 
 export interface LetterFilter {

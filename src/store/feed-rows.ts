@@ -30,6 +30,7 @@ export function feedEventOf(
       queue: type.queue,
       owner: row.owner as string | null,
       batchId: row.batch_id as string | null,
+      retriedFrom: row.retried_from as string | null,
       attempt: row.attempt as number,
       status: statusAfter(kind, data),
       failure:

@@ -36,6 +36,8 @@ export interface JobFeedEvent {
   queue: string
   owner: string | null
   batchId: string | null
+  /** The failed job that it was made from. */
+  retriedFrom: string | null
   attempt: number
   /** Where the job stood after it. */
   status: Status

@@ -34,6 +34,8 @@ test('a group is resolved with a reason, comes back by itself when it fails agai
     .getByText(/resolved/)
     .waitFor()
   await page.getByText('No failure is open.').waitFor()
+  // There are others, and nobody says that there are none.
+  await page.getByText('With this filter:').waitFor()
   expect(page.url()).toContain('fault=unknown')
 
   await page.getByRole('link', { name: 'Resolved' }).click()
@@ -62,6 +64,37 @@ test('a group is put aside for a time, and a snooze without an end is refused in
   await page.getByRole('link', { name: 'Snoozed' }).click()
   await act(page, { open: 'Reopen', verb: 'Reopen' })
   await page.getByText('Nothing is put aside.').waitFor()
+})
+
+test('groups come page by page, and what came back stands before the first page only', async () => {
+  const desk = await makeDesk({
+    story: async (kit) => {
+      const { app } = kit
+      const run = () => {
+        throw new Error('no')
+      }
+      for (let i = 0; i < 52; i++) {
+        app.job(`type-${i}`, { run })
+        await app.submit(`type-${i}`, {})
+      }
+      await kit.tick()
+      const { groups } = await app.perform('failures.list', { type: 'type-0' })
+      const fingerprint = String(groups[0]?.fingerprint)
+      await app.perform('failures.resolve', { fingerprint, actor: 'olga', reason: 'a test' })
+      await kit.advance('1m')
+      await app.submit('type-0', {})
+      await kit.tick()
+    },
+  })
+  const page = await desk.open('/failures')
+  const cameBack = page.getByRole('heading', { name: 'Came back after they were resolved' })
+  await cameBack.waitFor()
+  await page.getByRole('link', { name: 'Next page' }).click()
+  await page.getByText('These are the last.').waitFor()
+  expect(await page.locator('[data-row]').count()).toBe(1)
+  expect(await cameBack.count()).toBe(0)
+  await page.getByRole('link', { name: 'First page' }).click()
+  await cameBack.waitFor()
 })
 
 test('a viewer sees everything, may do nothing, and is told why', async () => {

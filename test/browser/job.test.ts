@@ -182,13 +182,27 @@ describe('who looks at a job', () => {
     await told(olga).getByText('is back in the queue').waitFor()
     // Behind his dialog, the page of the other has followed without being asked.
     await otto.getByText('QUEUED again by olga: mine.').waitFor()
+    await dialog.getByRole('status').getByText('only a failed job can be retried; this one is queued').waitFor()
     await dialog.getByLabel('Reason').fill('mine, too')
     await dialog.getByRole('button', { name: 'Retry', exact: true }).click()
     await dialog.getByRole('alert').getByText('only a failed job can be retried; this one is queued').waitFor()
     await dialog.getByRole('button', { name: 'Leave it' }).click()
     await verdictOf(otto).getByText('Retry: no, only a failed job can be retried').waitFor()
+    // Who has closed the dialog before the answer came is told it all the same.
+    const held = Promise.withResolvers<void>()
+    await olga.route('**/mark-failed', async (route) => {
+      if (!route.request().postData()?.includes('dryRun')) await held.promise
+      await route.continue()
+    })
+    await act(olga, { open: 'Mark failed', verb: 'Mark failed', reason: 'too slow' })
+    await olga.getByRole('button', { name: 'Working …' }).waitFor()
+    await olga.keyboard.press('Escape')
     await act(otto, { open: 'Cancel', verb: 'Cancel', reason: 'not needed' })
     await verdictOf(olga).getByText('CANCELLED by otto: not needed.').waitFor()
+    held.resolve()
+    await told(olga)
+      .getByText(/^Mark this job as failed: .* this one is cancelled/)
+      .waitFor()
   })
 
   test('a viewer cannot act, and reads why', async () => {
@@ -241,4 +255,13 @@ test('a job that is held says by what; one whose worker is gone says that a pers
   await verdictOf(page).getByText('ORPHANED.').waitFor()
   await verdictOf(page).getByText('Cancel: no, its policy has cancel: false.').waitFor()
   await page.getByText('Nobody knows how far it came.').waitFor()
+  // What held a job that was never begun until then is still known when it has gone on.
+  const bobs = await idOf(desk, { type: 'pdf.convert', status: 'queued', owner: 'bob' })
+  await desk.kit.advance('20s')
+  await desk.app.perform('breakers.close', { name: 'converter', actor: 'olga', reason: 'a test' })
+  await desk.kit.tick()
+  await page.goto(`/jobs/${bobs}`)
+  await verdictOf(page).getByText('COMPLETE at the first attempt').waitFor()
+  await page.getByText('The same in words').click()
+  await page.getByRole('listitem').getByText('It was held back by breaker converter for 20 s.').waitFor()
 })

@@ -17,7 +17,7 @@ export interface Desk {
   kit: TestKit
   server: HttpServer
   /** What went wrong within the pages: what a script threw, and what the policy of the server did not let run. */
-  troubles: readonly string[]
+  troubles: string[]
   /** A page of somebody who has signed in. */
   open(path: string, options?: OpenOptions): Promise<Page>
   close(): Promise<void>

@@ -49,6 +49,11 @@ test('a breaker says why it is open, what it holds and when it tries; a person m
   await card.getByText(/opens at 50 % of at least 6 calls/).waitFor()
   await card.getByRole('link', { name: '12 jobs of pdf.convert' }).waitFor()
   await expectAccessible(page)
+  // Of several types it holds so many in all, and not so many of each.
+  desk.app.job('ocr.read', { policy: { breaker: { guards: 'converter' } }, run: () => null })
+  await desk.app.submit('ocr.read', {})
+  await card.getByText('13 jobs of these types: ').waitFor()
+  await card.getByRole('link', { name: 'ocr.read', exact: true }).waitFor()
   await act(page, {
     open: 'Force closed',
     verb: 'Force closed',

@@ -37,6 +37,30 @@ test('a queue with jobs and no worker is the first thing one reads', async () =>
   }
 })
 
+test('however long a name is that somebody gave, no page is wider than its window', async () => {
+  const desk = await makeDesk({
+    story: async (kit) => {
+      const run = () => {
+        throw new Error('W'.repeat(300))
+      }
+      const { app } = kit
+      app.job(`long.${'x'.repeat(70)}`, { queue: 'q'.repeat(60), policy: { deadLetter: 'queue' }, run })
+      await app.submit(`long.${'x'.repeat(70)}`, { note: 'S'.repeat(300) }, { owner: 'o'.repeat(90) })
+      await kit.tick()
+    },
+  })
+  const page = await desk.open('/')
+  for (const path of ['/', '/failures', '/jobs', '/queues', '/workers', '/policies', '/dead-letters']) {
+    await page.goto(path)
+    await page.getByText('xxxxx').first().waitFor()
+    for (const width of [1280, 360]) {
+      await page.setViewportSize({ width, height: 800 })
+      const overflow = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth')
+      expect(overflow, `${path} at ${width}`).toBeLessThanOrEqual(0)
+    }
+  }
+})
+
 test('workers are shown with what they run, and those that are gone when asked for', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/workers')

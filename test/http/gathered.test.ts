@@ -57,6 +57,12 @@ test('the first thing that happens is told at once, and what follows is gathered
   })
 })
 
+test('what happens to a retry is told of the job that it was made from, too', async () => {
+  const retry = { ...job(8, 'queued'), data: { retriedFrom: '7' } }
+  const heard = gathered(line(retry), 250)
+  expect(changesOf(await heard.next()).subjects).toEqual(['job:8', 'job:7'])
+})
+
 test('however much happens, no more is listed than a page can use, and that it is not all is said', async () => {
   const source = line(job(0))
   const heard = gathered(source, 250)

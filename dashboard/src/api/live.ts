@@ -1,4 +1,5 @@
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
+import { nowMs } from '../words/time.ts'
 import { signedOut } from './session.ts'
 
 /** What the server says happened, gathered over half a second: however busy it is, a page hears at most this. */
@@ -40,19 +41,19 @@ const AGAIN_MS_MAX = 15_000
 
 let stream: EventSource | null = null
 let tries = 0
-let heardAtMs = Date.now()
+let isBehind = false
+let heardAtMs = nowMs()
 let again: ReturnType<typeof setTimeout> | undefined
 let silence: ReturnType<typeof setTimeout> | undefined
 
 function heard(): void {
-  heardAtMs = Date.now()
+  heardAtMs = nowMs()
   clearTimeout(silence)
   silence = setTimeout(broke, SILENCE_MS_MAX)
 }
 
 function broke(): void {
   stop()
-  isLive.value = false
   staleSince.value ??= heardAtMs
   if (signedOut.value) return
   // A browser that is told to come back would not after a refusal, and says nothing of why it cannot.
@@ -62,19 +63,23 @@ function broke(): void {
 function stop(): void {
   stream?.close()
   stream = null
+  isLive.value = false
+  isBehind = true
   clearTimeout(silence)
   clearTimeout(again)
 }
 
 /** Follows what happens, and says when it cannot. */
-export function start(): void {
-  stop()
+function start(): void {
+  if (stream !== null) stop()
+  clearTimeout(again)
   const opened = new EventSource('/api/events?every=500')
   stream = opened
   silence = setTimeout(broke, SILENCE_MS_MAX)
   opened.addEventListener('open', () => {
-    const wasAway = staleSince.value !== null || tries > 0
+    const wasAway = isBehind
     tries = 0
+    isBehind = false
     isLive.value = true
     staleSince.value = null
     heard()
@@ -91,15 +96,18 @@ export function start(): void {
   opened.addEventListener('error', broke)
 }
 
-/** A browser has few connections to one server: a page that nobody looks at must not keep one. */
+/**
+ * A browser has few connections to one server: a page that nobody looks at must not keep one. Whoever comes back to it
+ * is not told that it is stale: it catches up at once, or then it says so.
+ */
 export function followWhileSeen(): void {
-  document.addEventListener('visibilitychange', () => {
-    if (document.hidden) {
-      stop()
-      staleSince.value ??= Date.now()
-    } else start()
-  })
-  if (!document.hidden) start()
+  const follow = (): void => {
+    if (signedOut.value || document.hidden) stop()
+    else start()
+  }
+  document.addEventListener('visibilitychange', follow)
+  // What is told to a session that is over is not for this page any more.
+  effect(follow)
 }
 
 /** This page has changed something itself: it need not wait until it is told. */

@@ -1,6 +1,7 @@
 import { CATALOG, type OperationName } from '../../../src/operations/catalog.ts'
 import { requestOf } from '../../../src/operations/request-of.ts'
 import type { InputOf, OutputOf } from '../../../src/operations/table.ts'
+import { hearTime } from '../words/time.ts'
 import { signedOut } from './session.ts'
 
 /** A refusal, in the words of the server; or what kept us from reaching it. */
@@ -25,6 +26,7 @@ export async function perform<Name extends OperationName>(
 ): Promise<OutputOf<Name>> {
   const { method, path, body } = requestOf(name, input)
   const late = AbortSignal.timeout(ANSWER_MS_MAX)
+  const askedAtMs = Date.now()
   let response: Response
   try {
     response = await fetch(path, {
@@ -35,9 +37,12 @@ export async function perform<Name extends OperationName>(
     })
   } catch (error) {
     if (signal?.aborted) throw error
-    const perhaps = CATALOG[name].mutates ? ' It may have been done all the same: look before you do it again.' : ''
+    const isDryRun = (input as { dryRun?: unknown }).dryRun === true
+    const perhaps =
+      CATALOG[name].mutates && !isDryRun ? ' It may have been done all the same: look before you do it again.' : ''
     throw new Refused('SERVER_UNREACHABLE', `The server cannot be reached.${perhaps}`, 'Check that it runs.')
   }
+  hearTime(response.headers.get('date'), askedAtMs)
   return (await answerOf(response)) as OutputOf<Name>
 }
 

@@ -21,6 +21,8 @@ export interface Following {
   follows?: (changes: Changes) => boolean
   /** Asks again so often, for what no event tells of. */
   everyMs?: number
+  /** Asks not more often than this, however much happens. What whoever looks has done is asked for at once. */
+  restMs?: number
 }
 
 interface Known {
@@ -68,7 +70,7 @@ function knownOf(name: OperationName, input: object): Known {
   return made
 }
 
-const REST_MS_MIN = 500
+const REST_MS = 500
 /** However slow an answer is, the server spends no more than this share of its time on it for one page. */
 const SHARE_MAX = 1 / 5
 
@@ -76,7 +78,7 @@ const SHARE_MAX = 1 / 5
 export function useQuery<Name extends OperationName>(
   name: Name,
   input: InputOf<Name> | null,
-  { follows, everyMs }: Following = {},
+  { follows, everyMs, restMs: restMsMin = REST_MS }: Following = {},
 ): Query<Name> {
   const key = input === null ? null : JSON.stringify(input)
   const entry = input === null ? null : knownOf(name, input)
@@ -96,7 +98,7 @@ export function useQuery<Name extends OperationName>(
       // What was asked for before the act may be answered as it was before the act.
       if (isUrgent) return run()
       isResting = true
-      const restMs = Math.max(REST_MS_MIN, (performance.now() - beganMs) / SHARE_MAX)
+      const restMs = Math.max(restMsMin, (performance.now() - beganMs) / SHARE_MAX)
       timer = setTimeout(() => {
         isResting = false
         if (isDue) void run()

@@ -77,15 +77,11 @@ function BreakerCard({ breaker }: { breaker: Breaker }) {
         <dd>{MODES[mode]}</dd>
         <dt>Held jobs</dt>
         <dd>
-          {heldJobs === 0
-            ? 'none'
-            : types
-                .filter((type) => type.mode === 'hold')
-                .map((type) => (
-                  <a key={type.name} class="spaced" href={jobsHref({ type: type.name, status: 'queued' })}>
-                    {some(heldJobs, 'job')} of {type.name}
-                  </a>
-                ))}
+          {heldJobs === 0 ? (
+            'none'
+          ) : (
+            <Held jobs={heldJobs} types={types.flatMap((type) => (type.mode === 'hold' ? [type.name] : []))} />
+          )}
         </dd>
         <dt>Under way</dt>
         <dd>
@@ -122,6 +118,21 @@ function BreakerCard({ breaker }: { breaker: Breaker }) {
       </dl>
       {detail.data !== null && <History detail={detail.data} />}
     </section>
+  )
+}
+
+/** They are counted together: of several types, nobody knows here how many each has. */
+function Held({ jobs, types }: { jobs: number; types: readonly string[] }) {
+  const linked = (type: string, words: string) => (
+    <a key={type} class="spaced" href={jobsHref({ type, status: 'queued' })}>
+      {words}
+    </a>
+  )
+  if (types.length === 1) return types.map((type) => linked(type, `${some(jobs, 'job')} of ${type}`))
+  return (
+    <>
+      {some(jobs, 'job')} of these types: {types.map((type) => linked(type, type))}
+    </>
   )
 }
 

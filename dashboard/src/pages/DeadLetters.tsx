@@ -41,7 +41,7 @@ const COLUMNS: readonly Column<LetterView>[] = [
 export default function DeadLetters() {
   const { query } = useLocation()
   const filter = letterFilter(query)
-  const input = { ...filter, ...(query.after !== undefined && { after: query.after }) }
+  const input = { ...filter, order: 'newest' as const, ...(query.after !== undefined && { after: query.after }) }
   const letters = useQuery('dead-letters.list', input, { follows: mayTouchLetters, everyMs: LOOK_AGAIN_MS })
   const { types = [] } = useQuery('types.list', {}, { follows: () => false }).data ?? {}
   const seen = (of: (letter: LetterView) => string | null): string[] => [
@@ -83,7 +83,7 @@ export default function DeadLetters() {
               <NoLetters isFiltered={isFiltered(filter)} isLater={query.after !== undefined} />
             ) : (
               <Table
-                label="Dead letters by offset, the oldest first"
+                label="Dead letters by offset, the newest first"
                 columns={COLUMNS}
                 rows={deadLetters}
                 keyOf={({ offset }) => String(offset)}

@@ -4,6 +4,7 @@ import type { InputOf } from '../../../src/operations/table.ts'
 import { about, useQuery } from '../api/query.ts'
 import { CopyButton } from '../parts/Copy.tsx'
 import { Page } from '../parts/Page.tsx'
+import { Pager } from '../parts/Pager.tsx'
 import { Empty, Problem, Shown } from '../parts/States.tsx'
 import { cliOf } from '../words/cli.ts'
 import { FAULT_WORDS } from '../words/faults.ts'
@@ -24,7 +25,7 @@ const FILTERS = ['type', 'code', 'fault', 'q', 'sort'] as const
 
 export default function Failures() {
   const { query } = useLocation()
-  const view = VIEWS[query.state ?? ''] === undefined ? 'open' : String(query.state)
+  const view = Object.hasOwn(VIEWS, query.state ?? '') ? String(query.state) : 'open'
   const filter = Object.fromEntries(FILTERS.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
   const { states } = VIEWS[view] as (typeof VIEWS)[string]
   return (
@@ -48,14 +49,17 @@ export default function Failures() {
         ))}
       </nav>
       <FilterForm view={view} filter={filter} />
-      {states.map((state) => (
-        <Groups
-          key={state}
-          filter={{ ...filter, ...(state !== null && { state }) }}
-          state={state}
-          cursor={query.cursor}
-        />
-      ))}
+      {/* What came back is few, and is shown before the first page of the others. */}
+      {states
+        .filter((state) => state !== 'regressed' || query.cursor === undefined)
+        .map((state) => (
+          <Groups
+            key={state}
+            filter={{ ...filter, ...(state !== null && { state }) }}
+            state={state}
+            cursor={query.cursor}
+          />
+        ))}
       <NotGrouped />
     </Page>
   )
@@ -114,6 +118,9 @@ interface GroupsProps {
   cursor: string | undefined
 }
 
+const isFiltered = ({ type, code, fault, q }: InputOf<'failures.list'>): boolean =>
+  [type, code, fault, q].some((one) => one !== undefined)
+
 const EMPTY: Readonly<Record<GroupState, string>> = {
   open: 'No failure is open.',
   regressed: '',
@@ -123,9 +130,6 @@ const EMPTY: Readonly<Record<GroupState, string>> = {
 
 function Groups({ filter, state, cursor }: GroupsProps) {
   const groups = useQuery('failures.list', { ...filter, ...(cursor !== undefined && { cursor }) }, FOLLOWING)
-  const { query } = useLocation()
-  // Two lists on one page cannot both be paged by one address: the short one shows what it has.
-  const canPage = state !== 'regressed'
   return (
     <Shown query={groups}>
       {({ groups: found, nextCursor }) => (
@@ -133,25 +137,32 @@ function Groups({ filter, state, cursor }: GroupsProps) {
           {found.length > 0 && state === 'regressed' && <h2>Came back after they were resolved</h2>}
           {found.length > 0 && state === 'open' && <h2>Open</h2>}
           {found.length > 0 && <GroupTable groups={found} label={state ?? 'all groups'} />}
-          {found.length === 0 && state !== 'regressed' && (
-            <Empty title={state === null ? 'Nothing has failed yet.' : EMPTY[state]} />
-          )}
-          {nextCursor !== null && canPage && (
-            <p class="buttons">
-              <a class="button plain" href={`/failures?${new URLSearchParams({ ...query, cursor: nextCursor })}`}>
-                Older
-              </a>
-            </p>
-          )}
+          {found.length === 0 && state !== 'regressed' && <NoGroups state={state} isFiltered={isFiltered(filter)} />}
+          {/* Two lists cannot both be paged by one address. */}
+          {state !== 'regressed' && <Pager param="cursor" next={nextCursor} of="failures" />}
         </>
       )}
     </Shown>
   )
 }
 
+/** Whoever looks for one thing must not read that there is nothing at all. */
+function NoGroups(props: { state: GroupState | null; isFiltered: boolean }) {
+  const { state } = props
+  const title = state === null ? 'Nothing has failed yet.' : EMPTY[state]
+  if (!props.isFiltered) return <Empty title={title} />
+  return (
+    <Empty title={`With this filter: ${title.charAt(0).toLowerCase()}${title.slice(1)}`}>
+      <p>
+        <a href={`/failures?state=${state ?? 'all'}`}>Look without the filter</a>
+      </p>
+    </Empty>
+  )
+}
+
 /** Types whose policy wants no sums: each of their failures stands for itself. */
 function NotGrouped() {
-  const { data, problem } = useQuery('failures.list', { limit: 1 })
+  const { data, problem } = useQuery('failures.list', { limit: 1 }, { follows: () => false })
   if (problem !== null) return <Problem problem={problem} />
   if (data === null || data.notGrouped.length === 0) return null
   return (

@@ -15,6 +15,7 @@ import { cliOf } from '../words/cli.ts'
 import { Facts } from './job/Facts.tsx'
 import { Steps } from './job/Steps.tsx'
 import { Timeline } from './job/Timeline.tsx'
+import { usePastHolds } from './job/use-past-holds.ts'
 import { Verdict } from './job/Verdict.tsx'
 
 const AUDIT_SHOWN = 20
@@ -35,6 +36,7 @@ function JobOf({ id }: { id: string }) {
   const mayAudit = whyNot('audit.list') === null
   const audit = useQuery('audit.list', mayAudit ? { id, limit: AUDIT_SHOWN } : null, follows)
   const { data: explanation, problem } = explained
+  const holds = usePastHolds(shown.data, Date.parse(explanation?.at ?? '') || 0)
 
   if (problem?.code === 'JOB_NOT_FOUND') return <NotThere id={id} problem={problem} />
   if (explanation === null)
@@ -61,7 +63,12 @@ function JobOf({ id }: { id: string }) {
         <div>
           <h2>What happened</h2>
           {history.data !== null && (
-            <Timeline events={history.data.events} at={explanation.at} isHeld={explanation.held.length > 0} />
+            <Timeline
+              events={history.data.events}
+              at={explanation.at}
+              isHeld={explanation.held.length > 0}
+              holds={holds}
+            />
           )}
           <Steps steps={explanation.steps} />
           {shown.problem !== null && <Problem problem={shown.problem} />}

@@ -103,7 +103,10 @@ const columns = (workerOf: Lookup<Worker>, policyOf: Lookup<Policy>): readonly C
     isTitle: true,
     cell: ({ id, type }) => (
       <>
-        <a href={jobHref(id)}>{type}</a> <Id id={id} />
+        <a class="name" href={jobHref(id)}>
+          {type}
+        </a>{' '}
+        <Id id={id} />
       </>
     ),
   },

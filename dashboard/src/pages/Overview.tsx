@@ -42,15 +42,15 @@ function OpenGroups() {
       <h2 id="open-failures">Open failures</h2>
       <Shown query={open}>
         {({ groups, nextCursor }) => {
-          const all = [...(regressed.data?.groups ?? []), ...groups].slice(0, GROUPS_SHOWN)
-          if (all.length === 0) return <Empty title="No failure is open. Nothing needs you." />
+          const found = [...(regressed.data?.groups ?? []), ...groups]
+          const all = found.slice(0, GROUPS_SHOWN)
+          const isMore = found.length > all.length || nextCursor !== null
+          if (all.length === 0) return <Empty title="No failure is open." />
           return (
             <>
               <GroupTable groups={all} label="Open groups of failures" />
               <p>
-                <a href="/failures">
-                  {nextCursor === null ? 'All failures' : `More than ${some(all.length, 'group')}: see all`}
-                </a>
+                <a href="/failures">{isMore ? `More than ${some(all.length, 'group')}: see all` : 'All failures'}</a>
               </p>
             </>
           )

@@ -13,7 +13,7 @@ const BY_HAND = { 'in-place': 'in place', 'new-job': 'as a new job', off: 'never
 const triesOf = ({ retry: { max } }: Policy): string => (max === 1 ? 'once, never again' : `up to ${max} times`)
 
 export default function Policies() {
-  const types = useQuery('types.list', {})
+  const types = useQuery('types.list', {}, { follows: () => false, everyMs: 15_000 })
   return (
     <Page title="Policies">
       <p class="quiet">What happens to a failure of each job type. A policy is part of the program that declares it.</p>
@@ -27,8 +27,16 @@ export default function Policies() {
               rows={found.types}
               keyOf={({ name }) => name}
               columns={[
-                { head: 'Type', isTitle: true, cell: ({ name }) => <a href={policyHref(name)}>{name}</a> },
-                { head: 'Queue', cell: ({ queue }) => queue },
+                {
+                  head: 'Type',
+                  isTitle: true,
+                  cell: ({ name }) => (
+                    <a class="name" href={policyHref(name)}>
+                      {name}
+                    </a>
+                  ),
+                },
+                { head: 'Queue', cell: ({ queue }) => <span class="name">{queue}</span> },
                 { head: 'Tried', cell: ({ policy }) => triesOf(policy) },
                 { head: 'Retried by hand', cell: ({ policy }) => BY_HAND[policy.manualRetry.mode] },
                 { head: 'A lost worker', cell: ({ policy }) => ORPHANS[policy.orphan.action] },

@@ -1,3 +1,4 @@
+import { useEffect, useState } from 'preact/hooks'
 import { useLocation, useRoute } from 'preact-iso'
 import type { OutputOf } from '../../../src/operations/table.ts'
 import { useQuery } from '../api/query.ts'
@@ -12,10 +13,13 @@ import { duration } from '../words/time.ts'
 
 type Preview = OutputOf<'policy.preview'>
 
+/** A program that starts may declare another policy, and no event tells of that. */
+const DECLARED = { follows: () => false, everyMs: 15_000 }
+
 export default function Policy() {
   const { params } = useRoute()
   const type = params.type ?? ''
-  const shown = useQuery('policy.show', { type })
+  const shown = useQuery('policy.show', { type }, DECLARED)
   return (
     <Page
       title={type}
@@ -66,7 +70,11 @@ function Fields({ label, fields }: { label: string; fields: OutputOf<'policy.sho
 function Timeline({ type }: { type: string }) {
   const { query, route } = useLocation()
   const failures = query.failures
-  const preview = useQuery('policy.preview', { type, ...(failures && { failures }) })
+  const preview = useQuery('policy.preview', { type, ...(failures && { failures }) }, DECLARED)
+  const tried = failures ?? preview.data?.outcomes.join(',') ?? ''
+  // What is being typed is kept here: the page is drawn anew whenever an answer comes.
+  const [text, setText] = useState(tried)
+  useEffect(() => setText(tried), [tried])
   return (
     <section aria-labelledby="timeline">
       <h2 id="timeline">What it would do</h2>
@@ -74,8 +82,7 @@ function Timeline({ type }: { type: string }) {
         class="bar"
         onSubmit={(event) => {
           event.preventDefault()
-          const given = String(new FormData(event.currentTarget).get('failures') ?? '')
-          route(`${policyHref(type)}?${new URLSearchParams({ failures: given })}`)
+          route(`${policyHref(type)}?${new URLSearchParams({ failures: text })}`)
         }}
       >
         <label>
@@ -84,7 +91,8 @@ function Timeline({ type }: { type: string }) {
             name="failures"
             size={40}
             list="outcomes"
-            value={failures ?? preview.data?.outcomes.join(',') ?? ''}
+            value={text}
+            onInput={({ currentTarget: { value } }) => setText(value)}
             placeholder="GW_5XX,crash,ok"
           />
         </label>

@@ -7,7 +7,7 @@ import { Empty, Shown } from '../parts/States.tsx'
 import { Table } from '../parts/Table.tsx'
 import { Ago } from '../parts/Time.tsx'
 import { limitsOf } from '../words/limits.ts'
-import { jobsHref } from '../words/links.ts'
+import { jobsHref, policyHref } from '../words/links.ts'
 import { count } from '../words/numbers.ts'
 import { duration } from '../words/time.ts'
 import { idleQueues, NoWorkers } from './overview/NoWorkers.tsx'
@@ -28,7 +28,7 @@ function queuesOf(rows: readonly QueueOfType[]): Queue[] {
 
 export default function Queues() {
   const queues = useQuery('queues.list', {}, { everyMs: 5_000 })
-  const types = useQuery('types.list', {})
+  const types = useQuery('types.list', {}, { follows: () => false, everyMs: 15_000 })
   const workers = useQuery('workers.list', {}, { everyMs: 5_000 })
   return (
     <Page title="Queues">
@@ -113,7 +113,11 @@ function QueueCard({ queue, types }: { queue: Queue; types: OutputOf<'types.list
           {
             head: 'Type',
             isTitle: true,
-            cell: ({ type }) => <a href={`/policies/${encodeURIComponent(type)}`}>{type}</a>,
+            cell: ({ type }) => (
+              <a class="name" href={policyHref(type)}>
+                {type}
+              </a>
+            ),
           },
           {
             head: 'Ready',

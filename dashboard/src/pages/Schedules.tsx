@@ -41,7 +41,7 @@ export default function Schedules() {
 }
 
 const COLUMNS = [
-  { head: 'Schedule', isTitle: true, cell: ({ name }: Schedule) => name },
+  { head: 'Schedule', isTitle: true, cell: ({ name }: Schedule) => <span class="name">{name}</span> },
   {
     head: 'State',
     cell: ({ state, paused, problem }: Schedule) => (
@@ -66,7 +66,14 @@ const COLUMNS = [
       </>
     ),
   },
-  { head: 'Makes', cell: ({ type }: Schedule) => <a href={policyHref(type)}>{type}</a> },
+  {
+    head: 'Makes',
+    cell: ({ type }: Schedule) => (
+      <a class="name" href={policyHref(type)}>
+        {type}
+      </a>
+    ),
+  },
   { head: 'Next', cell: ({ nextAt }: Schedule) => (nextAt === null ? '–' : <Ago at={nextAt} />) },
   {
     head: 'Last',

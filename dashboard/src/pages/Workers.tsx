@@ -42,7 +42,7 @@ export default function Workers() {
               rows={found.workers}
               keyOf={({ id }) => id}
               columns={[
-                { head: 'Worker', isTitle: true, cell: ({ id }) => <code>{id}</code> },
+                { head: 'Worker', isTitle: true, cell: ({ id }) => <code class="name">{id}</code> },
                 {
                   head: 'State',
                   cell: ({ state }) => (
@@ -51,9 +51,9 @@ export default function Workers() {
                     </Badge>
                   ),
                 },
-                { head: 'Host', cell: ({ host }) => host },
+                { head: 'Host', cell: ({ host }) => <span class="name">{host}</span> },
                 { head: 'Process', isNumber: true, cell: ({ pid }) => pid },
-                { head: 'Runs', cell: ({ types }) => types.join(', ') },
+                { head: 'Runs', cell: ({ types }) => <span class="said">{types.join(', ')}</span> },
                 { head: 'Last heard of', cell: ({ seenAt }) => <Ago at={seenAt} /> },
                 { head: 'Started', cell: ({ startedAt }) => <Ago at={startedAt} /> },
                 { head: 'Stopped', cell: ({ stoppedAt }) => (stoppedAt === null ? '–' : <Ago at={stoppedAt} />) },

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ActField, type PendingAct, pendingAct } from '../api/act.ts'
-import { changedSomething } from '../api/live.ts'
+import { changedSomething, onChanges } from '../api/live.ts'
 import { perform, Refused } from '../api/perform.ts'
 import { cliOf } from '../words/cli.ts'
 import { announce } from './announce.ts'
@@ -14,6 +14,7 @@ interface Done {
 }
 
 const PREVIEW_AFTER_MS = 250
+const ASK_AGAIN_MS = 2_000
 /** A preview is asked for before a reason was given, and nothing of it is kept. */
 const PREVIEW_REASON = '(preview)'
 
@@ -38,6 +39,12 @@ function Dialog({ act }: { act: PendingAct }) {
   const read = readFields(act, values)
 
   const key = JSON.stringify(values)
+  // What was asked for with other values must not be taken for what is about to be done.
+  useEffect(() => setPreview(null), [key])
+  const turn = useTurns(act, {
+    isOver: isBusy || result !== null,
+    isUnreached: preview instanceof Refused && preview.code === 'SERVER_UNREACHABLE',
+  })
   useEffect(() => {
     if (read instanceof Refused) return setPreview(read)
     const stop = new AbortController()
@@ -54,10 +61,12 @@ function Dialog({ act }: { act: PendingAct }) {
       clearTimeout(timer)
       stop.abort()
     }
-  }, [act, key])
+  }, [act, key, turn])
 
   // The browser gives the focus back to where it was only if the dialog is closed before it is gone.
   const close = (): void => dialog.current?.close()
+  /** Whoever closed it while it was being done has nothing else to read it from. */
+  const isGone = (): boolean => dialog.current?.open !== true
   const run = async (): Promise<void> => {
     if (read instanceof Refused) return setProblem(read)
     setBusy(true)
@@ -66,11 +75,13 @@ function Dialog({ act }: { act: PendingAct }) {
       const answer = (await perform(act.name, { ...read, ...(wantsReason && { reason }) } as never)) as Done
       changedSomething()
       act.onDone?.(answer)
-      if (answer.items?.some(({ isDone }) => !isDone)) return setResult(answer)
+      if (!isGone() && answer.items?.some(({ isDone }) => !isDone)) return setResult(answer)
       announce(answer.did)
       close()
     } catch (error) {
-      setProblem(asRefused(error))
+      const refused = asRefused(error)
+      if (isGone()) announce(`${act.title}: ${refused.message}`, 'bad')
+      else setProblem(refused)
     } finally {
       setBusy(false)
     }
@@ -131,6 +142,27 @@ function Dialog({ act }: { act: PendingAct }) {
       </form>
     </dialog>
   )
+}
+
+/** Counts up when what the act is about has changed under the eyes of whoever is asked; and while nobody answers. */
+function useTurns({ input }: PendingAct, { isOver, isUnreached }: { isOver: boolean; isUnreached: boolean }): number {
+  const [turn, setTurn] = useState(0)
+  useEffect(() => {
+    if (isOver || !isUnreached) return
+    const asking = setInterval(() => setTurn((before) => before + 1), ASK_AGAIN_MS)
+    return () => clearInterval(asking)
+  }, [isOver, isUnreached])
+  useEffect(() => {
+    // What the act itself changes is told by its answer.
+    if (isOver) return
+    const { id, name, fingerprint } = input
+    const about = new Set([id, name, fingerprint].filter((one) => one !== undefined))
+    return onChanges(({ subjects }) => {
+      const isAbout = subjects.some((subject) => about.has(subject.slice(subject.indexOf(':') + 1)))
+      if (isAbout) setTurn((before) => before + 1)
+    })
+  }, [input, isOver])
+  return turn
 }
 
 function Preview({ preview }: { preview: string | Refused | null }) {

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { ChartData, ChartShape, DrawnChart } from './draw-chart.ts'
+import { isDark } from './Theme.tsx'
 
 interface Props {
   /** For those who do not see it. */
@@ -12,6 +13,7 @@ interface Props {
 export function Chart({ label, shape, data }: Props) {
   const place = useRef<HTMLDivElement>(null)
   const [drawn, setDrawn] = useState<DrawnChart | null>(null)
+  const look = isDark.value
   useEffect(() => {
     let isGone = false
     let chart: DrawnChart | null = null
@@ -26,7 +28,7 @@ export function Chart({ label, shape, data }: Props) {
       isGone = true
       chart?.remove()
     }
-  }, [shape])
+  }, [shape, look])
   useEffect(() => drawn?.update(data), [drawn, data])
   return (
     <figure class="chart">

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { useLocation } from 'preact-iso'
 import { isLive, staleSince } from '../api/live.ts'
 import { isOwner, me, signedOut } from '../api/session.ts'
@@ -29,6 +29,7 @@ const isAt = (path: string, href: string): boolean => (href === '/' ? path === '
 
 export function Layout({ children }: { children: ComponentChildren }) {
   const { path } = useLocation()
+  useTopOfNextPage()
   const [isOpen, setOpen] = useState(false)
   const places = PLACES.filter(({ forOwners }) => forOwners === true || !isOwner())
   return (
@@ -83,12 +84,29 @@ export function Layout({ children }: { children: ComponentChildren }) {
   )
 }
 
+/** Whoever asks for the next page of a list begins to read it at its top. Whoever goes back is where they were. */
+function useTopOfNextPage(): void {
+  const { query, wasPush } = useLocation() as ReturnType<typeof useLocation> & { wasPush: boolean }
+  const place = `${query.cursor} ${query.after}`
+  const before = useRef(place)
+  useLayoutEffect(() => {
+    if (before.current !== place && wasPush) scrollTo(0, 0)
+    before.current = place
+  }, [place])
+}
+
 function Liveness() {
   return (
     <p class={`liveness ${isLive.value ? 'live' : 'away'}`} role="status">
-      {isLive.value ? 'Live' : staleSince.value === null ? 'Connecting …' : 'Not connected'}
+      {liveness()}
     </p>
   )
+}
+
+function liveness(): string {
+  if (isLive.value) return 'Live'
+  if (signedOut.value) return 'Signed out'
+  return staleSince.value === null ? 'Connecting …' : 'Not connected'
 }
 
 /** What is on the page is true as of a moment, and this says so when that is over. */
@@ -99,7 +117,8 @@ function Stale() {
         <p>
           <strong>Your session is over.</strong> What is shown here is as it was before. Make a link with{' '}
           <code>redress sign-in</code>, open it in this browser, and then{' '}
-          <a href={location.pathname + location.search} data-native>
+          {/* A target of its own keeps the router out: the browser loads the page, as whoever has signed in. */}
+          <a href={location.pathname + location.search} target="_top">
             load this page again
           </a>
           .

@@ -7,9 +7,15 @@ type Theme = (typeof THEMES)[number]
 const stored = localStorage.getItem('redress.theme')
 const theme = signal<Theme>(THEMES.find((one) => one === stored) ?? 'auto')
 
+const system = matchMedia('(prefers-color-scheme: dark)')
+/** What holds now, for what takes its colours only when it is drawn. */
+export const isDark = signal(false)
+
 export function applyTheme(): void {
   document.documentElement.dataset.theme = theme.value
+  isDark.value = theme.value === 'auto' ? system.matches : theme.value === 'dark'
 }
+system.addEventListener('change', applyTheme)
 
 /** What the system wants, until somebody says otherwise on this browser. */
 export function ThemeButton() {

@@ -20,6 +20,9 @@ export interface DrawnChart {
 
 const HEIGHT = 160
 const TIME = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const FINE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000].concat(
+  [2, 5, 10, 20, 30, 60, 120, 300, 720, 1_440].map((minutes) => minutes * 60_000),
+)
 const WHOLE_STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat()
 
 /** Each row with those that follow it: the first is the whole and is drawn first, and the others lie before it. */
@@ -62,7 +65,7 @@ export function drawChart(
           ...axis,
           size: 56,
           values: (_chart, splits) => splits.map(format),
-          ...(isWhole && { incrs: WHOLE_STEPS }),
+          incrs: isWhole ? WHOLE_STEPS : FINE_STEPS,
         },
       ],
       series: [
@@ -76,7 +79,8 @@ export function drawChart(
             fill: colorOf(color),
             paths: uPlot.paths.bars?.({ size: [0.9] }) as uPlot.Series.PathBuilder,
           }),
-          points: { show: false },
+          // A value between two that are missing has no line: it is a point.
+          points: isStacked ? { show: false } : { show: true, size: 4, fill: colorOf(color) },
         })),
       ],
     } as uPlot.Options,

@@ -1,10 +1,37 @@
 import { signal } from '@preact/signals'
 
+/** By how much the clock of this browser is behind that of the server. */
+let behindMs = 0
+
+/** What time it is, by the clock that the times on the page were made with. */
+export const nowMs = (): number => Date.now() + behindMs
+
 /** The time that ages are counted from. It moves on by itself, so that no age stands still. */
-export const now = signal(Date.now())
+export const now = signal(nowMs())
 setInterval(() => {
-  if (!document.hidden) now.value = Date.now()
+  if (!document.hidden) now.value = nowMs()
 }, 5_000)
+
+/** The server tells whole seconds, and may tell a second twice. */
+const TOLD_WITHIN_MS = 2_000
+/** An answer that took longer says too little of when it was made. */
+const ANSWER_MS_MAX = 5_000
+const OFF_MS_MIN = 3_000
+
+/** What the server said its time was, in an answer to what was asked at `askedAtMs`. */
+export function hearTime(date: string | null, askedAtMs: number): void {
+  const toldMs = Date.parse(date ?? '')
+  const heardAtMs = Date.now()
+  if (Number.isNaN(toldMs) || heardAtMs - askedAtMs > ANSWER_MS_MAX) return
+  const least = toldMs - heardAtMs
+  const most = toldMs + TOLD_WITHIN_MS - askedAtMs
+  const found = least < OFF_MS_MIN && most > -OFF_MS_MIN ? 0 : (least + most) / 2
+  // It is the same to within what can be told: no age jumps about.
+  if (found !== 0 && behindMs >= least && behindMs <= most) return
+  if (found === behindMs) return
+  behindMs = found
+  now.value = nowMs()
+}
 
 const UNITS = [
   [86_400_000, 'd'],

@@ -1,4 +1,5 @@
 import type { EventView } from '../../../src/core/view-history.ts'
+import { cutByHolds, type PastHold } from './past-holds.ts'
 
 /** What a job did for a while. */
 export interface Phase {
@@ -7,6 +8,8 @@ export interface Phase {
   toMs: number
   /** The attempt that ran. */
   attempt: number | null
+  /** What held it back, where that is known. */
+  by: string | null
   /** How the attempt ended; null while it goes on. */
   outcome: 'complete' | 'failed' | 'cancelled' | 'given back' | null
   /** It goes on. */
@@ -17,6 +20,8 @@ interface Now {
   nowMs: number
   /** Something keeps it back at present. */
   isHeld: boolean
+  /** What kept jobs like it back in its time. */
+  holds?: readonly PastHold[]
 }
 
 const OUTCOMES: Partial<Record<EventView['kind'], Phase['outcome']>> = {
@@ -32,22 +37,26 @@ const OUTCOMES: Partial<Record<EventView['kind'], Phase['outcome']>> = {
 const PHASES_MAX = 300
 
 /** What a job did all its life, by its history: from one event to the next. What has no length is left out. */
-export function phasesOf(events: readonly EventView[], { nowMs, isHeld }: Now): Phase[] {
+export function phasesOf(events: readonly EventView[], { nowMs, isHeld, holds = [] }: Now): Phase[] {
   const phases: Phase[] = []
   let open: { kind: Phase['kind']; fromMs: number; attempt: number | null; dueMs: number } | null = null
 
   const close = (toMs: number, outcome: Phase['outcome'], isOpen = false): void => {
     if (open === null) return
     const { kind, fromMs, attempt, dueMs } = open
-    const add = (as: Phase['kind'], from: number, to: number, isLast: boolean): void => {
+    const add = (as: Phase['kind'], from: number, to: number, isLast: boolean, by: string | null = null): void => {
       if (to > from || as === 'running') {
-        phases.push({ kind: as, fromMs: from, toMs: to, attempt, outcome, isOpen: isOpen && isLast })
+        phases.push({ kind: as, fromMs: from, toMs: to, attempt, by, outcome, isOpen: isOpen && isLast })
       }
     }
     if (kind === 'waiting') {
       const goesMs = Math.min(Math.max(dueMs, fromMs), toMs)
       add('delayed', fromMs, goesMs, goesMs === toMs)
-      add(isOpen && isHeld ? 'held' : 'waiting', goesMs, toMs, true)
+      for (const piece of cutByHolds(goesMs, toMs, holds)) {
+        const isLast = piece.toMs === toMs
+        const isHeldNow = isOpen && isLast && isHeld
+        add(piece.by !== null || isHeldNow ? 'held' : 'waiting', piece.fromMs, piece.toMs, isLast, piece.by)
+      }
     } else add(kind, fromMs, toMs, true)
   }
   const begin = (kind: Phase['kind'], fromMs: number, attempt: number | null = null, dueMs = fromMs): void => {

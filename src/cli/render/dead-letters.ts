@@ -9,7 +9,7 @@ import type { Rendering } from './rendering.ts'
 
 export function letterList(shown: OutputOf<'dead-letters.list'>, rendering: Rendering): string {
   const { terminal } = rendering
-  if (shown.nextAfter !== null) rendering.hint(`There are more: add --after ${shown.nextAfter}`)
+  if (shown.nextAfter !== null) rendering.hint(`There are more: add --after ${shown.nextAfter}, in the same order`)
   const shape: Column<LetterView>[] = [
     { title: 'OFFSET', of: (letter) => letter.offset, isNumber: true },
     { title: 'JOB', of: (letter) => letter.jobId },

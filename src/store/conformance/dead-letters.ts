@@ -63,6 +63,27 @@ export const deadLetters = topic('dead letters', {
     assert.deepEqual(read, ids)
   },
 
+  async 'letters are read the newest first, too, page by page, whatever they are found by'(bench) {
+    const ids: string[] = []
+    for (let i = 0; i < 4; i++) ids.unshift(await fail(bench, 'queue', { owner: 'ann' }))
+    await fail(bench, 'queue', { type: 'other', owner: 'bob' })
+    const { failure } = await letterOf(bench, ids[0] as string)
+    const { code, fingerprint } = failure
+    for (const filter of [{ owner: 'ann' }, { type: 'plain' }, { code }, { fingerprint }, { isReplayed: false }, {}]) {
+      const read: string[] = []
+      for (let afterOffset = 0; ; ) {
+        const page = await bench.store.deadLetters({ ...filter, afterOffset, limit: 2, isNewestFirst: true })
+        const last = page.at(-1)
+        if (last === undefined) break
+        read.push(...page.filter(({ type }) => type === 'plain').map(({ jobId }) => jobId))
+        afterOffset = last.offset
+      }
+      assert.deepEqual(read, ids, JSON.stringify(filter))
+    }
+    const [newest] = await bench.store.deadLetters({ afterOffset: 0, limit: 1, isNewestFirst: true })
+    assert.equal(newest?.type, 'other')
+  },
+
   async 'letters are found and counted by type, code, owner, fingerprint, time, and whether they were replayed'(bench) {
     const early = await letterOf(bench, await fail(bench, 'queue', { owner: 'ann' }))
     await bench.clock.advance(10)

@@ -60,6 +60,17 @@ export const feed = topic('feed', {
     }
   },
 
+  async 'an event of a job that was made from another one names that one'(bench) {
+    const failedId = await bench.finished('failed')
+    const afterSeq = await bench.store.lastSeq()
+    await bench.submit({ retriedFrom: { id: failedId, actor: 'olga', reason: 'a test' } })
+    const { events } = await bench.store.feed({ afterSeq, limit: 10 })
+    assert.deepEqual(
+      [...(await readAll(bench)), ...events].map((event) => (event as JobFeedEvent).retriedFrom),
+      [null, null, null, failedId, failedId],
+    )
+  },
+
   async 'a failure comes with its code, and with the message for its owner'(bench) {
     const { lease, worker } = await bench.processing()
     await worker.close(lease, requeued('retry', lease))

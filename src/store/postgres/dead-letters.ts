@@ -1,5 +1,12 @@
 import { obstacleTo, type Skip } from '../../core/replay-obstacle.ts'
-import type { DeadLetterStore, LetterCounts, LetterFilter, Replayed, StoredDeadLetter } from '../dead-letters.ts'
+import type {
+  DeadLetterStore,
+  LetterCounts,
+  LetterFilter,
+  LetterPage,
+  Replayed,
+  StoredDeadLetter,
+} from '../dead-letters.ts'
 import type { KnownType } from '../known-type.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
@@ -140,9 +147,10 @@ export function openLetters({ types }: PgContext, submitMany: SubmitMany) {
       return answers
     },
 
-    async list(sql: Sql, filter: LetterFilter, afterOffset: number, limit: number): Promise<StoredDeadLetter[]> {
+    async list(sql: Sql, filter: LetterFilter, page: LetterPage): Promise<StoredDeadLetter[]> {
       await types.refresh(sql)
-      return readLetters(sql, pageOfLetters(sql, filter, typeKey(filter), { afterOffset, limit }))
+      const found = await readLetters(sql, pageOfLetters(sql, filter, typeKey(filter), page))
+      return page.isNewestFirst ? found.reverse() : found
     },
 
     async count(sql: Sql, filter: LetterFilter): Promise<LetterCounts> {
@@ -201,8 +209,8 @@ const twinOf = (twin: Submitted | undefined): Skip => {
 export function openDeadLetters(context: PgContext, letters: Letters): DeadLetterStore {
   const { history, read, write, hintWork } = context
   return {
-    deadLetters: ({ afterOffset, limit, ...filter }) =>
-      read('reading dead letters', (sql) => letters.list(sql, filter, afterOffset, limit)),
+    deadLetters: ({ afterOffset, limit, isNewestFirst = false, ...filter }) =>
+      read('reading dead letters', (sql) => letters.list(sql, filter, { afterOffset, limit, isNewestFirst })),
     deadLetter: ({ offset }) => read('reading a dead letter', (sql) => letters.find(sql, offset)),
     countDeadLetters: (filter) => read('counting dead letters', (sql) => letters.count(sql, filter)),
 

@@ -26,7 +26,7 @@ export function openFeed({ types, read, wakes }: PgContext): FeedStore {
       FROM (SELECT (SELECT position FROM cursors WHERE name = 'removed_events') AS position) AS removed
         LEFT JOIN LATERAL (
           SELECT events.seq, events.at, events.kind, events.job, events.attempt, events.data, events.subject,
-            job_specs.id AS job_id, job_specs.type, job_specs.owner, batches.id AS batch_id
+            job_specs.id AS job_id, job_specs.type, job_specs.owner, job_specs.retried_from, batches.id AS batch_id
           FROM events LEFT JOIN job_specs ON job_specs.key = events.job
             LEFT JOIN batches ON batches.key = job_specs.batch
           WHERE events.seq > ${afterSeq} AND events.seq <= ${toSeq} ORDER BY events.seq LIMIT ${limit}

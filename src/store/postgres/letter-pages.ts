@@ -1,26 +1,28 @@
-import type { LetterFilter } from '../dead-letters.ts'
+import type { LetterFilter, LetterPage } from '../dead-letters.ts'
 import type { Sql } from './client.ts'
 import { printable } from './history.ts'
 
-interface Range {
-  afterOffset: number
+interface Range extends LetterPage {
   upToOffset?: number
-  limit: number
 }
 
 const TABLES = (sql: Sql) => sql`
   dead_letters JOIN letter_traits ON letter_traits."offset" = dead_letters."offset"`
 
 /**
- * The offsets of one page, the oldest first; as a part of a statement. As for lists of jobs, each walk is ordered by all
- * columns of the index that it is meant to use.
+ * The offsets of one page, as a part of a statement. As for lists of jobs, each walk is ordered by all columns of the
+ * index that it is meant to use; for the newest first, it is taken from its other end.
  */
 export function pageOfLetters(
   sql: Sql,
   filter: LetterFilter,
   type: number | undefined,
-  { afterOffset, upToOffset = Number.MAX_SAFE_INTEGER, limit }: Range,
+  { afterOffset, upToOffset = Number.MAX_SAFE_INTEGER, limit, isNewestFirst = false }: Range,
 ) {
+  const from = isNewestFirst && afterOffset === 0 ? Number.MAX_SAFE_INTEGER : afterOffset
+  const beyond = () => (isNewestFirst ? sql`<` : sql`>`)
+  const within = () => (isNewestFirst ? sql`>=` : sql`<=`)
+  const order = () => (isNewestFirst ? sql`DESC` : sql`ASC`)
   const { offset, fingerprint, owner, code, isReplayed } = filter
   const rest = (led: keyof LetterFilter) => sql`
     AND dead_letters."offset" <= ${upToOffset}
@@ -28,14 +30,15 @@ export function pageOfLetters(
   if (offset !== undefined) {
     return sql`
       SELECT dead_letters."offset" FROM ${TABLES(sql)}
-      WHERE dead_letters."offset" = ${offset} AND ${offset}::bigint > ${afterOffset} ${rest('offset')}`
+      WHERE dead_letters."offset" = ${offset} AND ${offset}::bigint ${beyond()} ${from} ${rest('offset')}`
   }
   const ledBy = (name: 'fingerprint' | 'owner' | 'code' | 'type', value: string | number) => {
     const column = sql(`letter_traits.${name}`)
     return sql`
       SELECT letter_traits."offset" FROM ${TABLES(sql)}
-      WHERE (${column}, letter_traits."offset") > (${value}, ${afterOffset}::bigint) AND ${column} <= ${value} ${rest(name)}
-      ORDER BY ${column}, letter_traits."offset" LIMIT ${limit}`
+      WHERE (${column}, letter_traits."offset") ${beyond()} (${value}, ${from}::bigint)
+        AND ${column} ${within()} ${value} ${rest(name)}
+      ORDER BY ${column} ${order()}, letter_traits."offset" ${order()} LIMIT ${limit}`
   }
   if (fingerprint !== undefined) return ledBy('fingerprint', printable(fingerprint))
   if (owner !== undefined) return ledBy('owner', printable(owner))
@@ -44,13 +47,13 @@ export function pageOfLetters(
   if (isReplayed !== undefined) {
     return sql`
       SELECT dead_letters."offset" FROM ${TABLES(sql)}
-      WHERE ((replays > 0), dead_letters."offset") > (${isReplayed}::boolean, ${afterOffset}::bigint)
-        AND (replays > 0) <= ${isReplayed} ${rest('isReplayed')}
-      ORDER BY (replays > 0), dead_letters."offset" LIMIT ${limit}`
+      WHERE ((replays > 0), dead_letters."offset") ${beyond()} (${isReplayed}::boolean, ${from}::bigint)
+        AND (replays > 0) ${within()} ${isReplayed} ${rest('isReplayed')}
+      ORDER BY (replays > 0) ${order()}, dead_letters."offset" ${order()} LIMIT ${limit}`
   }
   return sql`
-    SELECT dead_letters."offset" FROM ${TABLES(sql)} WHERE dead_letters."offset" > ${afterOffset} ${rest('offset')}
-    ORDER BY dead_letters."offset" LIMIT ${limit}`
+    SELECT dead_letters."offset" FROM ${TABLES(sql)} WHERE dead_letters."offset" ${beyond()} ${from} ${rest('offset')}
+    ORDER BY dead_letters."offset" ${order()} LIMIT ${limit}`
 }
 
 /** The tables that a filter asks about; the traits are always among them. */

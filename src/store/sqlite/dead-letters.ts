@@ -1,5 +1,12 @@
 import { obstacleTo } from '../../core/replay-obstacle.ts'
-import type { DeadLetterStore, LetterCounts, LetterFilter, Replayed, StoredDeadLetter } from '../dead-letters.ts'
+import type {
+  DeadLetterStore,
+  LetterCounts,
+  LetterFilter,
+  LetterPage,
+  Replayed,
+  StoredDeadLetter,
+} from '../dead-letters.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
 import type { SqliteContext } from './context.ts'
@@ -50,12 +57,13 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
       return { job: submit({ ...job, dedupe: null }, nowMs).id, skip: null }
     },
 
-    list(filter: LetterFilter, afterOffset: number, limit: number): StoredDeadLetter[] {
+    list(filter: LetterFilter, { afterOffset, limit, isNewestFirst = false }: LetterPage): StoredDeadLetter[] {
       types.refresh()
       const { where, values } = condition(filter)
+      const [beyond, order] = isNewestFirst && afterOffset > 0 ? ['<', 'DESC'] : ['>', isNewestFirst ? 'DESC' : 'ASC']
       const sql = `SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
           LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
-        WHERE dead_letters."offset" > ? AND ${where} ORDER BY dead_letters."offset" LIMIT ?`
+        WHERE dead_letters."offset" ${beyond} ? AND ${where} ORDER BY dead_letters."offset" ${order} LIMIT ?`
       return (connection.prepare(sql).all(afterOffset, ...values, limit) as Row[]).map(read)
     },
 
@@ -109,8 +117,8 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
 export function openDeadLetters(context: SqliteContext, letters: Letters): DeadLetterStore {
   const { history, nowMs, read, write, hintWork } = context
   return {
-    deadLetters: ({ afterOffset, limit, ...filter }) =>
-      read('reading dead letters', () => letters.list(filter, afterOffset, limit)),
+    deadLetters: ({ afterOffset, limit, isNewestFirst = false, ...filter }) =>
+      read('reading dead letters', () => letters.list(filter, { afterOffset, limit, isNewestFirst })),
     deadLetter: ({ offset }) => read('reading a dead letter', () => letters.find(offset)),
     countDeadLetters: (filter) => read('counting dead letters', () => letters.count(filter)),
 

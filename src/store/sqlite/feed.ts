@@ -10,7 +10,7 @@ export function openFeed(
   // With the events in one statement: they must be seen as they stand at one and the same moment.
   const page = connection.prepare(`
     SELECT events.seq, events.at, events.kind, events.job, events.attempt, events.data, events.subject,
-      job_specs.id AS job_id, job_specs.type, job_specs.owner, batches.id AS batch_id,
+      job_specs.id AS job_id, job_specs.type, job_specs.owner, job_specs.retried_from, batches.id AS batch_id,
       failures.code, failures.message, failures.waiting,
       (SELECT position FROM cursors WHERE name = '${REMOVED_EVENTS}') AS removed_to
     FROM events LEFT JOIN job_specs ON job_specs.key = events.job

@@ -15,7 +15,7 @@ const COLUMNS = [
     isTitle: true,
     cell: ({ fingerprint, code, message }: Group) => (
       <>
-        <a href={groupHref(fingerprint)}>
+        <a class="name" href={groupHref(fingerprint)}>
           <code>{code}</code>
         </a>{' '}
         <span class="said">{message}</span>
@@ -27,7 +27,7 @@ const COLUMNS = [
     head: 'Where',
     cell: ({ type, queue }: Group) => (
       <>
-        {type} <span class="quiet">{queue}</span>
+        <span class="name">{type}</span> <span class="name quiet">{queue}</span>
       </>
     ),
   },

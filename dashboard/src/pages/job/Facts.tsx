@@ -6,6 +6,7 @@ import { Id } from '../../parts/Copy.tsx'
 import { StatusMark } from '../../parts/Marks.tsx'
 import { Ago, Clock } from '../../parts/Time.tsx'
 import { jobHref, jobsHref, policyHref } from '../../words/links.ts'
+import { some } from '../../words/numbers.ts'
 
 /** What else is known of a job: where it belongs, where it comes from, its times. */
 export function Facts({ job, made }: { job: OutputOf<'jobs.show'>; made: readonly JobView[] }) {
@@ -26,7 +27,7 @@ export function Facts({ job, made }: { job: OutputOf<'jobs.show'>; made: readonl
     ['Retry of', job.retriedFrom !== null && <Id id={job.retriedFrom} href={jobHref(job.retriedFrom)} />],
     ['Retried as', made.length > 0 && <Made jobs={made} />],
     ['Attempts', `${job.attemptCount} of ${job.maxAttempts}`],
-    ['Retried by hand', job.manualRetryCount > 0 && `${job.manualRetryCount} times`],
+    ['Retried by hand', job.manualRetryCount > 0 && some(job.manualRetryCount, 'time')],
     ['Submitted', <When at={job.createdAt} />],
     ['Last attempt', job.lastAttemptAt !== null && <When at={job.lastAttemptAt} />],
     ['Next attempt', job.retryAfter !== null && <When at={job.retryAfter} />],

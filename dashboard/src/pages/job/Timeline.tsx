@@ -1,5 +1,6 @@
 import type { EventView } from '../../../../src/core/view-history.ts'
 import { Clock } from '../../parts/Time.tsx'
+import type { PastHold } from '../../words/past-holds.ts'
 import { duration } from '../../words/time.ts'
 import { type Phase, phasesOf } from '../../words/timeline.ts'
 
@@ -8,6 +9,7 @@ interface Props {
   /** The store's clock. */
   at: string
   isHeld: boolean
+  holds: readonly PastHold[]
 }
 
 const WIDTH = 1_000
@@ -15,8 +17,8 @@ const HEIGHT = 28
 const WIDTH_MIN = 3
 
 /** The life of a job to scale. Shape says what colour says, too: what runs is tall, what waits is a line. */
-export function Timeline({ events, at, isHeld }: Props) {
-  const phases = phasesOf(events, { nowMs: Date.parse(at), isHeld })
+export function Timeline({ events, at, isHeld, holds }: Props) {
+  const phases = phasesOf(events, { nowMs: Date.parse(at), isHeld, holds })
   const first = phases[0]
   const last = phases.at(-1)
   if (first === undefined || last === undefined) return null
@@ -81,12 +83,13 @@ const DID: Readonly<Record<Phase['kind'], [was: string, is: string]>> = {
 }
 
 /** 'Attempt 2 ran for 3 s and failed', 'It waits for a worker, for 20 s so far' */
-function words({ kind, fromMs, toMs, attempt, outcome, isOpen }: Phase): string {
+function words({ kind, fromMs, toMs, attempt, by, outcome, isOpen }: Phase): string {
   const who = kind === 'running' ? `Attempt ${attempt}` : 'It'
   const did = DID[kind][isOpen ? 1 : 0]
   const end =
     kind !== 'running' || outcome === null ? '' : outcome === 'failed' ? ' and failed' : `, and was ${outcome}`
-  return `${who} ${did} for ${duration(toMs - fromMs)}${isOpen ? ' so far' : ''}${end}.`
+  const whom = by === null ? '' : ` by ${by}`
+  return `${who} ${did}${whom} for ${duration(toMs - fromMs)}${isOpen ? ' so far' : ''}${end}.`
 }
 
 /** How long of each, in all. */

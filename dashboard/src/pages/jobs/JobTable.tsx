@@ -27,7 +27,7 @@ const COLUMNS: readonly Column<JobView>[] = [
     isTitle: true,
     cell: ({ id, type }) => (
       <>
-        <a href={jobHref(id)} data-job={id}>
+        <a class="name" href={jobHref(id)} data-job={id}>
           {type}
         </a>{' '}
         <Id id={id} />
@@ -42,7 +42,7 @@ const COLUMNS: readonly Column<JobView>[] = [
       owner === null ? (
         <span class="quiet">nobody</span>
       ) : (
-        <a class="said" href={jobsHref({ owner })}>
+        <a class="name" href={jobsHref({ owner })}>
           {owner}
         </a>
       ),

@@ -5,6 +5,9 @@ import { bounded } from '../../words/numbers.ts'
 import { type Filter, STATUSES, withStatus } from '../../words/qualifiers.ts'
 import { listHref } from './list-href.ts'
 
+/** To count costs the server more than to list, there are five of them, and nobody reads them to the second. */
+const FOLLOWING = { follows: about('job'), restMs: 5_000 }
+
 /** How many there are of each status, whatever status is asked for; each leads to them. */
 export function StatusCounts({ filter }: { filter: Filter }) {
   return (
@@ -21,7 +24,7 @@ export function StatusCounts({ filter }: { filter: Filter }) {
 }
 
 function StatusCount({ filter, status }: { filter: Filter; status: Status }) {
-  const { data } = useQuery('jobs.count', { ...filter, status }, { follows: about('job') })
+  const { data } = useQuery('jobs.count', { ...filter, status }, FOLLOWING)
   const isAsked = filter.status === status
   const look = data?.count === 0 ? 'none' : `status-${status}`
   return (

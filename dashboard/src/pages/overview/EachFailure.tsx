@@ -8,7 +8,7 @@ const SHOWN_MAX = 5
 
 /** Types whose policy has `aggregates: false`: each failure is shown for itself, and never a rate. */
 export function EachFailure() {
-  const types = useQuery('types.list', {})
+  const types = useQuery('types.list', {}, { follows: () => false, everyMs: 15_000 })
   const alone = (types.data?.types ?? []).filter(({ policy }) => !policy.aggregates)
   return alone.map(({ name }) => <FailuresOf key={name} type={name} />)
 }

@@ -31,7 +31,9 @@ export async function upload(options: Upload): Promise<StoredArtifact> {
   const parts = partsOf(options.source.chunks(), options.partBytes, spare)
   const first = await parts.next()
   if (first.done === true) throw new Error('even a stream without content has one part')
-  return first.value.isLast ? putWhole(options, first.value.data) : new UploadInParts(options, spare).run(first.value, parts)
+  return first.value.isLast
+    ? putWhole(options, first.value.data)
+    : new UploadInParts(options, spare).run(first.value, parts)
 }
 
 async function putWhole(options: Upload, data: Buffer): Promise<StoredArtifact> {
