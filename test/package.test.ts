@@ -7,6 +7,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 const CHECKOUT = join(import.meta.dirname, '..')
 const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', '.planted', 'coverage'])
 
+/** What stands for the star in `redress/apps/*`. */
+const APPS = ['pdf-xml', 'pdf-xml/gateway']
+
 interface Manifest {
   version: string
   scripts: Record<string, string>
@@ -63,6 +66,20 @@ test('every public name has types that a strict project can read', async () => {
   const { code, stdout } = await run(process.execPath, [tsc, ...options, 'program.ts'])
   expect(stdout).toBe('')
   expect(code).toBe(0)
+})
+
+test('a system that ships with it finds its files where the package is installed', async () => {
+  const program = `
+    import { startGateway } from 'redress/apps/pdf-xml/gateway'
+    const gateway = await startGateway({ parsers: 1 })
+    const { mappings } = await (await fetch(gateway.url + '/mappings')).json()
+    const schema = await (await fetch(gateway.url + '/schema/pdf-xml-1.xsd')).text()
+    await gateway.stop()
+    const { default: app } = await import('redress/apps/pdf-xml')
+    console.log(JSON.stringify([app.name, mappings.map(({ name }) => name).sort(), schema.includes('urn:redress:pdf-xml:1')]))`
+  await writeFile(join(project, 'gateway.mjs'), program)
+  const { stdout } = await run(process.execPath, ['gateway.mjs'])
+  expect(JSON.parse(stdout)).toEqual(['pdf-xml', ['invoice', 'layout', 'text'], true])
 })
 
 test('the command runs from an installed package', async () => {
@@ -131,7 +148,8 @@ async function install(tarball: string): Promise<void> {
 function publicNames(): string[] {
   return Object.entries(manifest.exports)
     .filter(([, target]) => typeof target !== 'string')
-    .map(([name]) => name.replace('.', 'redress'))
+    .flatMap(([name]) => (name === './apps/*' ? APPS.map((app) => `./apps/${app}`) : name))
+    .map((name) => name.replace('.', 'redress'))
 }
 
 async function fakeNode(script: string): Promise<string> {

@@ -1,4 +1,3 @@
-import { captureFailure } from '../core/capture.ts'
 import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
 import { renderExplanation } from '../core/explain-text.ts'
@@ -39,11 +38,19 @@ import type { AppHost } from './host.ts'
 import { Hub } from './hub.ts'
 import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 import { Metrics } from './metrics/metrics.ts'
-import { defaultLocation, type Opened, openStore } from './open-store.ts'
+import { defaultLocation, type Opened, openStore, refuseUnlogged } from './open-store.ts'
 import { packPayload, readInput } from './read-input.ts'
 import { askRetryHook, type RetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
-import { asRejected, factsOfSubmission, factsOfSubmitted, newJob, prepareMany, rejection } from './submission.ts'
+import {
+  asRejected,
+  factsOfSubmission,
+  factsOfSubmitted,
+  newJob,
+  prepareMany,
+  refusal,
+  rejection,
+} from './submission.ts'
 import { type Pending, Transactions } from './transactions.ts'
 
 export interface AppOptions {
@@ -247,6 +254,11 @@ export class App {
     this.#ready = null
   }
 
+  /** An id for a job that will be submitted with it: for what must be named before there is a job. */
+  newId(): string {
+    return this.#makeId()
+  }
+
   async submit(type: string, input: unknown, options: SubmitOptions = {}): Promise<Submitted> {
     const store = await this.store()
     const submitted = await traceSubmission(
@@ -432,12 +444,12 @@ export class App {
       throw error
     })
     const { store } = opened
-    this.#refuseUnlogged(opened)
     const types = [...this.#declared.values()].map(({ handler, queue }) => ({
       name: handler.type,
       queue,
       policy: handler.policy,
     }))
+    refuseUnlogged(opened, types)
     if (types.length > 0) await store.register({ types })
     await this.schedules.register(store)
     return store
@@ -455,15 +467,6 @@ export class App {
     return this.#opened
   }
 
-  #refuseUnlogged({ failureLog }: Opened): void {
-    if (failureLog !== null) return
-    for (const { handler } of this.#declared.values()) {
-      if (handler.policy.audit !== 'write-ahead') continue
-      const message = `${handler.type} has audit 'write-ahead', but this store has no folder to keep the lines in.`
-      throw new RedressError('OPTION_INVALID', message, { action: 'Give redress() a failureLog: the path of a file.' })
-    }
-  }
-
   /** Everything that can be wrong with a submission is found here, before the store is asked. */
   async #prepare(type: string, input: unknown, options: SubmitOptions): Promise<NewJob> {
     refuseOwnType(type)
@@ -478,7 +481,7 @@ export class App {
       if (read instanceof Promise) await read
       await admit?.(read instanceof Promise ? await read : read, options.owner ?? null)
     } catch (thrown) {
-      if (handler.policy.reject === 'refuse') throw this.#refusal(handler, thrown)
+      if (handler.policy.reject === 'refuse') throw refusal(handler, thrown, this.#clock.nowMs())
       const rejected = rejection(type, handler.codes, handler.rules, thrown, this.#clock.nowMs())
       return asRejected(newJob(type, payload, options, this.#makeId), rejected, handler.policy, this.#clock.nowMs())
     }
@@ -487,19 +490,6 @@ export class App {
 
   #pack(type: string, input: unknown): string {
     return packPayload(type, input, this.#options.payloadBytesMax ?? PAYLOAD_BYTES_MAX)
-  }
-
-  #refusal({ type, codes, rules }: Handler, thrown: unknown): RedressError {
-    if (thrown instanceof RedressError) return thrown
-    const { failure } = captureFailure({
-      thrown,
-      stage: 'pre_dispatch',
-      type,
-      codes,
-      rules,
-      nowMs: this.#clock.nowMs(),
-    })
-    return new RedressError('SUBMISSION_REFUSED', `${failure.code}: ${failure.message}`, { cause: thrown })
   }
 }
 

@@ -1,5 +1,6 @@
 import { dirname, join, resolve } from 'node:path'
 import { RedressError } from '../core/errors.ts'
+import type { Policy } from '../core/policy.ts'
 import { redactText } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
@@ -59,6 +60,14 @@ export async function openStore(
   if (path === null) return { store, failureLog: null }
   const journal = new Journal(resolve(path))
   return { store: withWriteAhead(store, journal, tellLogBroken), failureLog: journal.path }
+}
+
+/** What promises a line before each change cannot be kept in a store that has no place for lines. */
+export function refuseUnlogged({ failureLog }: Opened, types: readonly { name: string; policy: Policy }[]): void {
+  const unlogged = types.find(({ policy }) => policy.audit === 'write-ahead')
+  if (failureLog !== null || unlogged === undefined) return
+  const message = `${unlogged.name} has audit 'write-ahead', but this store has no folder to keep the lines in.`
+  throw new RedressError('OPTION_INVALID', message, { action: 'Give redress() a failureLog: the path of a file.' })
 }
 
 async function openPlace(place: StorePlace, clock: Clock): Promise<Store> {

@@ -163,3 +163,16 @@ export function rejection(
     },
   }
 }
+
+/** What the caller is told of a submission that is only refused. */
+export function refusal({ type, codes, rules }: Refusing, thrown: unknown, nowMs: number): RedressError {
+  if (thrown instanceof RedressError) return thrown
+  const { failure } = captureFailure({ thrown, stage: 'pre_dispatch', type, codes, rules, nowMs })
+  return new RedressError('SUBMISSION_REFUSED', `${failure.code}: ${failure.message}`, { cause: thrown })
+}
+
+interface Refusing {
+  type: string
+  codes: Taxonomy
+  rules: readonly Rule[]
+}

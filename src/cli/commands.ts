@@ -14,6 +14,7 @@ export interface Command {
 export type ProgramName =
   | 'start'
   | 'worker'
+  | 'gateway'
   | 'events'
   | 'doctor'
   | 'migrate'
@@ -36,9 +37,18 @@ const SINGLE: readonly ProgramLine[] = [
   {
     cli: 'start',
     program: 'start',
-    summary: 'Serve HTTP and run a worker, with your app or with a sample that fails on purpose.',
+    summary: 'Serve HTTP and run a worker: with your app, or with the systems that ship with it.',
   },
-  { cli: 'worker <file>', program: 'worker', summary: 'Run a worker with the app that a module exports.' },
+  {
+    cli: 'worker [file]',
+    program: 'worker',
+    summary: 'Run a worker with the app that a module exports, or with systems that ship with it.',
+  },
+  {
+    cli: 'gateway',
+    program: 'gateway',
+    summary: 'Serve the converter of pdf-xml on its own: PDF in, XML out.',
+  },
   { cli: 'events', program: 'events', summary: 'Follow what happens, one line per event, until Ctrl-C.' },
   {
     cli: 'doctor',

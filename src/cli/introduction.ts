@@ -17,6 +17,8 @@ export interface Started {
   /** A link for the first admin; null where there has been one. */
   signIn: string | null
   isSample: boolean
+  /** Where people begin, by app. */
+  pages: readonly string[]
 }
 
 export function introduction(started: Started, choice: StoreChoice): string {
@@ -34,13 +36,15 @@ export function introduction(started: Started, choice: StoreChoice): string {
   return [
     `redress is ${worker === null ? 'serving' : 'working'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
     ...serverLines(started),
+    ...pageLines(started),
     `  store   ${file}\n`,
     `  types   ${types.join(', ') || 'none: the app declares no job type'}\n`,
     ...(channels.length === 0 ? [] : [`  tells   ${channels.join(', ')}\n`]),
     `  worker  ${worker ?? 'none here (--no-worker)'}\n`,
     ...signInLines(started, `${commandName()} sign-in${flags}`),
-    '\nIn another terminal, submit a job, look at it, and ask why:\n\n',
-    me(submit),
+    ...(isSample || started.pages.length === 0
+      ? ['\nIn another terminal, submit a job, look at it, and ask why:\n\n', me(submit)]
+      : ['\nIn another terminal, look at jobs, and ask why:\n\n']),
     me('jobs list'),
     me('explain JOB'),
     worker === null
@@ -54,6 +58,9 @@ function serverLines({ url, publicUrl, isOpen }: Started): string[] {
   const elsewhere = publicUrl === null || publicUrl === url ? '' : `, as ${publicUrl}`
   return [`  server  ${url}${elsewhere}${isOpen ? ' (open to everybody on this machine)' : ''}\n`]
 }
+
+const pageLines = ({ publicUrl, pages }: Started): string[] =>
+  publicUrl === null ? [] : pages.map((path) => `  page    ${publicUrl}${path}\n`)
 
 function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): string[] {
   if (publicUrl === null || isOpen) return []

@@ -14,6 +14,7 @@ export interface Program {
 const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   start: async () => (await import('./start.ts')).start,
   worker: async () => (await import('./start.ts')).worker,
+  gateway: async () => (await import('./gateway.ts')).gateway,
   events: async () => (await import('./events.ts')).events,
   doctor: async () => (await import('./doctor.ts')).doctor,
   migrate: async () => (await import('./migrate.ts')).migrate,

@@ -1,13 +1,11 @@
 import { z } from 'zod'
-import { type App, redress } from '../app/app.ts'
+import type { App } from '../app/app.ts'
 import { exponential } from '../core/backoff.ts'
 import { rule } from '../core/classify.ts'
 import { failures } from '../core/taxonomy.ts'
 
-/** What `redress start` runs when it is given no app: two job types that fail on purpose, each in its own way. */
-export function sampleApp(store: string): App {
-  const app = redress({ store })
-
+/** Two job types that fail on purpose, each in its own way: something to look at before there is anything of one's own. */
+export function declareSample(app: App): void {
   app.job('sample.convert', {
     input: z.object({
       file: z.string(),
@@ -66,7 +64,6 @@ export function sampleApp(store: string): App {
       return { archived: file }
     },
   })
-  return app
 }
 
 /** What an HTTP client throws. */

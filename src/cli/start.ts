@@ -1,12 +1,14 @@
-import type { App } from '../app/app.ts'
+import { type App, redress } from '../app/app.ts'
 import { outcomeLog } from '../app/outcome-log.ts'
 import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
+import type { InstalledApp } from '../http/app-module.ts'
 import type { HttpServer } from '../http/server.ts'
 import type { LogLevel } from '../runtime/json-log.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import type { Export } from '../runtime/otlp/start-export.ts'
 import type { Worker } from '../worker/worker.ts'
+import { APP_NAMES, chosenApps, installApps } from './apps.ts'
 import { firstSignIn } from './first-sign-in.ts'
 import { HTTP_OPTIONS, type HttpChoice, readHttpOptions } from './http-options.ts'
 import { introduction, type Started } from './introduction.ts'
@@ -18,7 +20,8 @@ import { chooseStore, type StoreChoice } from './store-option.ts'
 import { traceExport } from './trace-export.ts'
 
 const WORKER_OPTIONS: readonly OptionSpec[] = [
-  ownOption('concurrency', 'number', 'jobs that run at once', { fallback: '10' }),
+  ownOption('apps LIST', 'text', `systems to run, with commas between them: ${APP_NAMES.join(', ')}`),
+  ownOption('concurrency', 'number', 'jobs that run at once; else $WORKER_CONCURRENCY', { fallback: '10' }),
   ownOption('grace TIME', 'text', 'how long running jobs may take to finish when it is told to stop', {
     fallback: '30s',
   }),
@@ -32,64 +35,100 @@ const WORKER_OPTIONS: readonly OptionSpec[] = [
 
 export const start: Program = {
   options: [
-    ownOption('app FILE', 'text', 'module that exports an app; the sample when left out'),
+    ownOption('app FILE', 'text', 'module that exports an app of your own; without it and --apps, all systems'),
     ...HTTP_OPTIONS,
     ...WORKER_OPTIONS,
   ],
   places: [],
   examples: [
     'redress start',
+    'redress start --apps pdf-xml --data /var/lib/redress',
     'redress start --app app.ts --data /var/lib/redress --concurrency 4',
     'redress start --app app.ts --host 0.0.0.0 --public-url https://jobs.example.org --store "$DATABASE_URL"',
   ],
-  run: (_command, parsed) => serve(parsed, parsed.values.app as string | undefined, readHttpOptions(parsed.values)),
+  run: (_command, parsed) => {
+    const file = parsed.values.app as string | undefined
+    const apps = chosenApps(parsed.values.apps, file !== undefined)
+    return serve(parsed, { file, apps }, readHttpOptions(parsed.values))
+  },
 }
 
 export const worker: Program = {
   options: WORKER_OPTIONS,
   places: [{ name: 'file', description: 'module whose default export (or `app`) was made by redress()' }],
-  examples: ['redress worker app.ts', 'redress worker app.ts --concurrency 4 --data /var/lib/redress'],
-  run: (_command, parsed) => serve(parsed, parsed.positionals[0], WORKER_ONLY),
+  examples: [
+    'redress worker app.ts',
+    'redress worker app.ts --concurrency 4 --data /var/lib/redress',
+    'redress worker --apps pdf-xml --store "$DATABASE_URL"',
+  ],
+  run: (_command, parsed) => {
+    const file = parsed.positionals[0]
+    if (file === undefined && parsed.values.apps === undefined) {
+      throw new RedressError('USAGE', 'A worker needs an app: the file of one, or --apps.')
+    }
+    return serve(parsed, { file, apps: chosenApps(parsed.values.apps, file !== undefined) }, WORKER_ONLY)
+  },
+}
+
+/** What is served: an app of one's own, systems that ship with Redress, or both in one. */
+interface Served {
+  file: string | undefined
+  apps: readonly string[]
 }
 
 const WORKER_ONLY: HttpChoice = { server: null, hasWorker: true, isRetried: false }
 
+interface Parts {
+  server: HttpServer | null
+  worker: Worker | null
+  apps: readonly InstalledApp[]
+}
+
+function concurrencyOf(option: unknown): number | null {
+  const given = typeof option === 'string' ? option : process.env.WORKER_CONCURRENCY || undefined
+  if (given === undefined) return null
+  if (Number.isInteger(Number(given)) && Number(given) >= 1) return Number(given)
+  const name = option === undefined ? 'WORKER_CONCURRENCY' : '--concurrency'
+  throw new RedressError('OPTION_INVALID', `${name} must be a whole number from 1 on, not ${given}.`)
+}
+
 /** Serves and works until it is told to stop. */
-async function serve({ values }: Parsed, file: string | undefined, http: HttpChoice): Promise<void> {
+async function serve({ values }: Parsed, served: Served, http: HttpChoice): Promise<void> {
   const choice = chooseStore(values)
-  if (values.concurrency !== undefined && !(Number(values.concurrency) >= 1)) {
-    throw new RedressError('OPTION_INVALID', `--concurrency must be at least 1, not ${values.concurrency}.`)
-  }
+  const concurrency = concurrencyOf(values.concurrency)
   const graceMs = durationMs(typeof values.grace === 'string' ? values.grace : '30s', '--grace')
-  const app = await appOf(file, choice)
+  const app = await appOf(served.file, choice)
   const isQuiet = values.quiet === true
   const log: Log = isQuiet
     ? silentLog
     : (await import('../runtime/json-log.ts')).jsonLog({ level: (values['log-level'] ?? 'info') as LogLevel })
   logLastWords(log)
   const traces = await traceExport(log)
-  const parts: { server: HttpServer | null; worker: Worker | null } = { server: null, worker: null }
+  const parts: Parts = { server: null, worker: null, apps: await installApps(served.apps, app, log) }
   // Before the first job is claimed: a signal that nobody listens to would kill the worker with it in its hands.
   const stopped = stopOnSignals(() => stopAll(app, parts, traces, graceMs), graceMs, isQuiet)
   try {
     if (!http.isRetried) await app.store()
     if (http.server !== null) {
       const { startServer } = await import('../http/server.ts')
-      parts.server = await startServer({ app, log, ...http.server })
+      const mounts = parts.apps.flatMap(({ mount }) => mount ?? [])
+      parts.server = await startServer({ app, log, mounts, ...http.server })
       await storeOf(app, parts.server, isQuiet)
     }
     if (http.hasWorker) {
+      for (const one of parts.apps) await one.start?.()
       parts.worker = await app.work({
         log,
         tell: outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' }),
-        ...(typeof values.concurrency === 'string' && { concurrency: Number(values.concurrency) }),
+        ...(concurrency !== null && { concurrency }),
       })
     }
-    if (!isQuiet) await introduce(app, parts, { values, choice, isSample: file === undefined, http })
+    if (!isQuiet) await introduce(app, parts, { values, choice, isSample: served.apps.includes('sample'), http })
   } catch (error) {
     // What has begun must not keep the process, nor go on behind the error.
     await parts.server?.stop({ graceMs: 0 })
     await app.stop({ graceMs: 0 })
+    await Promise.all(parts.apps.map((one) => one.stop?.()))
     throw error
   }
   await stopped
@@ -112,7 +151,7 @@ const EXIT_NOT_NOW = 5
 
 async function introduce(
   app: App,
-  { server, worker }: { server: HttpServer | null; worker: Worker | null },
+  { server, worker, apps }: Parts,
   context: { values: Parsed['values']; choice: StoreChoice; isSample: boolean; http: HttpChoice },
 ): Promise<void> {
   const isOpen = context.http.server?.auth === 'none'
@@ -125,6 +164,7 @@ async function introduce(
     isOpen,
     signIn,
     isSample: context.isSample,
+    pages: apps.flatMap(({ page }) => page ?? []),
   }
   if (context.values.json !== true) process.stdout.write(introduction(started, context.choice))
   else {
@@ -137,17 +177,18 @@ async function introduce(
 /** No new requests and no new jobs from now on; what runs may finish, and needs the store until then. */
 async function stopAll(
   app: App,
-  { server, worker }: { server: HttpServer | null; worker: Worker | null },
+  { server, worker, apps }: Parts,
   traces: Export | null,
   graceMs: number,
 ): Promise<void> {
   await Promise.all([server?.stop({ graceMs }), worker?.stop({ graceMs })])
   await app.stop({ graceMs })
+  await Promise.all(apps.map((one) => one.stop?.()))
   await traces?.stop()
 }
 
 async function appOf(file: string | undefined, choice: StoreChoice): Promise<App> {
-  if (file === undefined) return (await import('./sample.ts')).sampleApp(choice.location)
+  if (file === undefined) return redress({ store: choice.location })
   const app = await (await import('./load-app.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(

@@ -31,6 +31,23 @@ export function openCallers({ store, wrong, cookieName, isAuthOn }: CallerOption
   }
 }
 
+export async function firstOf(ways: readonly FindCaller[], request: FastifyRequest): Promise<Caller | null> {
+  for (const find of ways) {
+    const caller = await find(request)
+    if (caller !== null) return caller
+  }
+  return null
+}
+
+/** An app may know people that we do not; what it may not do is make an operator of them. */
+export const asOwner =
+  (find: FindCaller): FindCaller =>
+  async (request) => {
+    const caller = await find(request)
+    if (caller === null || (caller.role === 'owner' && caller.account !== null && caller.scopes !== null)) return caller
+    throw new Error(`an app let ${caller.name} in as more than an owner with scopes`)
+  }
+
 export async function neededCaller(find: FindCaller, request: FastifyRequest): Promise<Caller> {
   const caller = await find(request)
   if (caller !== null) return caller

@@ -49,7 +49,7 @@ export function addDownloads(server: FastifyInstance, { store, findCaller, files
     }
     const file = await find(needComplete(job))
     if (file === null) throw expired(id)
-    return send(request, reply, file, await open(request, file, id))
+    return send(reply, file, await open(request, file, id))
   })
 }
 
@@ -82,11 +82,11 @@ function rangeOf(header: string | undefined): { start: number; end?: number } | 
   return end === undefined ? { start } : end < start ? null : { start, end }
 }
 
-function send(request: FastifyRequest, reply: FastifyReply, file: JobFile, content: ArtifactContent): FastifyReply {
+function send(reply: FastifyReply, file: JobFile, content: ArtifactContent): FastifyReply {
   const { body, bytes, range, sha256 } = content
   const name = file.fileName ?? file.key.split('/').at(-1) ?? 'download'
   // Whoever leaves in the middle must not keep a file or a connection open.
-  request.raw.socket.once('close', () => body.destroy())
+  reply.raw.once('close', () => body.destroy())
   if (range !== null) void reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
   if (sha256 !== null) void reply.header('etag', `"${sha256}"`)
   return reply

@@ -2,7 +2,7 @@
 export interface HttpLimits {
   /** Of a body; what is larger belongs into a route of its own. */
   bodyBytesMax: number
-  /** From the first byte of a request to its last. */
+  /** From the headers of a request to its last byte, on routes that do not ask for more. */
   requestMs: number
   /** From the connection to the last header. */
   headersMs: number

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import { answerErrors, refuse, toRedressError } from './answer.ts'
 import { WrongSecrets } from './attempts.ts'
-import { type FindCaller, neededCaller, openCallers } from './callers.ts'
+import { asOwner, type FindCaller, firstOf, neededCaller, openCallers } from './callers.ts'
 import { addDashboard } from './dashboard.ts'
 import { addDownloads, type FindFile } from './downloads.ts'
 import { addEvents, type MayHear } from './events.ts'
@@ -23,8 +23,16 @@ import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
 import { addTableRoutes } from './routes.ts'
 import { addSignIn, cookieShape } from './sign-in.ts'
+import { BODY_MS_MAX, endSlowBodies } from './slow-bodies.ts'
 import { StoreAway, StoreWatch } from './store-watch.ts'
 import { answerUnreadable } from './unreadable.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** How long the body of a request to this route may take to arrive, where the server's own bound is too narrow. */
+    bodyMs?: number
+  }
+}
 
 export interface ServerOptions {
   app: App
@@ -52,6 +60,13 @@ export type Mount = (server: FastifyInstance, tools: MountTools) => void | Promi
 export interface MountTools {
   app: App
   findCaller: FindCaller
+  /** Whether people reach the server by https: then a cookie can be theirs and this host's alone. */
+  isHttps: boolean
+  /**
+   * How to recognize people who have not signed in: as owners, and never as more. Give scopes: without them a stranger
+   * could submit jobs of every type.
+   */
+  letIn(find: FindCaller): void
   /** What `GET /api/jobs/:id/download` gives for complete jobs of a type. */
   offerFile(type: string, find: FindFile): void
   /** Which owners may hear the app's own topics: of `campaign:9`, the thing is 'campaign'. Without it, none may. */
@@ -90,7 +105,8 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   }
   const server = fastify({
     bodyLimit: limits.bodyBytesMax,
-    requestTimeout: limits.requestMs,
+    // Each route has its own bound below this one: an upload takes longer than a question.
+    requestTimeout: BODY_MS_MAX,
     // Also one that does not read what it was sent: a stream says something every 15 s.
     connectionTimeout: limits.quietMs,
     routerOptions: { maxParamLength: 500 },
@@ -111,15 +127,18 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   server.server.maxConnections = limits.connectionsMax
   const watch = new StoreWatch(app, clock, log)
   const store = () => app.store()
-  const cookie = cookieShape(publicUrl?.startsWith('https:') ?? false)
+  const isHttps = publicUrl?.startsWith('https:') ?? false
+  const cookie = cookieShape(isHttps)
   const wrong = new WrongSecrets(clock, limits.wrongSecretsPerMinute)
   const known = openCallers({ store, wrong, cookieName: cookie.name, isAuthOn: auth === 'required' })
-  const findCaller = notingCaller((request) => watch.answered(known(request)))
+  const guests: FindCaller[] = []
+  const findCaller = notingCaller((request) => watch.answered(firstOf([known, ...guests], request)))
 
   logRequests(server, log)
   receiveTraces(server)
   answerErrors(server, log, knowMethods(server))
   guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
+  endSlowBodies(server, limits.requestMs)
   await server.register(cookies)
   addForms(server)
   addHealth(server, () => watch.readiness())
@@ -162,6 +181,8 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
       await mount(scope, {
         app,
         findCaller,
+        isHttps,
+        letIn: (find) => void guests.push(asOwner(find)),
         offerFile: (type, find) => void files.set(type, find),
         letHear: (thing, may) => void ownTopics.set(thing, may),
       })

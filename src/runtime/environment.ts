@@ -29,6 +29,10 @@ export const ENVIRONMENT = {
   REDRESS_HOST: { fallback: '127.0.0.1', meaning: 'The address that `redress start` listens on.' },
   REDRESS_PORT: { fallback: '7373', meaning: 'Its port; 0 for any that is free.' },
   REDRESS_PUBLIC_URL: { fallback: null, meaning: 'The address under which people reach it, behind a proxy.' },
+  WORKER_CONCURRENCY: {
+    fallback: '10',
+    meaning: 'How many jobs `redress start` and `redress worker` run at once, where `--concurrency` does not say it.',
+  },
   REDRESS_PROGRAM_RUN: {
     fallback: null,
     meaning: 'Set for the programs that a handler runs, so that all their processes are found. Not to be set by you.',

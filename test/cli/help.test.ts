@@ -11,7 +11,7 @@ test('--help lists every command and ends well', async () => {
     expect(stdout).toMatch(new RegExp(`${literally(cli)} +${literally(summary)}`))
   for (const word of [
     'start',
-    'worker <file>',
+    'worker [file]',
     'events',
     'jobs wait <id>',
     'migrate',

@@ -10,7 +10,7 @@ const READY = { says: 'Ctrl-C stops it' }
 
 test('start serves HTTP beside the worker, says where, and SIGTERM ends both with 0', async () => {
   const data = folder()
-  const { child, stdout, ended } = await running(['start', '--data', data], READY)
+  const { child, stdout, ended } = await running(['start', '--apps', 'sample', '--data', data], READY)
   const url = urlIn(stdout())
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
   expect(await (await fetch(`${url}/readyz`)).json()).toEqual({ status: 'ready' })
@@ -30,7 +30,7 @@ test('start serves HTTP beside the worker, says where, and SIGTERM ends both wit
 
 test('the first start prints a link that lets the first admin in, once; after that there is none', async () => {
   const data = folder()
-  const first = await running(['start', '--data', data, '--no-worker'], READY)
+  const first = await running(['start', '--apps', 'sample', '--data', data, '--no-worker'], READY)
   const link = new URL(linkIn(first.stdout()))
   const code = link.searchParams.get('code')
   const signIn = () =>
@@ -45,20 +45,22 @@ test('the first start prints a link that lets the first admin in, once; after th
   expect((await signIn()).status).toBe(401)
   first.child.kill('SIGTERM')
   expect(await first.ended).toBe(0)
-  const second = await running(['start', '--data', data, '--no-worker'], READY)
+  const second = await running(['start', '--apps', 'sample', '--data', data, '--no-worker'], READY)
   expect(linkIn(second.stdout())).toBe('')
   expect(second.stdout()).toContain('sign-in --data')
 })
 
 test('a link that nobody has used is made anew at the next start; --quiet makes none', async () => {
   const data = folder()
-  const quiet = await running(['start', '--quiet', '--data', data], { says: '' })
+  const quiet = await running(['start', '--apps', 'sample', '--quiet', '--data', data], { says: '' })
   await until('it works', async () => (await redress(['workers', '--data', data])).stdout.includes('sample.convert'))
   quiet.child.kill('SIGTERM')
   expect([await quiet.ended, quiet.stdout()]).toEqual([0, ''])
   expect(await json(['tokens', '--kind', 'link', '--data', data])).toEqual([])
   for (let i = 1; i <= 2; i++) {
-    const { child, stdout, ended } = await running(['start', '--json', '--data', data], { says: '"worker":' })
+    const { child, stdout, ended } = await running(['start', '--apps', 'sample', '--json', '--data', data], {
+      says: '"worker":',
+    })
     expect(JSON.parse(stdout())).toMatchObject({ signIn: expect.stringContaining('/sign-in?code=rdrl_') })
     child.kill('SIGTERM')
     expect(await ended).toBe(0)
@@ -67,23 +69,41 @@ test('a link that nobody has used is made anew at the next start; --quiet makes 
 
 test('--no-auth lets everybody of this machine in, and is refused for other addresses', async () => {
   const data = folder()
-  const { stdout } = await running(['start', '--no-auth', '--no-worker', '--data', data], READY)
+  const { stdout } = await running(['start', '--apps', 'sample', '--no-auth', '--no-worker', '--data', data], READY)
   expect(stdout()).toContain('(open to everybody on this machine)')
   expect(linkIn(stdout())).toBe('')
   expect(await json(['jobs', '--server', urlIn(stdout())])).toEqual([])
-  const { code, stderr } = await redress(['start', '--no-auth', '--host', '0.0.0.0', '--data', data])
+  const { code, stderr } = await redress([
+    'start',
+    '--apps',
+    'sample',
+    '--no-auth',
+    '--host',
+    '0.0.0.0',
+    '--data',
+    data,
+  ])
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('must not listen on 0.0.0.0') })
 })
 
 test('behind a proxy it has another name, and answers to those it was given', async () => {
-  const words = ['start', '--no-worker', '--public-url', 'https://jobs.example.org', '--allowed-host', 'a.test,b.test']
+  const words = [
+    'start',
+    '--apps',
+    'sample',
+    '--no-worker',
+    '--public-url',
+    'https://jobs.example.org',
+    '--allowed-host',
+    'a.test,b.test',
+  ]
   const { stdout } = await running([...words, '--data', folder()], READY)
   expect(linkIn(stdout())).toMatch(/^https:\/\/jobs\.example\.org\/sign-in\?code=/)
 })
 
 describe('parts of it', () => {
   test('--no-http only works, as `redress worker` does', async () => {
-    const { stdout } = await running(['start', '--no-http', '--data', folder()], READY)
+    const { stdout } = await running(['start', '--apps', 'sample', '--no-http', '--data', folder()], READY)
     expect(urlIn(stdout())).toBe('')
     expect(stdout()).toMatch(/worker {2}\S+:\d+/)
   })
@@ -93,14 +113,16 @@ describe('parts of it', () => {
     [['--port', '70000'], '--port must be a port from 0 to 65535'],
     [['--public-url', 'jobs.example.org'], 'is not an address such as'],
   ])('what cannot be is refused before anything starts: %j', async (words, message) => {
-    const { code, stderr } = await redress(['start', ...words, '--data', folder()])
+    const { code, stderr } = await redress(['start', '--apps', 'sample', ...words, '--data', folder()])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) })
   })
 
   test('a port that another has is an error, and leaves nothing running', async () => {
-    const { stdout } = await running(['start', '--no-worker', '--data', folder()], READY)
+    const { stdout } = await running(['start', '--apps', 'sample', '--no-worker', '--data', folder()], READY)
     const port = new URL(urlIn(stdout())).port
-    const { code, stderr } = await redress(['start', '--data', folder()], { env: { REDRESS_PORT: port } })
+    const { code, stderr } = await redress(['start', '--apps', 'sample', '--data', folder()], {
+      env: { REDRESS_PORT: port },
+    })
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('another program has that port') })
   })
 })
@@ -109,7 +131,9 @@ describe('a store that is away', () => {
   const away = ['--store', 'postgres://nobody@127.0.0.1:1/none']
 
   test('is waited for: the server says so meanwhile', async () => {
-    const { child, stderr, ended } = await running(['start', ...away], { says: 'it is tried again' })
+    const { child, stderr, ended } = await running(['start', '--apps', 'sample', ...away], {
+      says: 'it is tried again',
+    })
     expect(stderr()).toMatch(/^STORE_UNREACHABLE: /m)
     const url = /Serving on (\S+)/.exec(stderr())?.[1] ?? ''
     expect((await fetch(`${url}/healthz`)).status).toBe(200)
@@ -122,14 +146,14 @@ describe('a store that is away', () => {
   })
 
   test.each([[['--no-retry']], [['--no-http']]])('is an error at once with %j: 5', async (words) => {
-    const { code, stderr } = await redress(['start', ...words, ...away])
+    const { code, stderr } = await redress(['start', '--apps', 'sample', ...words, ...away])
     expect({ code, stderr }).toEqual({ code: 5, stderr: expect.stringMatching(/STORE_UNREACHABLE: /) })
   })
 
   test('what will not mend itself is an error at once', async () => {
     const file = join(folder(), 'notes.txt')
     writeFileSync(file, 'my notes, which are longer than the header of a database would be\n'.repeat(20))
-    const { code, stderr } = await redress(['start', '--store', `sqlite:${file}`], { cwd: ROOT })
+    const { code, stderr } = await redress(['start', '--apps', 'sample', '--store', `sqlite:${file}`], { cwd: ROOT })
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/STORE_NOT_REDRESS: /) })
   })
 })

@@ -34,7 +34,12 @@ function appModule(text: string): string {
 describe('start', () => {
   test('prints the store, the types, the worker and what to do next, and works until SIGTERM', async () => {
     const data = join(folder(), 'data')
-    const { child, stdout, stderr, ended: exit } = await running(['start', '--data', data], { says: 'Ctrl-C stops it' })
+    const {
+      child,
+      stdout,
+      stderr,
+      ended: exit,
+    } = await running(['start', '--apps', 'sample', '--data', data], { says: 'Ctrl-C stops it' })
     expect(stdout()).toContain(`store   ${join(data, 'redress.db')}`)
     expect(stdout()).toContain('types   sample.convert, sample.archive')
     expect(stdout()).toMatch(/worker {2}\S+:\d+:\S+/)
@@ -64,7 +69,7 @@ describe('start', () => {
 
   test('W20 logs JSON lines on standard error, with job, type and code, and not the input', async () => {
     const data = folder()
-    const { stderr } = await running(['start', '--data', data], { says: 'worker started' })
+    const { stderr } = await running(['start', '--apps', 'sample', '--data', data], { says: 'worker started' })
     await ended(data, await submit(data, 'sample.archive', { file: 'secret-name.pdf', disk: 'full' }))
     const line = await until('the failure is logged', () => stderr().match(/^.*"msg":"failed".*$/m)?.[0])
     expect(JSON.parse(line)).toMatchObject({
@@ -80,9 +85,9 @@ describe('start', () => {
 
   test('--json says the same as one line, and --quiet says nothing', async () => {
     const data = folder()
-    const { stdout } = await running(['start', '--json', '--data', data], { says: '"worker":' })
+    const { stdout } = await running(['start', '--apps', 'sample', '--json', '--data', data], { says: '"worker":' })
     expect(JSON.parse(stdout())).toMatchObject({ types: ['sample.convert', 'sample.archive'] })
-    const quiet = await running(['start', '--quiet', '--data', data], { says: '' })
+    const quiet = await running(['start', '--apps', 'sample', '--quiet', '--data', data], { says: '' })
     await until('the second worker is there', async () => {
       const workers = (await json(['workers', '--data', data])) as object[]
       return workers.length === 2
@@ -97,16 +102,16 @@ describe('start', () => {
     ['surprises', { status: 'failed', errorCode: 'UNKNOWN', attemptCount: 1 }],
   ])('the sample fails in several ways: %s', async (gateway, outcome) => {
     const data = folder()
-    await running(['start', '--data', data], { says: 'worker started' })
+    await running(['start', '--apps', 'sample', '--data', data], { says: 'worker started' })
     expect(await ended(data, await submit(data, 'sample.convert', { file: 'a', gateway }))).toMatchObject(outcome)
   })
 
   test('a number that is none is refused before anything starts', async () => {
     const data = join(folder(), 'data')
-    expect((await redress(['start', '--concurrency', '0', '--data', data])).code).toBe(2)
-    const { code } = await redress(['start', '--concurrency', 'lots', '--data', data])
+    expect((await redress(['start', '--apps', 'sample', '--concurrency', '0', '--data', data])).code).toBe(2)
+    const { code } = await redress(['start', '--apps', 'sample', '--concurrency', 'lots', '--data', data])
     expect({ code, made: existsSync(data) }).toEqual({ code: 2, made: false })
-    const { code: bad, stderr } = await redress(['start', '--grace', 'soon', '--data', data])
+    const { code: bad, stderr } = await redress(['start', '--apps', 'sample', '--grace', 'soon', '--data', data])
     expect({ bad, stderr }).toEqual({ bad: 2, stderr: expect.stringContaining('--grace: "soon" is not a duration') })
   })
 })

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { type ArtifactStore, artifactStore } from '../../src/index.ts'
 import { temporaryFolder } from '../support/sqlite.ts'
 import { makeWorld, type World } from './world.ts'
@@ -33,6 +33,19 @@ test('D9 D41 the file of a complete job is there for its owner, as an attachment
   expect(await ask(path, { as: 'owner', headers: { range: 'bytes=100-' } })).toMatchObject({ status: 416 })
   const head = await ask(path, { as: 'owner', method: 'HEAD' })
   expect(head).toMatchObject({ status: 200, text: '', headers: { 'content-length': '8' } })
+})
+
+test('many downloads over one connection leave nothing behind on it', async () => {
+  const { ask, jobs } = await worldWithFiles()
+  const warnings: string[] = []
+  const keep = ({ name }: Error) => void warnings.push(name)
+  process.on('warning', keep)
+  onTestFinished(() => void process.off('warning', keep))
+  // One after another, so that each goes the way of the one before it.
+  for (let i = 0; i < 12; i++) {
+    expect((await ask(`/api/jobs/${jobs.ann.complete}/download`, { as: 'owner' })).status).toBe(200)
+  }
+  expect(warnings).not.toContain('MaxListenersExceededWarning')
 })
 
 test('D9 D10 D41 before that it is not ready, afterwards it is gone, and to others it is not there', async () => {

@@ -31,8 +31,11 @@ export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): 
   return new Html(strings.reduce((text, string, i) => text + escaped(parts[i - 1]) + string))
 }
 
-/** A whole document. No script or style is in it: the policy of the server would not let them run. */
-export function page(title: string, body: Html): string {
+/**
+ * A whole document. No script or style is in it: the policy of the server would not let them run. `head` is for links to
+ * such, and for what else belongs there.
+ */
+export function page(title: string, body: Html, head: Html | null = null): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -40,7 +43,7 @@ export function page(title: string, body: Html): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${title}</title>
-<link rel="stylesheet" href="/assets/base.css">
+<link rel="stylesheet" href="/assets/base.css">${head}
 </head>
 <body>
 <main>

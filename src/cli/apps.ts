@@ -1,0 +1,51 @@
+import { dirname, join, resolve } from 'node:path'
+import type { App } from '../app/app.ts'
+import { placeOf } from '../app/open-store.ts'
+import { RedressError } from '../core/errors.ts'
+import { nearest } from '../core/nearest.ts'
+import type { AppModule, InstalledApp } from '../http/app-module.ts'
+import type { Log } from '../runtime/log.ts'
+
+/** The systems that ship with Redress. */
+const SHIPPED = ['pdf-xml'] as const
+const SAMPLE = 'sample'
+
+/** What can stand in `--apps`; all of it is served where nothing is said. */
+export const APP_NAMES: readonly string[] = [SAMPLE, ...SHIPPED]
+
+/** Which systems are wanted. Somebody who brings an app of their own gets only that, unless they ask for more. */
+export function chosenApps(given: unknown, hasOwnApp: boolean): readonly string[] {
+  if (typeof given !== 'string') return hasOwnApp ? [] : APP_NAMES
+  const names = given.split(',').flatMap((part) => part.trim() || [])
+  for (const name of names) {
+    if (APP_NAMES.includes(name)) continue
+    const like = nearest(name, APP_NAMES)
+    throw new RedressError('OPTION_INVALID', `There is no app ${JSON.stringify(name)} to serve.`, {
+      action: `${like === null ? '' : `Did you mean ${like}? `}Known are ${APP_NAMES.join(', ')}; an app of your own goes with --app FILE.`,
+    })
+  }
+  if (names.length > 0) return [...new Set(names)]
+  throw new RedressError('OPTION_INVALID', '--apps names no app.', { action: `Known are ${APP_NAMES.join(', ')}.` })
+}
+
+/** Declares the systems on the app. Each is loaded only when it is wanted. */
+export async function installApps(names: readonly string[], app: App, log: Log): Promise<InstalledApp[]> {
+  const installed: InstalledApp[] = []
+  for (const name of names) {
+    if (name === SAMPLE) {
+      const { declareSample } = await import('./sample.ts')
+      declareSample(app)
+    } else {
+      // By the name of the package, as any program would: an app is not part of the engine.
+      const module = (await import(`redress/apps/${name}`)) as { default: AppModule }
+      installed.push(await module.default.install(app, { home: join(homeOf(app), name), env: process.env, log }))
+    }
+  }
+  return installed
+}
+
+/** Where the files of the apps lie: beside the store's own where it is a file. */
+function homeOf(app: App): string {
+  const place = app.location === null ? null : placeOf(app.location)
+  return place?.kind === 'file' ? dirname(place.path) : resolve('.redress')
+}
