@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto'
+import { type ArtifactStore, artifactStore, type Log, RedressError } from 'redress'
+import { SaxesParser } from 'saxes'
+import type { Environment, Settings } from './settings.ts'
+
+/** What was handed in, and what was made of it. Names follow from the job's id: nobody can name another's file. */
+export interface Files {
+  uploads: ArtifactStore
+  results: ArtifactStore
+}
+
+export const sourceKey = (jobId: string): string => `${jobId}.pdf`
+export const resultKey = (jobId: string): string => `${jobId}.xml`
+/** The job whose file this is. */
+export const jobOfKey = (key: string): string => key.replace(/\.(pdf|xml)$/, '')
+
+export async function openFiles({ uploads, results, space }: Settings, env: Environment, log: Log): Promise<Files> {
+  const open = (url: string, hardBytes: number) =>
+    artifactStore({
+      url,
+      log,
+      limits: { soft: space.soft, hard: { bytesFreeMin: hardBytes } },
+      credentials: s3Credentials(env),
+      onPressure: (pressure, usage) => {
+        if (pressure !== 'ok')
+          log.warn({ event: 'disk_pressure', pressure, ...usage }, 'the disk of pdf-xml is filling up')
+      },
+    })
+  const { bytesFreeMin } = space.hard
+  // Uploads stop first: what was taken in must still find room for what is made of it.
+  return {
+    uploads: await open(uploads.url, bytesFreeMin),
+    results: await open(results.url, Math.floor(bytesFreeMin / 4)),
+  }
+}
+
+function s3Credentials(env: Environment) {
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env
+  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined
+  return {
+    accessKeyId: AWS_ACCESS_KEY_ID,
+    secretAccessKey: AWS_SECRET_ACCESS_KEY,
+    ...(AWS_SESSION_TOKEN && { sessionToken: AWS_SESSION_TOKEN }),
+  }
+}
+
+export const isMissing = (error: unknown): boolean =>
+  error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
+
+/** Lets XML through and fails where it is not well-formed, or ends too early. */
+export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const parser = new SaxesParser()
+  parser.on('error', (error) => {
+    throw new NotWellFormed(error.message)
+  })
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  const read = (bytes?: Uint8Array) => {
+    try {
+      return bytes === undefined ? decoder.decode() : decoder.decode(bytes, { stream: true })
+    } catch {
+      throw new NotWellFormed('it is not UTF-8')
+    }
+  }
+  for await (const chunk of chunks) {
+    parser.write(read(chunk))
+    yield chunk
+  }
+  parser.write(read())
+  parser.close()
+}
+
+export class NotWellFormed extends Error {
+  override readonly name = 'NotWellFormed'
+}
+
+/** The result that an attempt before this one left (D31): only when all of it is there and it is XML. */
+export async function existingResult(
+  results: ArtifactStore,
+  jobId: string,
+): Promise<{ bytes: number; sha256: string } | null> {
+  try {
+    const { body } = await results.get(resultKey(jobId), { verify: true })
+    const hash = createHash('sha256')
+    let bytes = 0
+    for await (const chunk of wellFormed(body)) {
+      bytes += chunk.byteLength
+      hash.update(chunk)
+    }
+    return { bytes, sha256: hash.digest('hex') }
+  } catch (error) {
+    const isUseless =
+      error instanceof NotWellFormed || (error instanceof RedressError && error.code === 'ARTIFACT_CORRUPT')
+    if (isMissing(error) || isUseless) return null
+    throw error
+  }
+}

@@ -1,0 +1,180 @@
+import type { Code } from './codes.ts'
+
+export interface GatewayCall {
+  url: string
+  mapping: string
+  source: AsyncIterable<Uint8Array>
+  timeoutMs: number
+  signal: AbortSignal
+  traceparent: string | null
+}
+
+export interface Converted {
+  body: AsyncIterable<Uint8Array>
+  /** 'text@1' */
+  mapping: string
+  pages: number | null
+  /** How long the parser itself was busy with it. */
+  parseMs: number | null
+}
+
+/** The gateway answered with something else than a document, or not at all. What it means in our codes is said here. */
+export class GatewayFailed extends Error {
+  override readonly name = 'GatewayFailed'
+  readonly code: Code
+  readonly status: number | null
+  /** What anybody may read. */
+  readonly note: string | null
+  readonly retryAfterMs: number | null
+  readonly isFinal: boolean
+
+  constructor(
+    code: Code,
+    message: string,
+    more: {
+      status?: number
+      note?: string | null
+      retryAfterMs?: number | null
+      isFinal?: boolean
+      cause?: unknown
+    } = {},
+  ) {
+    super(message, 'cause' in more ? { cause: more.cause } : undefined)
+    this.code = code
+    this.status = more.status ?? null
+    this.note = more.note ?? null
+    this.retryAfterMs = more.retryAfterMs ?? null
+    this.isFinal = more.isFinal ?? false
+  }
+}
+
+/** Sends the document. Resolves with the head of the answer; its body fails with GatewayFailed, too. */
+export async function callGateway(call: GatewayCall): Promise<Converted> {
+  const { url, mapping, timeoutMs, traceparent } = call
+  const late = AbortSignal.timeout(timeoutMs)
+  const signal = AbortSignal.any([call.signal, late])
+  const source = watched(call.source)
+  const failed = (error: unknown): unknown => {
+    // The attempt was told to stop: that is no answer of the gateway's.
+    if (call.signal.aborted) return call.signal.reason
+    if (source.failure !== null) return source.failure.error
+    return late.aborted ? tooLate(timeoutMs) : unreachable(error)
+  }
+  let answer: Response
+  try {
+    answer = await fetch(`${url}/process?mapping=${encodeURIComponent(mapping)}`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/pdf',
+        accept: 'application/xml',
+        ...(traceparent !== null && { traceparent }),
+      },
+      body: source.chunks as never,
+      // Needed for a body that is sent while it is read; the types of fetch do not have it yet.
+      ...({ duplex: 'half' } as object),
+      redirect: 'manual',
+      signal,
+    })
+  } catch (error) {
+    throw failed(error)
+  }
+  if (answer.status !== 200) throw await refused(answer)
+  const type = answer.headers.get('content-type') ?? ''
+  if (answer.body === null || !/^(application|text)\/xml\b/.test(type)) {
+    await answer.body?.cancel()
+    throw new GatewayFailed('GW_5XX', `the gateway answered 200 with ${type || 'no content type'}`, { status: 200 })
+  }
+  return {
+    body: failing(answer.body, failed),
+    mapping: answer.headers.get('x-mapping') ?? mapping,
+    pages: wholeNumber(answer.headers.get('x-pages')),
+    parseMs: wholeNumber(answer.headers.get('x-parse-ms')),
+  }
+}
+
+/** How it is, in the cheapest way there is. */
+export async function probeGateway(url: string, signal: AbortSignal): Promise<void> {
+  const answer = await fetch(`${url}/health`, { signal, redirect: 'manual' })
+  await answer.body?.cancel()
+  if (answer.status !== 200) throw new Error(`the gateway answered ${answer.status} when asked for its health`)
+}
+
+const tooLate = (timeoutMs: number): GatewayFailed =>
+  new GatewayFailed('GW_TIMEOUT', `the gateway took longer than ${timeoutMs} ms`)
+
+const unreachable = (cause: unknown): GatewayFailed =>
+  new GatewayFailed('GW_5XX', 'the gateway could not be reached, or hung up', { cause })
+
+const REFUSALS: ReadonlySet<number> = new Set([400, 406, 413, 415, 422])
+const SAID_BYTES_MAX = 16_384
+
+/** D7 E7: whose fault an answer is. A 404 is a wrong address of ours and no fault of the document. */
+async function refused(answer: Response): Promise<GatewayFailed> {
+  const { status } = answer
+  const said = await errorIn(answer)
+  const message = `the gateway answered ${status}${said === null ? '' : ` ${said.code}: ${said.message}`}`
+  const retryAfterMs = secondsToMs(answer.headers.get('retry-after'))
+  // The document needs more memory than there is for one: it will the next time, too.
+  if (said?.code === 'MEMORY') {
+    return new GatewayFailed('UNKNOWN', message, {
+      status,
+      isFinal: true,
+      note: 'It needs more memory than we give one file.',
+    })
+  }
+  if (REFUSALS.has(status)) return new GatewayFailed('GW_4XX', message, { status, note: said?.message ?? null })
+  const code = status === 408 || said?.code === 'PARSE_TIMEOUT' ? 'GW_TIMEOUT' : 'GW_5XX'
+  return new GatewayFailed(code, message, { status, retryAfterMs })
+}
+
+/** What a gateway of ours says of a refusal. Whatever else stands there may be a page with paths in it, and is left out. */
+async function errorIn(answer: Response): Promise<{ code: string; message: string } | null> {
+  try {
+    let text = ''
+    for await (const chunk of (answer.body ?? []) as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString()
+      if (text.length > SAID_BYTES_MAX) return null
+    }
+    const { error } = JSON.parse(text) as { error?: { code?: unknown; message?: unknown } }
+    return typeof error?.code === 'string' && typeof error.message === 'string'
+      ? { code: error.code, message: error.message }
+      : null
+  } catch {
+    // No answer of ours: its status says what there is to say.
+    return null
+  }
+}
+
+/** Remembers that it was the source that failed: fetch would report it as trouble with the network. */
+function watched(source: AsyncIterable<Uint8Array>) {
+  const watch = { failure: null as { error: unknown } | null, chunks: chunks() }
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    try {
+      yield* source
+    } catch (error) {
+      watch.failure = { error }
+      throw error
+    }
+  }
+  return watch
+}
+
+async function* failing(
+  body: AsyncIterable<Uint8Array>,
+  failed: (error: unknown) => unknown,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body
+  } catch (error) {
+    throw failed(error)
+  }
+}
+
+function wholeNumber(text: string | null): number | null {
+  return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null
+}
+
+function secondsToMs(text: string | null): number | null {
+  const seconds = wholeNumber(text)
+  return seconds === null ? null : seconds * 1000
+}

@@ -1,0 +1,66 @@
+import * as z from 'zod'
+
+/** What a drill may ask for; every part of it says when it applies and what it does. */
+export const faultSchema = z
+  .strictObject({
+    status: z.int().min(400).max(599).optional(),
+    delayMs: z.int().min(0).max(600_000).optional(),
+    drop: z.enum(['before', 'during']).optional(),
+    share: z.number().min(0).max(1).default(1),
+    count: z.int().min(1).optional(),
+    forMs: z.int().min(1).optional(),
+    health: z.boolean().default(false),
+  })
+  .refine(({ status, delayMs, drop }) => status !== undefined || delayMs !== undefined || drop !== undefined, {
+    message: 'Say what is to go wrong: status, delayMs or drop.',
+  })
+  .refine(({ status, drop }) => status === undefined || drop === undefined, {
+    message: 'A dropped connection has no status: give one of the two.',
+  })
+
+export type Fault = z.output<typeof faultSchema>
+
+/** Makes the gateway fail as it was asked to. Which requests are struck is counted, not drawn: a drill can be repeated. */
+export class Faults {
+  #fault: Fault | undefined
+  #untilMs = Number.POSITIVE_INFINITY
+  #seen = 0
+  #struck = 0
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs
+  }
+
+  set(fault: Fault): void {
+    this.#fault = fault
+    this.#untilMs = fault.forMs === undefined ? Number.POSITIVE_INFINITY : this.#nowMs() + fault.forMs
+    this.#seen = 0
+    this.#struck = 0
+  }
+
+  clear(): void {
+    this.#fault = undefined
+  }
+
+  get state(): { fault: Fault | null; seen: number; struck: number } {
+    return { fault: this.#current() ?? null, seen: this.#seen, struck: this.#struck }
+  }
+
+  /** The fault that this request meets, if it meets one. */
+  strike(isHealth: boolean): Fault | undefined {
+    const fault = this.#current()
+    if (fault === undefined || (isHealth && !fault.health)) return undefined
+    const before = Math.floor(this.#seen * fault.share)
+    this.#seen++
+    if (Math.floor(this.#seen * fault.share) === before) return undefined
+    this.#struck++
+    return fault
+  }
+
+  #current(): Fault | undefined {
+    const fault = this.#fault
+    if (fault === undefined || this.#nowMs() >= this.#untilMs) return undefined
+    return fault.count !== undefined && this.#struck >= fault.count ? undefined : fault
+  }
+}

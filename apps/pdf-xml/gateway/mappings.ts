@@ -1,0 +1,141 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type * as z from 'zod'
+import { linesOfJson } from './json-lines.ts'
+import { mappingSchema } from './mapping-schema.ts'
+import type { MappingOrder } from './messages.ts'
+import { Refusal } from './refusals.ts'
+
+interface MappingEntry {
+  name: string
+  version: number
+  title: string
+  description: string
+}
+
+/** A file that is no mapping; the others work on. */
+interface BrokenMapping {
+  file: string
+  /** As far as it can be read: whoever asks for it is told what is wrong. */
+  name: string
+  problems: readonly MappingProblem[]
+}
+
+interface MappingProblem {
+  file: string
+  line: number
+  message: string
+}
+
+const SHIPPED = fileURLToPath(new URL('./mappings/', import.meta.url))
+const FILE_BYTES_MAX = 256 * 1024
+
+const BUILT_IN: readonly Mapping[] = [
+  {
+    entry: { name: 'text', version: 1, title: 'Text', description: 'Pages and paragraphs in reading order.' },
+    order: { kind: 'text', name: 'text', version: 1 },
+  },
+  {
+    entry: {
+      name: 'layout',
+      version: 1,
+      title: 'Layout',
+      description: 'Pages, blocks, lines and words with their places and fonts.',
+    },
+    order: { kind: 'layout', name: 'layout', version: 1 },
+  },
+]
+
+interface Mapping {
+  entry: MappingEntry
+  order: MappingOrder
+}
+
+export class Mappings {
+  readonly #mappings: readonly Mapping[]
+  readonly broken: readonly BrokenMapping[]
+
+  static async load(extraFolder: string | undefined): Promise<Mappings> {
+    const mappings = [...BUILT_IN]
+    const broken: BrokenMapping[] = []
+    for (const folder of extraFolder === undefined ? [SHIPPED] : [SHIPPED, extraFolder]) {
+      const files = (await readdir(folder)).filter((name) => name.endsWith('.json')).sort()
+      for (const file of files) {
+        const read = readMapping(file, await readFile(join(folder, file), 'utf8'))
+        if ('problems' in read) broken.push(read)
+        else if (mappings.some(({ entry }) => idOf(entry) === idOf(read.entry))) {
+          const message = `There is a mapping ${idOf(read.entry)} already: count its version up.`
+          broken.push({ file, name: read.entry.name, problems: [{ file, line: 1, message }] })
+        } else mappings.push(read)
+      }
+    }
+    return new Mappings(mappings, broken)
+  }
+
+  private constructor(mappings: readonly Mapping[], broken: readonly BrokenMapping[]) {
+    this.#mappings = mappings
+    this.broken = broken
+  }
+
+  get entries(): MappingEntry[] {
+    return this.#mappings.map(({ entry }) => entry)
+  }
+
+  /** 'invoice' is the newest version of it, 'invoice@1' that one. */
+  find(asked: string | undefined): MappingOrder {
+    if (asked === undefined || asked === '') throw new Refusal('INVALID_MAPPING', 'Name a mapping: ?mapping=text.')
+    const [name, version] = asked.split('@', 2)
+    const found = this.#mappings
+      .filter(({ entry }) => entry.name === name && (version === undefined || String(entry.version) === version))
+      .sort((a, b) => b.entry.version - a.entry.version)[0]
+    if (found !== undefined) return found.order
+    const problem = this.broken.find((broken) => broken.name === name)?.problems[0]
+    if (problem !== undefined) {
+      throw new Refusal('INVALID_MAPPING', `The mapping ${name} is broken: ${problemText(problem)}`)
+    }
+    throw new Refusal('INVALID_MAPPING', `There is no mapping ${JSON.stringify(asked.slice(0, 80))}.`)
+  }
+}
+
+export const idOf = ({ name, version }: { name: string; version: number }): string => `${name}@${version}`
+export const problemText = ({ file, line, message }: MappingProblem): string => `${file}:${line}: ${message}`
+
+export function readMapping(file: string, text: string): Mapping | BrokenMapping {
+  const name = file.replace(/\.json$/, '')
+  if (text.length > FILE_BYTES_MAX) {
+    return { file, name, problems: [{ file, line: 1, message: `It is larger than ${FILE_BYTES_MAX} bytes.` }] }
+  }
+  let json: unknown
+  try {
+    json = JSON.parse(text)
+  } catch (error) {
+    return { file, name, problems: [syntaxProblem(file, text, error as Error)] }
+  }
+  const checked = mappingSchema.safeParse(json)
+  if (!checked.success) {
+    const lineOf = linesOfJson(text)
+    const problems = checked.error.issues.map((issue) => ({ file, line: lineOf(issue.path), message: hint(issue) }))
+    const own = (json as { name?: unknown } | null)?.name
+    return { file, name: typeof own === 'string' ? own : name, problems }
+  }
+  const { $schema: _, name: own, version, title, description, ...definition } = checked.data
+  return {
+    entry: { name: own, version, title, description },
+    order: { kind: 'record', name: own, version, definition },
+  }
+}
+
+function syntaxProblem(file: string, text: string, error: Error): MappingProblem {
+  const at = Number(/position (\d+)/.exec(error.message)?.[1] ?? text.length)
+  const message = error.message.replace(/ in JSON at position.*| \(line.*/, '')
+  return { file, line: text.slice(0, at).split('\n').length, message: `This is not JSON: ${message}.` }
+}
+
+function hint(issue: z.core.$ZodIssue): string {
+  const where = issue.path.join('.')
+  if (issue.code === 'unrecognized_keys') {
+    return `${where === '' ? 'A mapping' : where} has no ${issue.keys.join(', ')}: is it misspelt?`
+  }
+  return where === '' ? issue.message : `${where}: ${issue.message}`
+}

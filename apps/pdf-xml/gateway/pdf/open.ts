@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import type { PDFDocumentProxy } from 'pdfjs-dist/legacy/build/pdf.mjs'
+import { Refusal } from '../refusals.ts'
+
+// Drawing is never asked for, so these are never used; without them pdf.js says so on every start.
+const undrawable = globalThis as unknown as Record<string, unknown>
+undrawable.DOMMatrix ??= class {}
+undrawable.Path2D ??= class {}
+
+const { getDocument } = await import('pdfjs-dist/legacy/build/pdf.min.mjs')
+// This process is the worker already: a thread in it would only make its memory harder to bound.
+undrawable.pdfjsWorker = await import('pdfjs-dist/legacy/build/pdf.worker.min.mjs')
+
+/** Character maps of Chinese, Japanese and Korean fonts that a document names without bringing them. */
+const CMAPS = join(dirname(createRequire(import.meta.url).resolve('pdfjs-dist/package.json')), 'cmaps/')
+
+/** A document that can be closed and opened again on the way. */
+export class PdfFile {
+  readonly #path: string
+  #pdf: PDFDocumentProxy | undefined
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  async open(): Promise<PDFDocumentProxy> {
+    if (this.#pdf !== undefined) return this.#pdf
+    const { buffer, byteOffset, byteLength } = readFileSync(this.#path)
+    // No copy: of a large document that would be the most of what its process may have.
+    this.#pdf = await openPdf(new Uint8Array(buffer, byteOffset, byteLength))
+    return this.#pdf
+  }
+
+  async reopen(): Promise<PDFDocumentProxy> {
+    await this.close()
+    return this.open()
+  }
+
+  async close(): Promise<void> {
+    const pdf = this.#pdf
+    this.#pdf = undefined
+    await pdf?.loadingTask.destroy()
+  }
+}
+
+async function openPdf(bytes: Uint8Array): Promise<PDFDocumentProxy> {
+  const task = getDocument({
+    data: bytes,
+    verbosity: 0,
+    // What is damaged is left out, not the whole document with it.
+    stopAtErrors: false,
+    cMapUrl: CMAPS,
+    cMapPacked: true,
+    useWorkerFetch: false,
+    // Nothing is drawn: no fonts, no images (0 pixels is the limit), no decoders, no forms of XFA. pdf.js of this version
+    // makes no code at run time, so there is no option any more that would forbid it.
+    disableFontFace: true,
+    useSystemFonts: false,
+    maxImageSize: 0,
+    isImageDecoderSupported: false,
+    isOffscreenCanvasSupported: false,
+    useWasm: false,
+    enableXfa: false,
+    // Names and widths of fonts, and the codes that glyphs had in the document.
+    fontExtraProperties: true,
+    disableAutoFetch: true,
+    disableStream: true,
+    disableRange: true,
+  })
+  try {
+    return await task.promise
+  } catch (error) {
+    await task.destroy().catch(() => undefined)
+    throw unreadable(error)
+  }
+}
+
+export function unreadable(error: unknown): Refusal {
+  if (error instanceof Refusal) return error
+  const { name = '', message = '' } = error instanceof Error ? error : {}
+  if (name === 'PasswordException') return new Refusal('ENCRYPTED', 'The PDF cannot be read without its password.')
+  if (error instanceof RangeError && /allocation/i.test(message)) {
+    return new Refusal('MEMORY', 'The PDF needs more memory than one document may have.', { cause: error })
+  }
+  return new Refusal('PARSE_ERROR', 'This is not a PDF, or it is damaged beyond repair.', { cause: error })
+}

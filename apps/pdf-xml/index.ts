@@ -1,0 +1,41 @@
+import type { AppModule } from 'redress/http'
+import { declareConvert } from './convert.ts'
+import { openFiles } from './files.ts'
+import { probeGateway } from './gateway-client.ts'
+import { GatewayService } from './gateway-service.ts'
+import { GATEWAY } from './policy.ts'
+import { declareRetention } from './retention.ts'
+import { pdfXmlRoutes } from './routes.ts'
+import { readSettings } from './settings.ts'
+
+const PROBE_MS_MAX = 5_000
+
+/** Upload a PDF, have it converted behind a breaker, download XML. */
+const pdfXml: AppModule = {
+  name: 'pdf-xml',
+  async install(app, { home, env, log }) {
+    const settings = readSettings(env, home)
+    const files = await openFiles(settings, env, log)
+    const { url, timeoutMs } = settings.gateway
+    const service = url === null ? new GatewayService({ mappingsDir: settings.mappingsDir, timeoutMs, log }) : null
+    const gatewayUrl = () => url ?? (service as GatewayService).url
+    const convert = declareConvert(app, { files, settings, gatewayUrl })
+    app.dependency(GATEWAY, {
+      probe: ({ signal }) => probeGateway(gatewayUrl(), signal),
+      // Who wants it tried again soon wants it asked soon.
+      every: Math.min(PROBE_MS_MAX, settings.breaker.cooldownMs),
+    })
+    declareRetention(app, files, settings, log)
+    return {
+      page: '/convert',
+      mount: pdfXmlRoutes({ app, files, settings, convert, newId: () => app.newId(), log }),
+      start: async () => service?.start(),
+      stop: async () => {
+        await service?.stop()
+        await Promise.all([files.uploads.close(), files.results.close()])
+      },
+    }
+  },
+}
+
+export default pdfXml

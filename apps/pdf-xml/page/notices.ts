@@ -1,0 +1,49 @@
+import { RedressError } from 'redress'
+import { CODES } from '../codes.ts'
+import type { Received } from '../receive.ts'
+
+export interface Notice {
+  message: string
+  action: string
+  isProblem: boolean
+}
+
+const problem = (message: string, action: string): Notice => ({ message, action, isProblem: true })
+
+/**
+ * What the page may say of what was just done. A form is answered with an address, and an address can be written by
+ * anybody: it names one of these, and nothing of it is shown.
+ */
+const NOTICES = {
+  twin: { message: 'This file is here already.', action: 'Its conversion is marked below.', isProblem: false },
+  'not-pdf': problem(CODES.NOT_PDF.message, 'Send a PDF: its first bytes are %PDF-, whatever its name is.'),
+  'too-large': problem(CODES.TOO_LARGE.message, 'Split the file, or make it smaller.'),
+  'io-error': problem('A storage issue kept us from taking the file.', 'Send it again in a while.'),
+  paused: problem('Uploads are paused: there is no room for more files at the moment.', 'Send it again in a while.'),
+  'no-file': problem('There was no file to convert.', 'Choose one, and a mapping from the list.'),
+  expired: problem(CODES.EXPIRED.message, ''),
+  forbidden: problem(CODES.FORBIDDEN.message, ''),
+  'too-late': problem('That is not possible any more.', 'The conversion has moved on: see how it stands now.'),
+} satisfies Record<string, Notice>
+
+export type NoticeName = keyof typeof NOTICES
+
+export const noticeNamed = (name: unknown): Notice | null =>
+  typeof name === 'string' && Object.hasOwn(NOTICES, name) ? NOTICES[name as NoticeName] : null
+
+type Refused = Extract<Received, { kind: 'refused' }>
+
+export function noticeOfRefusal({ code, status }: Refused): NoticeName {
+  if (status === 507) return 'paused'
+  if (code === 'NOT_PDF') return 'not-pdf'
+  if (code === 'TOO_LARGE') return 'too-large'
+  return code === 'IO_ERROR' ? 'io-error' : 'no-file'
+}
+
+/** What is said to somebody whose retry or cancel was refused; null for what is no answer to them. */
+export function noticeOfError(error: unknown): NoticeName | null {
+  if (!(error instanceof RedressError)) return null
+  if (error.code === 'RETRY_REFUSED') return /\bEXPIRED\b/.test(error.message) ? 'expired' : 'too-late'
+  if (error.code === 'FORBIDDEN') return 'forbidden'
+  return error.code === 'JOB_WRONG_STATE' || error.code === 'JOB_NOT_FOUND' ? 'too-late' : null
+}

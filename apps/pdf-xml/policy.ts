@@ -1,0 +1,49 @@
+import { exponential, type PolicyInput, table } from 'redress'
+import type { Settings } from './settings.ts'
+
+export const GATEWAY = 'gateway'
+const SEED_TABLE = ['5s', '15s', '45s']
+
+/** What happens to a conversion that fails, as requirements and knobs say it together. */
+export function convertPolicy({ retry, leaseMs, breaker, gateway }: Settings): PolicyInput {
+  return {
+    retry: retryPolicy(retry),
+    manualRetry: { mode: 'in-place', budget: 'reset' },
+    // A lost worker costs an attempt; but where there is only one, it would cost the file.
+    orphan: { action: 'requeue', budget: retry.attemptsMax === 1 ? 'free' : 'consume' },
+    lease: { ttl: leaseMs },
+    // The call has its own limit, of which GW_TIMEOUT speaks; this one is for everything around it.
+    timeout: { attempt: gateway.timeoutMs + STORING_MS },
+    deadLetter: 'flag',
+    reject: 'record',
+    shutdown: 'requeue',
+    errors: 'terminal',
+    deny: 'forbid',
+    breaker: {
+      guards: GATEWAY,
+      mode: breaker.mode,
+      windowCalls: breaker.windowCalls,
+      window: '2m',
+      minCalls: Math.min(10, breaker.windowCalls),
+      ratio: breaker.ratio,
+      cooldown: breaker.cooldownMs,
+      ...(breaker.mode === 'fail-fast' && { code: 'GW_5XX' }),
+    },
+    // The record outlives the files: somebody who comes late is told what became of them.
+    retention: { complete: '90d', failed: '90d', cancelled: '90d' },
+  }
+}
+
+const STORING_MS = 60_000
+
+function retryPolicy({ attemptsMax, backoff, baseMs, jitterMs }: Settings['retry']): NonNullable<PolicyInput['retry']> {
+  // Who wants one attempt wants no waits and no limits between attempts either.
+  if (attemptsMax === 1) return { max: 1 }
+  return {
+    max: attemptsMax,
+    // D8 D40: written once more, and no more.
+    perCode: { IO_ERROR: 2 },
+    backoff: backoff === 'table' ? table(SEED_TABLE, { jitter: '20%' }) : exponential(baseMs, { jitter: jitterMs }),
+    unknown: 'transient',
+  }
+}

@@ -1,0 +1,187 @@
+import type { MultipartFile } from '@fastify/multipart'
+import type { FastifyRequest } from 'fastify'
+import { type JobType, type Log, RedressError, type StoredArtifact } from 'redress'
+import { CODES, type Code } from './codes.ts'
+import type { ConvertInput } from './convert.ts'
+import { type Files, sourceKey } from './files.ts'
+import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
+
+/** What became of a file that somebody sent. */
+export type Received =
+  | { kind: 'created' | 'twin'; jobId: string }
+  | { kind: 'refused'; status: number; code: Code | 'REQUEST_INVALID'; message: string; action: string; jobId?: string }
+
+export interface ReceiveOptions {
+  files: Files
+  settings: Settings
+  convert: JobType<ConvertInput>
+  newId(): string
+  log: Log
+}
+
+/** Where in a file a PDF may begin: readers look no further, and so do we. */
+const HEAD_BYTES = 1024
+const MAGIC = Buffer.from('%PDF-')
+const FIELD_BYTES_MAX = 200
+
+/**
+ * Takes the file of a form while it arrives: counted, hashed, and on the disk before anybody is told that we have it. A
+ * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
+ */
+export async function receive(request: FastifyRequest, owner: string, options: ReceiveOptions): Promise<Received> {
+  const { files, convert, newId, log } = options
+  const jobId = newId()
+  const upload: Upload = { fileName: null, mapping: 'text', stored: null }
+  const record = (refused: 'NOT_PDF' | 'IO_ERROR') => {
+    const { fileName, mapping } = upload
+    const input = { fileName: fileName ?? 'unnamed', mapping: mapping.slice(0, 100), bytes: 0, sha256: null, refused }
+    return convert.submit(input, { owner, id: jobId })
+  }
+  let isKept = false
+  try {
+    await takeParts(request, upload, sourceKey(jobId), files)
+    const received = await submitted(upload, { owner, id: jobId }, options)
+    isKept = received.kind === 'created'
+    return received
+  } catch (error) {
+    letRestGo(request)
+    if (error instanceof NotPdf) {
+      await record('NOT_PDF')
+      return refusal('NOT_PDF', 400, jobId)
+    }
+    if (!(error instanceof RedressError)) return unreadable(error, request)
+    if (error.code === 'ARTIFACT_TOO_LARGE') return refusal('TOO_LARGE', 413)
+    if (!STORAGE.has(error.code)) throw error
+    if (error.code === 'STORAGE_FULL' && (await files.uploads.pressure()) === 'hard') return paused()
+    log.error({ event: 'upload_failed', job_id: jobId, error_code: 'IO_ERROR', err: error }, 'an upload was not stored')
+    await record('IO_ERROR')
+    return refusal('IO_ERROR', 500, jobId)
+  } finally {
+    // A file without a job would only take room.
+    if (upload.stored !== null && !isKept) await files.uploads.remove(sourceKey(jobId))
+  }
+}
+
+/** What a form has told so far. */
+interface Upload {
+  fileName: string | null
+  mapping: string
+  stored: StoredArtifact | null
+}
+
+const STORAGE: ReadonlySet<string> = new Set(['STORAGE_FULL', 'STORAGE_FAILED'])
+
+async function takeParts(request: FastifyRequest, upload: Upload, key: string, { uploads }: Files): Promise<void> {
+  // The store counts, and stops at the first byte too many; the reader of forms would hand over a file cut short.
+  const limits = { files: 1, fields: 10, parts: 11, fieldSize: FIELD_BYTES_MAX, fileSize: UPLOAD_BYTES_MAX + 1 }
+  for await (const part of request.parts({ limits })) {
+    if (part.type === 'field') {
+      if (part.fieldname === 'mapping' && typeof part.value === 'string') upload.mapping = part.value.trim() || 'text'
+      continue
+    }
+    // A form that was sent without choosing one has a file without a name.
+    if (part.filename === '') {
+      part.file.resume()
+      continue
+    }
+    upload.fileName = nameOf(part)
+    upload.stored = await uploads.put(key, pdfOnly(part.file), {
+      bytesMax: UPLOAD_BYTES_MAX,
+      contentType: 'application/pdf',
+      keepBodyOpen: true,
+    })
+  }
+}
+
+async function submitted(
+  { fileName, mapping, stored }: Upload,
+  { owner, id }: { owner: string; id: string },
+  { convert, settings: { mappings } }: ReceiveOptions,
+): Promise<Received> {
+  if (stored === null || fileName === null) return invalid('There is no file in this form.', 'Send one as `file`.')
+  if (!mappings.includes(mapping.replace(/@\d+$/, ''))) {
+    const shown = JSON.stringify(mapping.slice(0, 100))
+    return invalid(`There is no mapping ${shown}.`, `Choose one of ${mappings.join(', ')}.`)
+  }
+  const { bytes, sha256 } = stored
+  const dedupe = [owner, sha256, mapping, bytes]
+  const { id: jobId, isNew } = await convert.submit({ fileName, mapping, bytes, sha256 }, { owner, id, dedupe })
+  return { kind: isNew ? 'created' : 'twin', jobId }
+}
+
+class NotPdf extends Error {}
+
+/** By what is in it, whatever it is called (D35). Says so before the rest of it has arrived. */
+async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let head: Buffer | null = Buffer.alloc(0)
+  for await (const chunk of chunks) {
+    if (head === null) yield chunk
+    else {
+      head = Buffer.concat([head, chunk])
+      if (head.subarray(0, HEAD_BYTES).includes(MAGIC)) {
+        yield head
+        head = null
+      } else if (head.length >= HEAD_BYTES) throw new NotPdf()
+    }
+  }
+  if (head !== null) throw new NotPdf()
+}
+
+/** Somebody who still sends would not read an answer: the rest is read, and thrown away. */
+function letRestGo({ raw }: FastifyRequest): void {
+  raw.unpipe()
+  raw.resume()
+}
+
+const NAME_CHARS_MAX = 200
+
+/** As it is shown and given back: never a path, and nothing that a terminal or a page would obey. */
+function nameOf({ filename }: MultipartFile): string {
+  const last = filename.split(/[/\\]/).at(-1) ?? ''
+  const plain = last
+    .toWellFormed()
+    .replace(/[\p{Cc}\p{Cf}]/gu, '')
+    .trim()
+    .slice(0, NAME_CHARS_MAX)
+  return plain === '' ? 'unnamed.pdf' : plain
+}
+
+const ACTIONS: Partial<Record<Code, string>> = {
+  NOT_PDF: 'Send a PDF: its first bytes are %PDF-, whatever its name is.',
+  TOO_LARGE: 'Split the file, or make it smaller.',
+  IO_ERROR: 'Send it again in a while.',
+}
+
+function refusal(code: Code, status: number, jobId?: string): Received {
+  const { message } = CODES[code]
+  return { kind: 'refused', status, code, message, action: ACTIONS[code] ?? '', ...(jobId !== undefined && { jobId }) }
+}
+
+const paused = (): Received => ({
+  kind: 'refused',
+  status: 507,
+  code: 'IO_ERROR',
+  message: 'Uploads are paused: there is no room for more files at the moment.',
+  action: 'Send it again in a while. Files that are here already are converted meanwhile.',
+})
+
+const invalid = (message: string, action: string): Received => ({
+  kind: 'refused',
+  status: 400,
+  code: 'REQUEST_INVALID',
+  message,
+  action,
+})
+
+/** What the reader of forms refuses: too many parts, no form at all, a form that ends in the middle. */
+function unreadable(error: unknown, { raw }: FastifyRequest): Received {
+  const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
+  // Who hung up in the middle will not read this either; but it is no fault of ours.
+  const isTheirs =
+    (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(String(error))
+  if (!isTheirs) throw error
+  return invalid(
+    'This is not a form with one file in it.',
+    'Send multipart/form-data with `file`, and `mapping` if you like.',
+  )
+}

@@ -1,0 +1,61 @@
+import type { App, ArtifactStore, Log } from 'redress'
+import { type Files, jobOfKey } from './files.ts'
+import type { Settings } from './settings.ts'
+
+const RETENTION = 'pdf-xml.retention'
+const DAY_MS = 86_400_000
+
+interface Swept {
+  sources: number
+  results: number
+}
+
+/** Sources and results are kept for a time (E23); a job that is under way keeps what it needs, however old it is. */
+export function declareRetention(app: App, files: Files, settings: Settings, log: Log): void {
+  const sweep = async (store: ArtifactStore, what: string, keepDays: number, signal: AbortSignal): Promise<number> => {
+    const reason = `its ${what} was removed after ${keepDays} days`
+    let removed = 0
+    for (let after: string | undefined; ; ) {
+      const step = await store.removeOlderThan({
+        olderThanMs: keepDays * DAY_MS,
+        after,
+        signal,
+        keep: async ({ key }) => {
+          const id = jobOfKey(key)
+          if (await isUnderWay(app, id)) return true
+          // Told before it is gone: told twice does not happen, and gone without a word must not.
+          await app.expired(id, reason)
+          return false
+        },
+      })
+      removed += step.removed
+      if (step.next === null) break
+      after = step.next
+    }
+    await store.sweep({ signal })
+    if (removed > 0) log.info({ event: 'retention', what, removed }, `removed what is older than ${keepDays} days`)
+    return removed
+  }
+
+  const retention = app.job(RETENTION, {
+    queue: 'pdf-xml',
+    policy: {
+      // The next tick does the same.
+      retry: { max: 1 },
+      orphan: 'requeue',
+      timeout: { attempt: '1h' },
+      retention: { complete: '7d', failed: '30d' },
+    },
+    run: async (_input: Record<string, never>, attempt): Promise<Swept> => ({
+      sources: await sweep(files.uploads, 'source', settings.uploads.keepDays, attempt.signal),
+      results: await sweep(files.results, 'result', settings.results.keepDays, attempt.signal),
+    }),
+  })
+  app.schedule(RETENTION, { cron: '17 * * * *', job: retention, input: {} })
+}
+
+/** A file of no job is nobody's: its sender hung up before there was one, or the record is gone already. */
+async function isUnderWay(app: App, id: string): Promise<boolean> {
+  const job = await app.find(id)
+  return job !== null && (job.status === 'queued' || job.status === 'processing')
+}

@@ -1,0 +1,60 @@
+import multipart from '@fastify/multipart'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { App } from 'redress'
+import type { Caller, CompleteJob, JobFile, Mount } from 'redress/http'
+import { CONVERT, type ConvertResult } from './convert.ts'
+import { resultKey } from './files.ts'
+import { ownerOf } from './owner.ts'
+import { addPage } from './page/routes.ts'
+import { type Received, type ReceiveOptions, receive } from './receive.ts'
+import { openSessions } from './session.ts'
+
+/** A slow line takes its time for 50 MB; one that does not move at all is ended by the server long before. */
+const UPLOAD_MS = 20 * 60_000
+
+export interface RouteOptions extends ReceiveOptions {
+  app: App
+}
+
+/** The routes and the pages of pdf-xml. */
+export function pdfXmlRoutes(options: RouteOptions): Mount {
+  const { app, files, settings } = options
+  return async (server, tools) => {
+    const sessions = openSessions(settings, tools.isHttps)
+    tools.letIn(async (request) => sessions.find(request))
+    tools.offerFile(CONVERT, (job) => fileOf(job, options))
+    /** Whoever sends a file is somebody: who has no name yet is given one. */
+    const callerOf = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> =>
+      (await tools.findCaller(request)) ?? sessions.begin(reply)
+
+    await server.register(multipart)
+    server.post('/api/upload', { config: { bodyMs: UPLOAD_MS } }, async (request, reply) => {
+      const caller = await callerOf(request, reply)
+      const received = await receive(request, ownerOf(caller), options)
+      if (received.kind === 'refused') return refuse(reply, received)
+      const job = await app.performAs(caller, 'jobs.show', { id: received.jobId })
+      return reply
+        .code(received.kind === 'created' ? 201 : 200)
+        .header('location', `/api/jobs/${received.jobId}`)
+        .send(job)
+    })
+    addPage(server, {
+      app,
+      settings,
+      files,
+      bodyMs: UPLOAD_MS,
+      findCaller: tools.findCaller,
+      callerOf,
+      receive: (request, caller) => receive(request, ownerOf(caller), options),
+    })
+  }
+}
+
+function refuse(reply: FastifyReply, { status, code, message, action, jobId }: Extract<Received, { kind: 'refused' }>) {
+  return reply.code(status).send({ error: { code, message, action, ...(jobId !== undefined && { jobId }) } })
+}
+
+function fileOf(job: CompleteJob, { files }: RouteOptions): JobFile {
+  const { fileName } = job.result as ConvertResult
+  return { artifacts: files.results, key: resultKey(job.id), fileName, contentType: 'application/xml; charset=utf-8' }
+}

@@ -1,0 +1,115 @@
+import { readdirSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import { RedressError } from 'redress'
+import { z } from 'zod'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** 50 MB, counted as file managers do: 50 times 1,048,576 bytes. */
+export const UPLOAD_BYTES_MAX = 50 * 2 ** 20
+
+/** The mappings that every gateway has. */
+const SHIPPED_MAPPINGS = ['text', 'layout', 'invoice']
+
+const whole = (min: number, max: number, fallback: number) =>
+  z.coerce.number().int().min(min).max(max).default(fallback)
+/** 0.5, or 50 for people who think in percent. */
+const share = z.coerce
+  .number()
+  .gt(0)
+  .max(100)
+  .transform((value) => (value > 1 ? value / 100 : value))
+
+const DAY_MS = 86_400_000
+const MEBIBYTE = 2 ** 20
+
+/** The knobs of E29 that are this app's own; DATABASE_URL and WORKER_CONCURRENCY are the engine's. */
+const KNOBS = z.object({
+  RETRY_MAX_ATTEMPTS: whole(1, 100, 3),
+  RETRY_BASE_DELAY_MS: whole(1, DAY_MS, 5_000),
+  RETRY_JITTER_MAX_MS: whole(0, DAY_MS, 5_000),
+  RETRY_BACKOFF: z.enum(['exponential', 'table']).default('exponential'),
+  WORKER_LEASE_TTL_SEC: whole(1, 86_400, 90),
+  GATEWAY_TIMEOUT_MS: whole(1, DAY_MS, 60_000),
+  CIRCUIT_WINDOW: whole(1, 100_000, 20),
+  CIRCUIT_FAIL_THRESHOLD: share.default(0.5),
+  CIRCUIT_COOLDOWN_MS: whole(1, DAY_MS, 30_000),
+  CIRCUIT_MODE: z.enum(['hold', 'fail-fast']).default('hold'),
+  GATEWAY_URL: z.url({ protocol: /^https?$/ }).optional(),
+  UPLOADS_DIR: z.string().min(1).optional(),
+  RESULTS_DIR: z.string().min(1).optional(),
+  UPLOADS_KEEP_DAYS: whole(1, 3_650, 7),
+  RESULTS_KEEP_DAYS: whole(1, 3_650, 30),
+  DISK_FREE_SOFT_MB: whole(0, 100_000_000, 512),
+  DISK_FREE_HARD_MB: whole(0, 100_000_000, 64),
+  MAPPINGS_DIR: z.string().min(1).optional(),
+  SESSION_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
+})
+
+export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
+
+export type Settings = ReturnType<typeof readSettings>
+
+/** Reads the knobs. Everything that is wrong is said at once, by its name. */
+export function readSettings(env: Environment, home: string) {
+  const given = Object.fromEntries(
+    KNOB_NAMES.flatMap((name) => {
+      const value = env[name]?.trim()
+      return value === undefined || value === '' ? [] : [[name, value]]
+    }),
+  )
+  const read = KNOBS.safeParse(given)
+  if (!read.success) {
+    const problems = read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
+    throw new RedressError(
+      'OPTION_INVALID',
+      `The environment has values that pdf-xml cannot use: ${problems.join('; ')}`,
+      {
+        problems,
+        action: 'Correct them, or unset them: the guide to pdf-xml has their meaning and defaults.',
+      },
+    )
+  }
+  const knobs = read.data
+  return {
+    home,
+    retry: {
+      attemptsMax: knobs.RETRY_MAX_ATTEMPTS,
+      baseMs: knobs.RETRY_BASE_DELAY_MS,
+      jitterMs: knobs.RETRY_JITTER_MAX_MS,
+      backoff: knobs.RETRY_BACKOFF,
+    },
+    leaseMs: knobs.WORKER_LEASE_TTL_SEC * 1000,
+    gateway: { url: knobs.GATEWAY_URL?.replace(/\/+$/, '') ?? null, timeoutMs: knobs.GATEWAY_TIMEOUT_MS },
+    breaker: {
+      mode: knobs.CIRCUIT_MODE,
+      windowCalls: knobs.CIRCUIT_WINDOW,
+      ratio: knobs.CIRCUIT_FAIL_THRESHOLD,
+      cooldownMs: knobs.CIRCUIT_COOLDOWN_MS,
+    },
+    uploads: { url: storeUrl(knobs.UPLOADS_DIR ?? join(home, 'uploads')), keepDays: knobs.UPLOADS_KEEP_DAYS },
+    results: { url: storeUrl(knobs.RESULTS_DIR ?? join(home, 'results')), keepDays: knobs.RESULTS_KEEP_DAYS },
+    space: {
+      soft: { bytesFreeMin: knobs.DISK_FREE_SOFT_MB * MEBIBYTE },
+      hard: { bytesFreeMin: knobs.DISK_FREE_HARD_MB * MEBIBYTE },
+    },
+    mappingsDir: knobs.MAPPINGS_DIR === undefined ? null : resolve(knobs.MAPPINGS_DIR),
+    mappings: [...SHIPPED_MAPPINGS, ...mappingsIn(knobs.MAPPINGS_DIR)],
+    sessionSecret: knobs.SESSION_SECRET ?? null,
+  }
+}
+
+/** A folder, or the address of an object store. */
+const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
+
+function mappingsIn(folder: string | undefined): string[] {
+  if (folder === undefined) return []
+  try {
+    return readdirSync(folder)
+      .filter((name) => name.endsWith('.json'))
+      .map((name) => basename(name, '.json'))
+      .sort()
+  } catch (cause) {
+    throw new RedressError('OPTION_INVALID', `MAPPINGS_DIR names ${folder}, which cannot be read.`, { cause })
+  }
+}

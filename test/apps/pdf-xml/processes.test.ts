@@ -1,0 +1,104 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { running } from '../../cli/command.ts'
+import { until } from '../../support/until.ts'
+import { GatewayProcess, pdfSaying, Rig, temporary, Visitor } from './rig.ts'
+
+let gateway: GatewayProcess
+let hello: Uint8Array
+beforeAll(async () => {
+  gateway = await GatewayProcess.start()
+  hello = await pdfSaying('Hello, processes')
+})
+afterEach(() => gateway.heal())
+afterAll(() => gateway.stop())
+
+const words = (folder: string) => ['--apps', 'pdf-xml', '--data', folder, '--grace', '30s']
+const env = () => ({ GATEWAY_URL: gateway.url, WORKER_LEASE_TTL_SEC: '1', RETRY_BASE_DELAY_MS: '10' })
+const isWorking = { says: 'Ctrl-C stops it' }
+
+test('D43 D18 E14 E28 a worker is killed in the middle of a conversion: another one resumes, and there is one XML', async () => {
+  const rig = await Rig.open({ gatewayUrl: gateway.url, env: { WORKER_LEASE_TTL_SEC: '1' }, hasWorker: false })
+  const visitor = rig.visitor()
+  await gateway.faults({ delayMs: 60_000 })
+  const id = await visitor.uploaded(hello)
+  const first = await running(['worker', ...words(rig.folder)], { ...isWorking, env: env() })
+  await until('it is being converted', async () => (await visitor.job(id)).status === 'processing')
+  const { worker: lost, leaseUntil } = (await rig.app.find(id)) ?? {}
+  expect([typeof lost, typeof leaseUntil]).toEqual(['string', 'string'])
+  first.child.kill('SIGKILL')
+  await first.ended
+  await gateway.heal()
+  await running(['worker', ...words(rig.folder)], { ...isWorking, env: env() })
+  await rig.until(id, 'complete')
+
+  const job = await rig.app.find(id)
+  expect([job?.attemptCount, job?.worker, job?.leaseUntil]).toEqual([2, null, null])
+  const kinds = (await rig.app.events(id)).map(({ kind }) => kind).filter((kind) => kind !== 'started')
+  expect(kinds).toEqual(['queued', 'processing', 'reclaimed', 'processing', 'complete'])
+  expect(rig.files('results')).toEqual([`${id}.xml`])
+  expect((await visitor.download(id)).text).toContain('Hello, processes')
+})
+
+test('E19 E26 SIGTERM in the middle of a conversion: it is finished, and then the process ends', async () => {
+  const rig = await Rig.open({ gatewayUrl: gateway.url, hasWorker: false })
+  const visitor = rig.visitor()
+  await gateway.faults({ delayMs: 700 })
+  const id = await visitor.uploaded(hello)
+  const { child, ended } = await running(['worker', ...words(rig.folder)], { ...isWorking, env: env() })
+  await until('it is being converted', async () => (await visitor.job(id)).status === 'processing')
+  child.kill('SIGTERM')
+  expect(await ended).toBe(0)
+  expect(await visitor.job(id)).toMatchObject({ status: 'complete', attemptCount: 1 })
+})
+
+test('E19 E26 SIGTERM when there is no time to finish: back in the queue, without a lease and without an error', async () => {
+  const rig = await Rig.open({ gatewayUrl: gateway.url, hasWorker: false })
+  const visitor = rig.visitor()
+  await gateway.faults({ delayMs: 60_000 })
+  const id = await visitor.uploaded(hello)
+  const hurried = ['worker', '--apps', 'pdf-xml', '--data', rig.folder, '--grace', '100ms']
+  const { child, ended } = await running(hurried, { ...isWorking, env: env() })
+  await until('it is being converted', async () => (await visitor.job(id)).status === 'processing')
+  child.kill('SIGTERM')
+  await ended
+  const job = await rig.app.find(id)
+  expect([job?.status, job?.worker, job?.leaseUntil, job?.errorCode]).toEqual(['queued', null, null, null])
+  expect((await rig.app.events(id)).at(-1)?.kind).toBe('released')
+})
+
+test('without GATEWAY_URL the server brings its own gateway, starts it again when it dies, and takes it along when it dies itself', async () => {
+  const folder = temporary()
+  const server = await running(['start', ...words(folder), '--port', '0'], {
+    ...isWorking,
+    env: { RETRY_BASE_DELAY_MS: '300', WORKER_LEASE_TTL_SEC: '5' },
+  })
+  const gateways = () =>
+    [...server.stderr().matchAll(/"event":"gateway_started".*?"pid":(\d+)/g)].map(([, pid]) => Number(pid))
+  const url = /server {2}(\S+)/.exec(server.stdout())?.[1] ?? ''
+  expect(server.stdout()).toContain(`page    ${url}/convert`)
+  const visitor = new Visitor(url)
+  const done = async (id: string) =>
+    until(`${id} is complete`, async () => (await visitor.job(id)).status === 'complete')
+  await done(await visitor.uploaded(hello))
+
+  const [first = 0] = gateways()
+  process.kill(first, 'SIGKILL')
+  await until('another one is started', () => gateways().length === 2)
+  await done(await visitor.uploaded(hello, { mapping: 'layout' }))
+
+  const second = gateways()[1] ?? 0
+  expect(isAlive(second)).toBe(true)
+  server.child.kill('SIGKILL')
+  await until('it ends with its parent', () => !isAlive(second))
+})
+
+/** A zombie waits only for somebody to look: it does nothing any more. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(join('/proc', String(pid), 'status'), 'utf8'))
+  } catch {
+    return false
+  }
+}
