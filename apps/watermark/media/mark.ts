@@ -1,0 +1,150 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { MediaError, machineFailure } from './errors.ts'
+import { type MediaRun, type Progress, runFfmpeg, THREADS } from './ffmpeg.ts'
+import { imageOutput } from './image-output.ts'
+import { type MediaLimits, mediaLimits } from './limits.ts'
+import type { OutputPlan } from './output-plan.ts'
+import { chipsOf, GRID, patternPicture } from './pattern.ts'
+import { type ProbedMedia, probeMedia } from './probe.ts'
+import { findPrograms, type MediaPrograms } from './programs.ts'
+import { inScratch, publish } from './scratch.ts'
+import { inputArguments } from './sniff.ts'
+import { blameSource, type Expected, verifyOutput } from './verify.ts'
+import { videoOutput } from './video-output.ts'
+import { textFilter, type VisibleText } from './visible-text.ts'
+
+export interface InvisibleMark {
+  key: string | Uint8Array
+  tokenId: string
+}
+
+export interface MarkOptions {
+  source: string
+  /** Replaced when the marked copy is whole and verified, and not touched before. */
+  target: string
+  visible?: VisibleText | undefined
+  invisible?: InvisibleMark | undefined
+  /** In percent; it only grows, and 100 means that the copy is in its place. */
+  onProgress?: ((percent: number) => void) | undefined
+  signal?: AbortSignal | undefined
+  limits?: Partial<MediaLimits> | undefined
+  programs?: MediaPrograms | undefined
+}
+
+/** A copy of a video for one recipient: H.264 in MP4, with the sound that it had. */
+export async function markVideo(options: MarkOptions): Promise<ProbedMedia> {
+  return mark(options, 'video', videoOutput)
+}
+
+/** A copy of an image for one recipient: a JPEG stays one, everything else becomes a PNG. */
+export async function markImage(options: MarkOptions): Promise<ProbedMedia> {
+  return mark(options, 'image', imageOutput)
+}
+
+async function mark(
+  options: MarkOptions,
+  kind: 'video' | 'image',
+  plan: (source: ProbedMedia) => OutputPlan,
+): Promise<ProbedMedia> {
+  const limits = mediaLimits(options.limits)
+  const programs = options.programs ?? (await findPrograms())
+  const source = await probeMedia(options.source, { ...options, programs })
+  if (source.kind !== kind) {
+    throw new MediaError('SOURCE_UNSUPPORTED', `The file is not ${kind === 'video' ? 'a video' : 'an image'}.`, {
+      stage: 'probe',
+      detail: options.source,
+    })
+  }
+  const percent = growing(options.onProgress)
+  return inScratch(options.target, 'encode', async (folder) => {
+    const output = plan(source)
+    const run: MediaRun = { limits, signal: options.signal, subject: 'output', cwd: folder }
+    const finished = join(folder, output.name)
+    const media = await makeVerified({ options, source, output, programs, run, folder, finished, percent })
+    await publish(finished, options.target)
+    percent(100)
+    return { ...media, file: { ...media.file, path: options.target } }
+  })
+}
+
+interface Making {
+  options: MarkOptions
+  source: ProbedMedia
+  output: OutputPlan
+  programs: MediaPrograms
+  run: MediaRun
+  folder: string
+  finished: string
+  percent: (value: number) => void
+}
+
+/** What part of the whole work is the encode; the rest is its verification. */
+const ENCODE_PERCENT = 90
+
+async function makeVerified(making: Making): Promise<ProbedMedia> {
+  const { source, output, programs, run, finished, percent } = making
+  const share = ({ timeMs }: Progress) => (source.durationMs === 0 ? 0 : Math.min(1, timeMs / source.durationMs))
+  try {
+    const args = await encodeArguments(making)
+    const { frames } = await runFfmpeg(programs.ffmpeg, args, run, (done) => percent(share(done) * ENCODE_PERCENT))
+    percent(ENCODE_PERCENT)
+    const expected: Expected = {
+      codec: output.codec,
+      width: output.width,
+      height: output.height,
+      durationMs: source.durationMs,
+      frames: source.frames ?? frames,
+      fps: source.fps,
+      hasAudio: source.hasAudio && source.kind === 'video',
+    }
+    const rest = 99 - ENCODE_PERCENT
+    return await verifyOutput(finished, expected, programs, run, (done) => percent(ENCODE_PERCENT + share(done) * rest))
+  } catch (error) {
+    const isOurs = error instanceof MediaError && error.code !== 'OUTPUT_WRONG'
+    const known = isOurs ? error : machineFailure(error, 'encode')
+    throw known ?? (await blameSource(source, error, programs, run)) ?? error
+  }
+}
+
+async function encodeArguments({ options, source, output, run, folder }: Making): Promise<string[]> {
+  const { visible, invisible } = options
+  const { width, height, pattern, toDraw, toMark, toEncode } = output
+  if (visible === undefined && invisible === undefined) throw new TypeError('mark: neither visible nor invisible')
+  const drawing = [toDraw, ...(visible === undefined ? [] : [await textFilter(visible, folder, output)]), toMark]
+  const prepared = `[0:${source.videoIndex}]${drawing.join(',')}`
+  const input = [...THREADS, ...inputArguments(source.file, run.limits)]
+  const common = [...output.encoder, ...THREADS, ...CLEAN, output.name]
+  if (invisible === undefined) {
+    return [...input, '-filter_complex', `${prepared},${toEncode}[out]`, '-map', '[out]', ...common]
+  }
+  const chips = chipsOf(invisible.key, invisible.tokenId)
+  await writeFile(join(folder, PATTERN_FILE), patternPicture(chips, pattern.planes, pattern.flatBytes))
+  const modes = Array.from({ length: pattern.planes }, (_, plane) => `c${plane}_mode=grainmerge`).join(':')
+  // Grain merge adds what is above 128 and takes away what is below. The pattern's one frame lasts for all the others.
+  const graph = [
+    `${prepared}[picture]`,
+    `[1:0]scale=${width}:${height}:flags=bicubic[pattern]`,
+    `[picture][pattern]blend=${modes},${toEncode}[out]`,
+  ].join(';')
+  const raw = ['-f', 'rawvideo', '-pix_fmt', pattern.format, '-s', `${GRID}x${GRID}`, '-i', PATTERN_FILE]
+  return [...input, ...raw, '-filter_complex', graph, '-map', '[out]', ...common]
+}
+
+const PATTERN_FILE = 'pattern'
+
+/** Nothing of what the source says about its maker, its place or its time, nor of the moment of the encode. */
+const CLEAN = [
+  ...['-map_metadata', '-1', '-map_chapters', '-1'],
+  ...['-fflags', '+bitexact', '-flags:v', '+bitexact', '-flags:a', '+bitexact'],
+]
+
+function growing(onProgress: ((percent: number) => void) | undefined): (value: number) => void {
+  let last = -1
+  return (value) => {
+    const percent = Math.floor(value)
+    if (percent <= last) return
+    last = percent
+    onProgress?.(percent)
+  }
+}

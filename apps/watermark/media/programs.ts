@@ -1,0 +1,115 @@
+import { constants } from 'node:fs'
+import { access, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { delimiter, dirname, isAbsolute, join } from 'node:path'
+import { runProgram } from 'redress'
+import { MediaError } from './errors.ts'
+
+export interface MediaProgram {
+  path: string
+  version: string
+}
+
+export interface MediaPrograms {
+  ffmpeg: MediaProgram
+  ffprobe: MediaProgram
+}
+
+export interface ProgramSettings {
+  ffmpegPath?: string | undefined
+  ffprobePath?: string | undefined
+  /** The folders to look in, as in PATH. */
+  searchPath?: string | undefined
+  /** The file from whose folder npm packages are looked for. */
+  packagesFrom?: string | undefined
+}
+
+const kept = new Map<string, Promise<MediaPrograms>>()
+
+/** Finds both programs once per setting. A failure is not kept: somebody may install them meanwhile. */
+export function findPrograms(given: ProgramSettings = {}): Promise<MediaPrograms> {
+  const settings = {
+    ffmpegPath: given.ffmpegPath ?? process.env.FFMPEG_PATH,
+    ffprobePath: given.ffprobePath ?? process.env.FFPROBE_PATH,
+    searchPath: given.searchPath ?? process.env.PATH ?? '',
+    packagesFrom: given.packagesFrom ?? import.meta.filename,
+  }
+  const name = JSON.stringify(settings)
+  let found = kept.get(name)
+  if (found === undefined) {
+    found = find(settings)
+    kept.set(name, found)
+    found.catch(() => kept.delete(name))
+  }
+  return found
+}
+
+async function find(settings: ProgramSettings & { searchPath: string; packagesFrom: string }): Promise<MediaPrograms> {
+  const { ffmpegPath, ffprobePath, searchPath, packagesFrom } = settings
+  const machine = `${process.platform}-${process.arch}`
+  const ffmpegPackage = () => inPackage(packagesFrom, [`@ffmpeg-binary/${machine}`], 'ffmpeg')
+  const ffprobePackage = () =>
+    inPackage(packagesFrom, ['@ffprobe-installer/ffprobe', `@ffprobe-installer/${machine}`], 'ffprobe')
+  const [ffmpeg, ffprobe] = await Promise.all([
+    locate('ffmpeg', 'FFMPEG_PATH', ffmpegPath, searchPath, ffmpegPackage),
+    locate('ffprobe', 'FFPROBE_PATH', ffprobePath, searchPath, ffprobePackage),
+  ])
+  return { ffmpeg, ffprobe }
+}
+
+async function locate(
+  name: string,
+  setting: string,
+  path: string | undefined,
+  searchPath: string,
+  packaged: () => string | null,
+): Promise<MediaProgram> {
+  if (path !== undefined && path !== '') {
+    // Never another one than was named: it might be there for its version.
+    if (isAbsolute(path) && (await isExecutable(path))) return versioned(name, path)
+    throw missing(name, `${setting} is ${path}, which is not the absolute path of a program.`)
+  }
+  // A relative entry of PATH would let a file in the working folder stand in for the program.
+  const inFolders = searchPath.split(delimiter).filter(isAbsolute)
+  const candidates = [...inFolders.map((folder) => join(folder, name)), packaged()]
+  for (const candidate of candidates) {
+    if (candidate !== null && (await isExecutable(candidate))) return versioned(name, candidate)
+  }
+  throw missing(name, `${name} is neither in PATH nor in an npm package, and ${setting} is not set.`)
+}
+
+/** The last package has the program; those before it are asked for the next, as each may have its own copy. */
+function inPackage(from: string, packages: readonly string[], file: string): string | null {
+  try {
+    const manifest = packages.reduce((place, name) => createRequire(place).resolve(`${name}/package.json`), from)
+    return join(dirname(manifest), file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return null
+    throw error
+  }
+}
+
+async function isExecutable(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK)
+    return (await stat(path)).isFile()
+  } catch {
+    return false
+  }
+}
+
+async function versioned(name: string, path: string): Promise<MediaProgram> {
+  let said: string
+  try {
+    said = (await runProgram({ program: path, args: ['-version'], stdout: 'text', timeoutMs: 20_000 })).stdout
+  } catch (cause) {
+    throw missing(name, `${path} does not run.`, cause)
+  }
+  const version = new RegExp(`^${name} version (\\S+)`).exec(said)?.[1]
+  if (version === undefined) throw missing(name, `${path} is not ${name}: it does not say its version.`)
+  return { path, version }
+}
+
+function missing(name: string, detail: string, cause?: unknown): MediaError {
+  return new MediaError('PROGRAM_MISSING', `The program ${name} is not installed.`, { stage: 'prepare', detail, cause })
+}

@@ -1,0 +1,115 @@
+import { SAMPLES, SIDE, type SmallFrame } from './frames.ts'
+import { GRID } from './pattern.ts'
+
+/** How far the neighbourhood reaches whose mean is taken away: what is wider than a few cells is content. */
+const REACH = 2
+/** The mark is at most two steps of 255. What is more is content, and must not speak louder than the mark. */
+const CLIP = 2
+
+/**
+ * What is left of frames when the content is taken away: one number for each cell of the pattern. It is a sum over all
+ * frames, because the mark stands still and the content moves. Every part of it that is known to be content goes:
+ *
+ * 1. What changes slowly over the picture.
+ * 2. What the nearest frame of the original has too, where there is an original. Its share is fitted, so a wrong frame,
+ *    of a clip that was cut, takes away little and does no harm.
+ * 3. What is stronger than the mark can be.
+ */
+export class Residual {
+  readonly #sum = new Float32Array(SAMPLES)
+  readonly #energy = new Float32Array(SAMPLES)
+  readonly #originals: readonly Original[]
+  #frames = 0
+
+  constructor(originals: readonly SmallFrame[] = []) {
+    this.#originals = originals.map((frame) => ({ frame, detail: null }))
+  }
+
+  add(frame: SmallFrame): void {
+    const left = detailOf(frame)
+    const original = nearest(frame, this.#originals)
+    if (original !== null) {
+      original.detail ??= detailOf(original.frame)
+      takeAway(left, original.detail)
+    }
+    for (let i = 0; i < SAMPLES; i++) {
+      const value = Math.max(-CLIP, Math.min(CLIP, left[i] as number))
+      this.#sum[i] = (this.#sum[i] as number) + value
+      this.#energy[i] = (this.#energy[i] as number) + value * value
+    }
+    this.#frames++
+  }
+
+  /** One number for each cell. Where there is much unrest, it is worth less. */
+  cells(): Float32Array {
+    const unrest = blurred(this.#energy)
+    const cells = new Float32Array(GRID * GRID)
+    for (let y = 0; y < SIDE; y++) {
+      for (let x = 0; x < SIDE; x++) {
+        const i = y * SIDE + x
+        const cell = (y >> 1) * GRID + (x >> 1)
+        const weight = 1 / (0.5 + (unrest[i] as number) / this.#frames)
+        cells[cell] = (cells[cell] as number) + (this.#sum[i] as number) * weight
+      }
+    }
+    return cells
+  }
+}
+
+interface Original {
+  frame: SmallFrame
+  /** Worked out when it is first needed. */
+  detail: SmallFrame | null
+}
+
+function detailOf(frame: SmallFrame): SmallFrame {
+  const mean = blurred(frame)
+  for (let i = 0; i < SAMPLES; i++) mean[i] = (frame[i] as number) - (mean[i] as number)
+  return mean
+}
+
+function takeAway(left: SmallFrame, known: SmallFrame): void {
+  let [both, own] = [0, 1e-6]
+  for (let i = 0; i < SAMPLES; i++) {
+    both += (left[i] as number) * (known[i] as number)
+    own += (known[i] as number) * (known[i] as number)
+  }
+  const share = both / own
+  for (let i = 0; i < SAMPLES; i++) left[i] = (left[i] as number) - share * (known[i] as number)
+}
+
+/** A few hundred samples tell frames apart; the step has no common factor with the side. */
+const STEP = 37
+
+function nearest(frame: SmallFrame, originals: readonly Original[]): Original | null {
+  let found: Original | null = null
+  let smallest = Number.POSITIVE_INFINITY
+  for (const original of originals) {
+    let distance = 0
+    for (let i = 0; i < SAMPLES; i += STEP) distance += Math.abs((frame[i] as number) - (original.frame[i] as number))
+    if (distance < smallest) {
+      smallest = distance
+      found = original
+    }
+  }
+  return found
+}
+
+/** The mean of each sample's neighbourhood, by rows and then by columns. */
+function blurred(frame: Float32Array): Float32Array {
+  return blurredAlong(blurredAlong(frame, 1, SIDE), SIDE, 1)
+}
+
+function blurredAlong(frame: Float32Array, step: number, stride: number): Float32Array {
+  const out = new Float32Array(SAMPLES)
+  for (let line = 0; line < SIDE; line++) {
+    const start = line * stride
+    for (let i = 0; i < SIDE; i++) {
+      const [from, to] = [Math.max(0, i - REACH), Math.min(SIDE - 1, i + REACH)]
+      let sum = 0
+      for (let at = from; at <= to; at++) sum += frame[start + at * step] as number
+      out[start + i * step] = sum / (to - from + 1)
+    }
+  }
+  return out
+}

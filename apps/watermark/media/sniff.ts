@@ -1,0 +1,87 @@
+import { constants } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
+import { isAbsolute } from 'node:path'
+import { MediaError, type MediaStage } from './errors.ts'
+import type { MediaLimits } from './limits.ts'
+
+interface Format {
+  /** ffmpeg's name of the reader, which is forced: what only looks like a video must not choose its own. */
+  reader: string
+  kind: 'video' | 'image'
+  isSo: (head: Buffer) => boolean
+}
+
+const text = (head: Buffer, start: number, end: number): string => head.toString('latin1', start, end)
+
+/** No playlist, no script and no list of other files is among them. */
+const FORMATS: readonly Format[] = [
+  {
+    reader: 'mov',
+    kind: 'video',
+    isSo: (head) => ['ftyp', 'moov', 'mdat', 'wide', 'free', 'skip'].includes(text(head, 4, 8)),
+  },
+  { reader: 'matroska', kind: 'video', isSo: (head) => text(head, 0, 4) === '\x1aE\xdf\xa3' },
+  { reader: 'avi', kind: 'video', isSo: (head) => text(head, 0, 4) === 'RIFF' && text(head, 8, 12) === 'AVI ' },
+  {
+    reader: 'mpegts',
+    kind: 'video',
+    isSo: (head) => [188, 192].some((step) => [0, 1, 2].every((i) => head[i * step + step - 188] === 0x47)),
+  },
+  { reader: 'png_pipe', kind: 'image', isSo: (head) => text(head, 0, 8) === '\x89PNG\r\n\x1a\n' },
+  { reader: 'jpeg_pipe', kind: 'image', isSo: (head) => text(head, 0, 3) === '\xff\xd8\xff' },
+  { reader: 'webp_pipe', kind: 'image', isSo: (head) => text(head, 0, 4) === 'RIFF' && text(head, 8, 12) === 'WEBP' },
+]
+
+const READERS = FORMATS.map(({ reader }) => reader).join(',')
+const HEAD_BYTES = 1024
+
+/** A file whose first bytes were looked at. */
+export interface SniffedFile {
+  path: string
+  reader: string
+  kind: 'video' | 'image'
+}
+
+/** Says what a file is from its first bytes, whatever its name, and refuses what nobody could mark. */
+export async function sniff(path: string, stage: MediaStage, limits: MediaLimits): Promise<SniffedFile> {
+  const refuse = (code: 'SOURCE_CORRUPT' | 'SOURCE_UNSUPPORTED' | 'SOURCE_TOO_LARGE', message: string) =>
+    new MediaError(code, message, { stage, detail: path })
+  if (!isAbsolute(path)) throw refuse('SOURCE_UNSUPPORTED', 'The file is not named by an absolute path.')
+  const file = await opened(path, stage)
+  try {
+    const { size } = await file.stat()
+    if (size === 0) throw refuse('SOURCE_CORRUPT', 'The file is empty.')
+    if (size > limits.sourceBytesMax) {
+      throw refuse('SOURCE_TOO_LARGE', `The file has ${size} bytes, more than ${limits.sourceBytesMax}.`)
+    }
+    const head = Buffer.alloc(HEAD_BYTES)
+    await file.read(head, 0, HEAD_BYTES, 0)
+    const format = FORMATS.find(({ isSo }) => isSo(head))
+    if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that can be marked.')
+    return { path, reader: format.reader, kind: format.kind }
+  } finally {
+    await file.close()
+  }
+}
+
+async function opened(path: string, stage: MediaStage): Promise<FileHandle> {
+  try {
+    // Without waiting: a named pipe would be opened only when somebody writes to it.
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    if ((await file.stat()).isFile()) return file
+    await file.close()
+  } catch (cause) {
+    // A machine that has no file handles left says nothing about the file.
+    if (!['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM'].includes(String((cause as NodeJS.ErrnoException).code))) throw cause
+    throw new MediaError('SOURCE_MISSING', 'The file is not there, or may not be read.', { stage, detail: path, cause })
+  }
+  throw new MediaError('SOURCE_UNSUPPORTED', 'This is not a regular file.', { stage, detail: path })
+}
+
+/** Opens this file and nothing else: no network, no other reader, no file that it names. */
+export function inputArguments({ path, reader }: SniffedFile, { pixelsMax }: MediaLimits): string[] {
+  return [
+    ...['-protocol_whitelist', 'file', '-format_whitelist', READERS, '-f', reader],
+    ...['-max_pixels', String(pixelsMax), '-i', `file:${path}`],
+  ]
+}
