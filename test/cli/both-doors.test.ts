@@ -7,8 +7,8 @@ import { type HttpServer, startServer } from '../../src/http/server.ts'
 import { type App, redress as makeApp } from '../../src/index.ts'
 import { CATALOG, type OperationName } from '../../src/operations/catalog.ts'
 import { fillStore } from '../support/full-store.ts'
-import type { Answer } from './command.ts'
-import { manyCommands } from './many-commands.ts'
+import { type Answer, environment, ROOT } from './command.ts'
+import { WarmCommand } from './warm-command.ts'
 
 /** What stands after the words of each command; done in this order, on two copies of the same store. */
 type Tries = { [Name in OperationName]: string[] }
@@ -95,7 +95,11 @@ interface Found {
   token: string
 }
 
-const [askServer, askStore] = [manyCommands(), manyCommands()]
+const [atServer, atStore] = [new WarmCommand(), new WarmCommand()]
+afterAll(() => [atServer, atStore].forEach((command) => void command.stop()))
+const asking = (command: WarmCommand) => (args: readonly string[]) =>
+  command.do({ args: [...args], cwd: ROOT, env: environment({}) as Record<string, string> })
+const [askServer, askStore] = [asking(atServer), asking(atStore)]
 const root = mkdtempSync(join(tmpdir(), 'redress-both-doors-'))
 let server: HttpServer
 let app: App

@@ -2,8 +2,9 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { onTestFinished } from 'vitest'
+import { afterAll, onTestFinished } from 'vitest'
 import { until } from '../support/until.ts'
+import { WarmCommand } from './warm-command.ts'
 
 export const ROOT = join(import.meta.dirname, '../..')
 const BIN = join(ROOT, 'bin/redress')
@@ -20,8 +21,21 @@ interface CallOptions {
   stdin?: string
 }
 
+const warm = new WarmCommand()
+afterAll(() => warm.stop())
+
+/** The command, done by a process that does all of a test file where that can make no difference. */
+export function redress(args: readonly string[], options: CallOptions = {}): Promise<Answer> {
+  const { cwd = ROOT, env = {}, stdin } = options
+  if (stdin !== undefined || warm.isBusy) return redressAlone(args, options)
+  return warm.do({ args: [...args], cwd, env: environment(env) as Record<string, string> })
+}
+
 /** The real command in a process of its own. */
-export function redress(args: readonly string[], { cwd = ROOT, env = {}, stdin }: CallOptions = {}): Promise<Answer> {
+export function redressAlone(
+  args: readonly string[],
+  { cwd = ROOT, env = {}, stdin }: CallOptions = {},
+): Promise<Answer> {
   return new Promise((resolve) => {
     const child = execFile(BIN, [...args], { cwd, env: environment(env) }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })

@@ -3,11 +3,11 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { COMMANDS, nameOf } from '../../src/cli/commands.ts'
-import { folder, redress } from './command.ts'
+import { folder, redressAlone } from './command.ts'
 
 const scripts: Record<string, string> = {}
 beforeAll(async () => {
-  for (const shell of ['bash', 'zsh', 'fish']) scripts[shell] = (await redress(['completion', shell])).stdout
+  for (const shell of ['bash', 'zsh', 'fish']) scripts[shell] = (await redressAlone(['completion', shell])).stdout
 }, 60_000)
 
 describe('bash, asked as a person with a Tab key would', () => {
@@ -86,7 +86,7 @@ test.each(['zsh', 'fish'])('%s gets every command, too', (shell) => {
 })
 
 test('another shell is told which there are', async () => {
-  expect(await redress(['completion', 'csh'])).toMatchObject({
+  expect(await redressAlone(['completion', 'csh'])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('Choose one of bash, zsh, fish.'),
   })

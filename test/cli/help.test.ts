@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { CATALOG } from '../../src/operations/catalog.ts'
-import { ROOT, redress } from './command.ts'
+import { ROOT, redressAlone } from './command.ts'
 
 test('--help lists every command and ends well', async () => {
-  const { code, stdout, stderr } = await redress(['--help'])
+  const { code, stdout, stderr } = await redressAlone(['--help'])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   for (const { cli, summary } of Object.values(CATALOG))
     expect(stdout).toMatch(new RegExp(`${literally(cli)} +${literally(summary)}`))
@@ -22,16 +22,16 @@ test('--help lists every command and ends well', async () => {
 })
 
 test('without a command it says what there is', async () => {
-  expect(await redress([])).toEqual(await redress(['help']))
+  expect(await redressAlone([])).toEqual(await redressAlone(['help']))
 })
 
 test('--version is the version of the package', async () => {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  expect(await redress(['--version'])).toEqual({ code: 0, stdout: `redress ${version}\n`, stderr: '' })
+  expect(await redressAlone(['--version'])).toEqual({ code: 0, stdout: `redress ${version}\n`, stderr: '' })
 })
 
 test('a command says what it takes', async () => {
-  const { code, stdout } = await redress(['jobs', 'retry', '--help'])
+  const { code, stdout } = await redressAlone(['jobs', 'retry', '--help'])
   expect(code).toBe(0)
   for (const part of [
     'Usage: redress jobs retry <id> [options]',
@@ -42,12 +42,12 @@ test('a command says what it takes', async () => {
   ]) {
     expect(stdout).toContain(part)
   }
-  expect(await redress(['help', 'jobs', 'retry'])).toMatchObject({ stdout })
-  expect(await redress(['retry', '-h'])).toMatchObject({ stdout })
+  expect(await redressAlone(['help', 'jobs', 'retry'])).toMatchObject({ stdout })
+  expect(await redressAlone(['retry', '-h'])).toMatchObject({ stdout })
 })
 
 test('a group says what is in it', async () => {
-  const { stdout } = await redress(['policy'])
+  const { stdout } = await redressAlone(['policy'])
   expect(stdout).toContain('policy simulate <file>')
   expect(stdout).not.toContain('jobs list')
 })
@@ -70,7 +70,7 @@ test.each([
   [['jobs', 'retry', 'x', '--reason', '--dry-run'], '--reason needs a value.', 'Usage: redress jobs retry <id>'],
   [['jobs', 'list', '--data', 'a', '--store', 'sqlite:b'], '--data and --store both say', 'Give one of them.'],
 ])('wrong usage is answered with what is wrong and what was probably meant: %j', async (args, message, action) => {
-  const { code, stdout, stderr } = await redress(args)
+  const { code, stdout, stderr } = await redressAlone(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toMatch(/^USAGE: /)
   expect(stderr).toContain(message)
@@ -78,7 +78,7 @@ test.each([
 })
 
 test('with --json an error is JSON too', async () => {
-  const { code, stdout, stderr } = await redress(['jobs', 'lst', '--json'])
+  const { code, stdout, stderr } = await redressAlone(['jobs', 'lst', '--json'])
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(JSON.parse(stderr)).toEqual({
     error: { code: 'USAGE', message: 'There is no command "jobs lst".', action: 'Did you mean `redress jobs list`?' },

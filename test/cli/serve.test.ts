@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { until } from '../support/until.ts'
-import { folder, json, ROOT, redress, running } from './command.ts'
+import { folder, json, ROOT, redressAlone, running } from './command.ts'
 
 const urlIn = (text: string): string => /server {2}(\S+)/.exec(text)?.[1] ?? ''
 const linkIn = (text: string): string => /^ {2}(http\S+\/sign-in\?code=\S+)$/m.exec(text)?.[1] ?? ''
@@ -19,7 +19,7 @@ test('start serves HTTP beside the worker, says where, and SIGTERM ends both wit
     token: string
   }
   const env = { REDRESS_TOKEN: token, REDRESS_SERVER: url }
-  const { code, stdout: said } = await redress(['submit', 'sample.convert', '{"file":"a"}', '--wait'], { env })
+  const { code, stdout: said } = await redressAlone(['submit', 'sample.convert', '{"file":"a"}', '--wait'], { env })
   expect({ code, said }).toEqual({ code: 0, said: expect.stringContaining('is complete.') })
   const events = await fetch(`${url}/api/events`, { headers: { authorization: `Bearer ${token}` } })
   expect(events.status).toBe(200)
@@ -53,7 +53,9 @@ test('the first start prints a link that lets the first admin in, once; after th
 test('a link that nobody has used is made anew at the next start; --quiet makes none', async () => {
   const data = folder()
   const quiet = await running(['start', '--apps', 'sample', '--quiet', '--data', data], { says: '' })
-  await until('it works', async () => (await redress(['workers', '--data', data])).stdout.includes('sample.convert'))
+  await until('it works', async () =>
+    (await redressAlone(['workers', '--data', data])).stdout.includes('sample.convert'),
+  )
   quiet.child.kill('SIGTERM')
   expect([await quiet.ended, quiet.stdout()]).toEqual([0, ''])
   expect(await json(['tokens', '--kind', 'link', '--data', data])).toEqual([])
@@ -73,7 +75,7 @@ test('--no-auth lets everybody of this machine in, and is refused for other addr
   expect(stdout()).toContain('(open to everybody on this machine)')
   expect(linkIn(stdout())).toBe('')
   expect(await json(['jobs', '--server', urlIn(stdout())])).toEqual([])
-  const { code, stderr } = await redress([
+  const { code, stderr } = await redressAlone([
     'start',
     '--apps',
     'sample',
@@ -113,14 +115,14 @@ describe('parts of it', () => {
     [['--port', '70000'], '--port must be a port from 0 to 65535'],
     [['--public-url', 'jobs.example.org'], 'is not an address such as'],
   ])('what cannot be is refused before anything starts: %j', async (words, message) => {
-    const { code, stderr } = await redress(['start', '--apps', 'sample', ...words, '--data', folder()])
+    const { code, stderr } = await redressAlone(['start', '--apps', 'sample', ...words, '--data', folder()])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) })
   })
 
   test('a port that another has is an error, and leaves nothing running', async () => {
     const { stdout } = await running(['start', '--apps', 'sample', '--no-worker', '--data', folder()], READY)
     const port = new URL(urlIn(stdout())).port
-    const { code, stderr } = await redress(['start', '--apps', 'sample', '--data', folder()], {
+    const { code, stderr } = await redressAlone(['start', '--apps', 'sample', '--data', folder()], {
       env: { REDRESS_PORT: port },
     })
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('another program has that port') })
@@ -140,20 +142,22 @@ describe('a store that is away', () => {
     expect((await fetch(`${url}/readyz`)).status).toBe(503)
     const page = await fetch(url, { headers: { accept: 'text/html' } })
     expect([page.status, page.headers.get('content-type')]).toEqual([503, expect.stringContaining('text/html')])
-    expect(await redress(['jobs', '--server', url])).toMatchObject({ code: 5 })
+    expect(await redressAlone(['jobs', '--server', url])).toMatchObject({ code: 5 })
     child.kill('SIGTERM')
     expect(await ended).toBe(0)
   })
 
   test.each([[['--no-retry']], [['--no-http']]])('is an error at once with %j: 5', async (words) => {
-    const { code, stderr } = await redress(['start', '--apps', 'sample', ...words, ...away])
+    const { code, stderr } = await redressAlone(['start', '--apps', 'sample', ...words, ...away])
     expect({ code, stderr }).toEqual({ code: 5, stderr: expect.stringMatching(/STORE_UNREACHABLE: /) })
   })
 
   test('what will not mend itself is an error at once', async () => {
     const file = join(folder(), 'notes.txt')
     writeFileSync(file, 'my notes, which are longer than the header of a database would be\n'.repeat(20))
-    const { code, stderr } = await redress(['start', '--apps', 'sample', '--store', `sqlite:${file}`], { cwd: ROOT })
+    const { code, stderr } = await redressAlone(['start', '--apps', 'sample', '--store', `sqlite:${file}`], {
+      cwd: ROOT,
+    })
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/STORE_NOT_REDRESS: /) })
   })
 })

@@ -2,7 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { until } from '../support/until.ts'
-import { folder, json, ROOT, redress, running } from './command.ts'
+import { folder, json, ROOT, redressAlone, running } from './command.ts'
 
 interface Shown {
   status: string
@@ -52,7 +52,7 @@ describe('start', () => {
     child.kill('SIGTERM')
     expect(await exit).toBe(0)
     expect(stderr()).toContain('Stopping: running jobs have 30 s to finish.')
-    expect((await redress(['workers', '--all', '--data', data])).stdout).toMatch(/stopped/)
+    expect((await redressAlone(['workers', '--all', '--data', data])).stdout).toMatch(/stopped/)
   })
 
   test('names the job types that one can submit, and the channels apart from them', async () => {
@@ -108,10 +108,10 @@ describe('start', () => {
 
   test('a number that is none is refused before anything starts', async () => {
     const data = join(folder(), 'data')
-    expect((await redress(['start', '--apps', 'sample', '--concurrency', '0', '--data', data])).code).toBe(2)
-    const { code } = await redress(['start', '--apps', 'sample', '--concurrency', 'lots', '--data', data])
+    expect((await redressAlone(['start', '--apps', 'sample', '--concurrency', '0', '--data', data])).code).toBe(2)
+    const { code } = await redressAlone(['start', '--apps', 'sample', '--concurrency', 'lots', '--data', data])
     expect({ code, made: existsSync(data) }).toEqual({ code: 2, made: false })
-    const { code: bad, stderr } = await redress(['start', '--apps', 'sample', '--grace', 'soon', '--data', data])
+    const { code: bad, stderr } = await redressAlone(['start', '--apps', 'sample', '--grace', 'soon', '--data', data])
     expect({ bad, stderr }).toEqual({ bad: 2, stderr: expect.stringContaining('--grace: "soon" is not a duration') })
   })
 })
@@ -197,13 +197,13 @@ describe('worker', () => {
       'forwardOnly contradicts retry.max',
     ],
   ])('%s is refused', async (_, text, message) => {
-    const { code, stderr } = await redress(['worker', appModule(text), '--data', folder()])
+    const { code, stderr } = await redressAlone(['worker', appModule(text), '--data', folder()])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(/^APP_NOT_LOADED: /) })
     expect(stderr).toContain(message)
   })
 
   test('a file that is not there is refused', async () => {
-    expect(await redress(['worker', '/no/app.ts'])).toMatchObject({
+    expect(await redressAlone(['worker', '/no/app.ts'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('There is no file /no/app.ts.'),
     })

@@ -1,8 +1,16 @@
 import { run } from '../../src/cli/run.ts'
 
-process.on('message', async (args: string[]) => {
+export interface Order {
+  args: string[]
+  cwd: string
+  env: Record<string, string>
+}
+
+process.on('message', async ({ args, cwd, env }: Order) => {
   const said = { stdout: '', stderr: '' }
   const kept = { stdout: process.stdout.write, stderr: process.stderr.write }
+  process.chdir(cwd)
+  process.env = env
   for (const stream of ['stdout', 'stderr'] as const) {
     process[stream].write = ((text: string) => {
       said[stream] += text
