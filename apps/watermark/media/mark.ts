@@ -119,7 +119,7 @@ async function encodeArguments({ options, source, output, run, folder }: Making)
     return [...input, '-filter_complex', `${prepared},${toEncode}[out]`, '-map', '[out]', ...common]
   }
   const chips = chipsOf(invisible.key, invisible.tokenId)
-  await writeFile(join(folder, PATTERN_FILE), patternPicture(chips, pattern.planes, pattern.flatBytes))
+  await writeFile(join(folder, PATTERN_FILE), patternPicture(chips, { width, height, ...pattern }))
   const modes = Array.from({ length: pattern.planes }, (_, plane) => `c${plane}_mode=grainmerge`).join(':')
   // Grain merge adds what is above 128 and takes away what is below. The pattern's one frame lasts for all the others.
   const graph = [

@@ -8,8 +8,11 @@ import { MediaError } from './errors.ts'
 export const GRID = 64
 const CELLS = GRID * GRID
 
-/** How much, in steps of 255: alternately one and two, because a half cannot be drawn. */
-const STEPS = [1, 2] as const
+/** How much, in steps of 255. In large pictures alternately one and two, because a half cannot be drawn. */
+const LARGE_STEPS = [1, 2] as const
+/** The cells of a small picture are a few pixels wide, and so fine a grain is seen sooner. */
+const SMALL_STEPS = [1, 1] as const
+const LARGE_PIXELS_MIN = 500_000
 
 const KEY_BYTES_MIN = 16
 
@@ -25,12 +28,22 @@ export function chipsOf(key: string | Uint8Array, tokenId: string): Int8Array {
   return Int8Array.from({ length: CELLS }, (_, i) => (((bits[i >> 3] as number) >> (i & 7)) & 1 ? 1 : -1))
 }
 
-/** One small picture to be enlarged and added, 128 being nothing; `planes` carry it, `flatPlanes` carry nothing. */
-export function patternPicture(chips: Int8Array, planes: number, flatBytes: number): Uint8Array {
+export interface PatternPicture {
+  /** Of the picture that it is added to. */
+  width: number
+  height: number
+  /** How many planes carry the pattern, and how many bytes after them carry nothing. */
+  planes: number
+  flatBytes: number
+}
+
+/** One small picture to be enlarged and added, 128 being nothing. */
+export function patternPicture(chips: Int8Array, { width, height, planes, flatBytes }: PatternPicture): Uint8Array {
+  const steps = width * height < LARGE_PIXELS_MIN ? SMALL_STEPS : LARGE_STEPS
   const picture = new Uint8Array(CELLS * planes + flatBytes).fill(128)
   for (let plane = 0; plane < planes; plane++) {
     for (let i = 0; i < CELLS; i++) {
-      const step = STEPS[((i % GRID) + Math.floor(i / GRID)) % 2] as number
+      const step = steps[((i % GRID) + Math.floor(i / GRID)) % 2] as number
       picture[plane * CELLS + i] = 128 + step * (chips[i] as number)
     }
   }

@@ -1,3 +1,4 @@
+import { ProgramFailed } from 'redress'
 import { MediaError, type MediaStage, machineFailure } from './errors.ts'
 import { type MediaRun, runFfmpeg, runFfprobe } from './ffmpeg.ts'
 import { type MediaLimits, mediaLimits } from './limits.ts'
@@ -134,15 +135,21 @@ async function ask({ file, programs, run, stage }: Probing, args: string[]): Pro
   try {
     said = await runFfprobe(programs.ffprobe, [...args, ...inputArguments(file, run.limits)], run)
   } catch (error) {
+    if (error instanceof ProgramFailed && isOversized(error)) throw tooLarge({ file, stage, run })
     throw machineFailure(error, stage) ?? corrupt({ file, stage }, error)
   }
-  if (/exceeds specified max pixel count/.test(said.stderrTail)) throw tooLarge({ file, stage, run })
+  if (isOversized(said)) throw tooLarge({ file, stage, run })
   return JSON.parse(said.stdout)
 }
+
+/** A decoder that is asked for more pixels than it may hold tells no size, only this. */
+const isOversized = ({ stderrTail }: { stderrTail: string }): boolean =>
+  /Picture size [1-9]\d*x[1-9]\d* (?:is invalid|exceeds)/.test(stderrTail)
 
 function checkSize({ file, stage, run }: Probing, width: number, height: number): void {
   const { pixelsMax, sideMax } = run.limits
   if (width > sideMax || height > sideMax || width * height > pixelsMax) throw tooLarge({ file, stage, run })
+  if (width === 0 || height === 0) throw corrupt({ file, stage })
   if (width < 16 || height < 16) {
     const message = `The picture has ${width} x ${height} pixels, too few to hold a mark.`
     throw new MediaError('SOURCE_UNSUPPORTED', message, { stage, detail: file.path })

@@ -82,6 +82,7 @@ async function opened(path: string, stage: MediaStage): Promise<FileHandle> {
 export function inputArguments({ path, reader }: SniffedFile, { pixelsMax }: MediaLimits): string[] {
   return [
     ...['-protocol_whitelist', 'file', '-format_whitelist', READERS, '-f', reader],
-    ...['-max_pixels', String(pixelsMax), '-i', `file:${path}`],
+    // Decoders round sizes up: the limit itself is kept by the probe, and this by what takes the memory.
+    ...['-max_pixels', String(pixelsMax * 2), '-i', `file:${path}`],
   ]
 }

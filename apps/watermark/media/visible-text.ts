@@ -53,7 +53,7 @@ export async function textFilter(
   await writeFile(join(folder, TEXT_FILE), line)
   await symlink(font, join(folder, FONT_FILE))
   const size = Math.max(8, Math.floor(Math.min(height * 0.05, (width * 0.9) / widthInEms(line))))
-  const colours = `fontcolor=white@0.55:borderw=${Math.max(1, Math.round(size / 16))}:bordercolor=black@0.45`
+  const colours = `fontcolor=white@0.75:borderw=${Math.max(1, Math.round(size / 16))}:bordercolor=black@0.6`
   const place = 'x=(w-text_w)/2:y=h-text_h-h*0.05'
   return `drawtext=fontfile=${FONT_FILE}:textfile=${TEXT_FILE}:expansion=none:fontsize=${size}:${colours}:${place}`
 }
