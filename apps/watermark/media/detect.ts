@@ -117,7 +117,7 @@ async function rank(
   cells: Float32Array,
   signal: AbortSignal | undefined,
 ): Promise<RankedToken[]> {
-  const deviation = Math.hypot(...cells)
+  const deviation = Math.sqrt(cells.reduce((sum, cell) => sum + cell * cell, 0))
   const ranking: RankedToken[] = []
   for (const [i, tokenId] of tokens.entries()) {
     const chips = chipsOf(key, tokenId)

@@ -45,7 +45,9 @@ export async function readFrames(reading: FrameReading): Promise<SmallFrame[]> {
   const values = new Uint16Array(bytes.buffer, bytes.byteOffset, Math.floor(bytes.length / 2))
   const frames: SmallFrame[] = []
   for (let at = 0; at + SAMPLES <= values.length; at += SAMPLES) {
-    frames.push(Float32Array.from(values.subarray(at, at + SAMPLES), (value) => value / 257))
+    const frame = new Float32Array(SAMPLES)
+    for (let i = 0; i < SAMPLES; i++) frame[i] = (values[at + i] as number) / 257
+    frames.push(frame)
   }
   if (frames.length === 0) throw unreadable(media)
   return frames

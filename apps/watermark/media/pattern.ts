@@ -25,7 +25,9 @@ export function chipsOf(key: string | Uint8Array, tokenId: string): Int8Array {
   const bits = createHash('shake256', { outputLength: CELLS / 8 })
     .update(seed)
     .digest()
-  return Int8Array.from({ length: CELLS }, (_, i) => (((bits[i >> 3] as number) >> (i & 7)) & 1 ? 1 : -1))
+  const chips = new Int8Array(CELLS)
+  for (let i = 0; i < CELLS; i++) chips[i] = ((bits[i >> 3] as number) >> (i & 7)) & 1 ? 1 : -1
+  return chips
 }
 
 export interface PatternPicture {

@@ -94,16 +94,15 @@ describe('a copy is traced to its recipient', () => {
 describe('nobody is accused', () => {
   const innocent: [what: string, suspect: string, more: Partial<DetectOptions>][] = [
     ['of a file without a mark', 'fractal.mp4', {}],
+    ['of a file without a mark, when there is no source', 'fractal.mp4', { source: undefined }],
     ["of another campaign's copy, whose key is another", 'fractal-marked.mp4', { key: 'the key of another campaign' }],
     ['when the recipient is not among those asked for', 'chart-marked.mp4', { tokens: ['token-90', 'token-91'] }],
     ['when nobody is asked for', 'chart-marked.mp4', { tokens: [] }],
   ]
   test.each(innocent)('%s', async (_, suspect, more) => {
-    for (const source of [undefined, file(suspect.replace('-marked', ''))]) {
-      const found = await look(suspect, { ...more, source })
-      expect(found.verdict).toBe('inconclusive')
-      expect(Math.max(found.bestDecoyZ, found.ranking[0]?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
-    }
+    const found = await look(suspect, { source: file(suspect.replace('-marked', '')), ...more })
+    expect(found.verdict).toBe('inconclusive')
+    expect(Math.max(found.bestDecoyZ, found.ranking[0]?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
   })
 
   test('by what defeats the mark: a crop moves the picture under the grid', async () => {

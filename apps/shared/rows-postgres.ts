@@ -1,0 +1,128 @@
+import type postgres from 'postgres'
+import { RedressError } from 'redress'
+import { type Answered, type Driver, type Step, type Tables, type Value, versionsAfter } from './rows.ts'
+
+/** Beside the schema of the store, in which nobody else should make tables. */
+const SCHEMA = 'redress_apps'
+/** Any number, as long as nobody else's program locks the same one. */
+const MIGRATION_LOCK = 0x72647274
+const CONNECTIONS_MAX = 4
+const TRIES_MAX = 5
+
+type Sql = postgres.Sql<{ bigint: number }>
+type Tx = postgres.TransactionSql<{ bigint: number }>
+
+/** A small pool of our own on the server of the store. */
+export async function postgresRows(url: string): Promise<Driver> {
+  const { default: connect } = await import('postgres')
+  const sql: Sql = connect(url, {
+    max: CONNECTIONS_MAX,
+    connect_timeout: 10,
+    idle_timeout: 60,
+    onnotice: () => undefined,
+    connection: { application_name: 'redress', search_path: SCHEMA, statement_timeout: 30_000, lock_timeout: 10_000 },
+    // Counts and milliseconds fit a double; a BigInt would have to be turned back everywhere.
+    types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
+    fetch_types: false,
+  })
+
+  return {
+    ask: (text, params) => storing(() => ask(sql, text, params)),
+    async atomically(steps) {
+      try {
+        return await storing(() => repeated(() => begun(sql, (tx) => inOrder(tx, steps))))
+      } catch (error) {
+        if (error instanceof Unexpected) return null
+        throw error
+      }
+    },
+    migrate: (tables) => storing(() => begun(sql, (tx) => migrate(tx, tables))),
+    close: () => sql.end({ timeout: 5 }),
+  }
+}
+
+class Unexpected extends Error {}
+
+async function ask(sql: Sql | Tx, text: string, params: readonly Value[]): Promise<Answered> {
+  const answered = await sql.unsafe<object[]>(text, [...params], { prepare: true })
+  return { rows: [...answered], count: answered.count }
+}
+
+async function inOrder(tx: Tx, steps: readonly Step[]): Promise<object[][]> {
+  const rows: object[][] = []
+  for (const { sql, params = [], expect } of steps) {
+    const answered = await ask(tx, sql, params)
+    if (expect !== undefined && answered.count !== expect) throw new Unexpected()
+    rows.push(answered.rows)
+  }
+  return rows
+}
+
+async function migrate(tx: Tx, tables: Tables): Promise<void> {
+  // Of several processes that start at once, one makes the tables and the others find them made.
+  await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`
+  // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
+  const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${SCHEMA}`
+  if (there === undefined) await tx.unsafe(`CREATE SCHEMA ${SCHEMA}`)
+  await tx`CREATE TABLE IF NOT EXISTS app_tables (name text PRIMARY KEY, version bigint NOT NULL)`
+  const [found] = await tx<{ version: number }[]>`SELECT version FROM app_tables WHERE name = ${tables.name}`
+  const versions = versionsAfter(found?.version ?? 0, tables)
+  if (versions.length === 0) return
+  for (const version of versions) await tx.unsafe(version)
+  await tx`
+    INSERT INTO app_tables (name, version) VALUES (${tables.name}, ${tables.versions.length})
+    ON CONFLICT (name) DO UPDATE SET version = excluded.version`
+}
+
+/**
+ * A transaction that may lose its connection. When it does, the client would go on and send a ROLLBACK on what is closed,
+ * which ends the process; so what ran in it is left where it stands, and the client tells by itself that it is over.
+ */
+async function begun<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const done = await sql.begin(async (tx) => {
+    try {
+      return await work(tx)
+    } catch (error) {
+      if (isGone(error)) return new Promise<never>(() => undefined)
+      throw error
+    }
+  })
+  return done as T
+}
+
+/** Undone through nobody's fault: it met another transaction. */
+async function repeated<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work()
+    } catch (error) {
+      if (tries === TRIES_MAX || !['40001', '40P01', '55P03'].includes(codeOf(error))) throw error
+    }
+  }
+}
+
+const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
+
+const isGone = (error: unknown): boolean =>
+  ['CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'].includes(codeOf(error))
+
+const isAway = (error: unknown): boolean =>
+  isGone(error) ||
+  ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENOENT', 'CONNECT_TIMEOUT', 'CONNECTION_ENDED'].includes(
+    codeOf(error),
+  ) ||
+  /^(08|57P|25006|53300)/.test(codeOf(error))
+
+async function storing<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof RedressError || error instanceof Unexpected) throw error
+    if (isAway(error)) {
+      throw new RedressError('STORE_UNREACHABLE', 'The server of the store cannot be reached.', { cause: error })
+    }
+    const because = error instanceof Error ? error.message : String(error)
+    const code = codeOf(error) === '53100' ? 'STORE_FULL' : 'STORE_FAILED'
+    throw new RedressError(code, `The rows of an app could not be read or written: ${because}.`, { cause: error })
+  }
+}

@@ -1,0 +1,116 @@
+import { RedressError } from 'redress'
+import { postgresRows } from './rows-postgres.ts'
+import { sqliteRows } from './rows-sqlite.ts'
+
+export type Value = string | number | null
+
+/** One statement of a transaction. */
+export interface Step {
+  sql: string
+  params?: readonly Value[]
+  /** So many rows it must change, or give: otherwise nothing of the transaction happens. */
+  expect?: number
+}
+
+/**
+ * Rows of an app's own, in the database that the jobs are in. One SQL for both kinds of store: places are `$1`, numbers
+ * are whole (`bigint`; times in milliseconds, truths 0 and 1), and RETURNING and ON CONFLICT are there.
+ */
+export interface Rows {
+  all<Row extends object>(sql: string, ...params: Value[]): Promise<Row[]>
+  first<Row extends object>(sql: string, ...params: Value[]): Promise<Row | null>
+  /** How many rows it changed. */
+  run(sql: string, ...params: Value[]): Promise<number>
+  /** All of it or nothing. The rows that each step gave; null when one did not come to what it expects. */
+  atomically(steps: readonly Step[]): Promise<object[][] | null>
+  close(): Promise<void>
+}
+
+/** The tables of one app. Each version is made once, in their order, whoever starts first. */
+export interface Tables {
+  name: string
+  versions: readonly string[]
+}
+
+export interface RowsOptions {
+  /** Where the jobs are: `app.location`. */
+  location: string | null
+  tables: Tables
+  /**
+   * Awaited before the first statement: the store must have made its own tables by then, because it takes a file that
+   * has others for somebody else's.
+   */
+  storeOpened(): Promise<unknown>
+}
+
+/** Nothing is opened before it is needed: a database that is away must not keep an app from being installed. */
+export function openRows({ location, tables, storeOpened }: RowsOptions): Rows {
+  const open = driverOf(location)
+  let opening: Promise<Driver> | null = null
+  let isClosed = false
+  const opened = async (): Promise<Driver> => {
+    if (isClosed) throw new RedressError('STORE_STOPPED', 'The rows of this app were closed.')
+    opening ??= (async () => {
+      await storeOpened()
+      const driver = await open()
+      try {
+        await driver.migrate(tables)
+      } catch (error) {
+        await driver.close()
+        throw error
+      }
+      return driver
+    })().catch((error: unknown) => {
+      // A refusal is not kept: whoever was away may be back when somebody asks again.
+      opening = null
+      throw error
+    })
+    return opening
+  }
+  return {
+    all: async <Row extends object>(sql: string, ...params: Value[]) =>
+      (await (await opened()).ask(sql, params)).rows as Row[],
+    first: async <Row extends object>(sql: string, ...params: Value[]) =>
+      ((await (await opened()).ask(sql, params)).rows[0] as Row | undefined) ?? null,
+    run: async (sql, ...params) => (await (await opened()).ask(sql, params)).count,
+    atomically: async (steps) => (await opened()).atomically(steps),
+    async close() {
+      isClosed = true
+      await (await opening?.catch(() => null))?.close()
+    },
+  }
+}
+
+export interface Answered {
+  rows: object[]
+  /** Of rows that were changed or given. */
+  count: number
+}
+
+export interface Driver {
+  ask(sql: string, params: readonly Value[]): Promise<Answered>
+  atomically(steps: readonly Step[]): Promise<object[][] | null>
+  migrate(tables: Tables): Promise<void>
+  close(): Promise<void>
+}
+
+const MEMORY = ':memory:'
+
+function driverOf(location: string | null): () => Promise<Driver> {
+  if (location !== null && /^postgres(ql)?:\/\//.test(location)) return () => postgresRows(location)
+  const path = /^sqlite:(.+)$/.exec(location ?? '')?.[1]
+  // What is in memory is gone with its process, jobs and rows alike: nobody misses that they are not in one place.
+  if (path !== undefined) return async () => sqliteRows(path, path === MEMORY)
+  throw new RedressError('OPTION_INVALID', 'This app keeps rows beside its jobs, and does not know where those are.', {
+    action: 'Give redress() the place of its store (sqlite:FILE or postgres://...) instead of a store.',
+  })
+}
+
+/** Which versions are still to be made. */
+export function versionsAfter(version: number, { name, versions }: Tables): readonly string[] {
+  if (version <= versions.length) return versions.slice(version)
+  throw new RedressError(
+    'STORE_TOO_NEW',
+    `The tables of ${name} are of version ${version}; this program knows versions up to ${versions.length}.`,
+  )
+}

@@ -1,0 +1,170 @@
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { openRows, type Rows, type Tables } from '../../../apps/shared/rows.ts'
+import { redress } from '../../../src/index.ts'
+import { ownDatabase } from '../../support/databases.ts'
+import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
+import { openRaw, temporaryFolder } from '../../support/sqlite.ts'
+
+const TABLES: Tables = {
+  name: 'shop',
+  versions: [
+    'CREATE TABLE sh_stock (id text PRIMARY KEY, pieces bigint NOT NULL CHECK (pieces >= 0))',
+    'CREATE TABLE sh_orders (id text PRIMARY KEY, stock text NOT NULL REFERENCES sh_stock (id)); CREATE INDEX sh_by ON sh_orders (stock)',
+  ],
+}
+
+let server: TestPostgres
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server.stop())
+
+const PLACES: [name: string, place: () => Promise<string>][] = [
+  ['SQLite', async () => `sqlite:${join(temporaryFolder(), 'redress.db')}`],
+  ['PostgreSQL', () => ownDatabase(server.url)],
+]
+
+describe.each(PLACES)('on %s', (_name, place) => {
+  const opened = (location: string, tables = TABLES): Rows => {
+    const app = redress({ store: location })
+    const rows = openRows({ location: app.location, tables, storeOpened: () => app.store() })
+    onTestFinished(async () => {
+      await rows.close()
+      await app.stop()
+    })
+    return rows
+  }
+
+  test('what one statement writes another reads, with numbers as numbers', async () => {
+    const rows = opened(await place())
+    const atMs = Date.UTC(2100, 0, 1)
+    expect(await rows.run('INSERT INTO sh_stock (id, pieces) VALUES ($1, $2), ($3, $2)', 'a', atMs, 'b')).toBe(2)
+    expect(await rows.all('SELECT id, pieces FROM sh_stock ORDER BY id')).toEqual([
+      { id: 'a', pieces: atMs },
+      { id: 'b', pieces: atMs },
+    ])
+    expect(await rows.first('SELECT id FROM sh_stock WHERE id = $2 OR id = $1', 'x', 'b')).toEqual({ id: 'b' })
+    expect(await rows.first('SELECT id FROM sh_stock WHERE id = $1', 'nobody')).toBeNull()
+    expect(await rows.run('UPDATE sh_stock SET pieces = 1 WHERE id = $1 RETURNING id', 'a')).toBe(1)
+  })
+
+  test('a step that does not come to what it expects undoes all steps, and so does one that fails', async () => {
+    const rows = opened(await place())
+    await rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)
+    const order = (id: string) =>
+      rows.atomically([
+        { sql: 'INSERT INTO sh_orders VALUES ($1, $2)', params: [id, 'tea'] },
+        {
+          sql: 'UPDATE sh_stock SET pieces = pieces - 1 WHERE id = $1 AND pieces > 0 RETURNING pieces',
+          params: ['tea'],
+          expect: 1,
+        },
+      ])
+    expect(await order('first')).toEqual([[], [{ pieces: 0 }]])
+    expect(await order('second')).toBeNull()
+    await expect(order('first')).rejects.toMatchObject({ code: 'STORE_FAILED' })
+    await expect(rows.run('INSERT INTO sh_orders VALUES ($1, $2)', 'x', 'nothing')).rejects.toThrow('could not be')
+    expect(await rows.all('SELECT id FROM sh_orders')).toEqual([{ id: 'first' }])
+  })
+
+  test('of a hundred at once that take the last five, five succeed', async () => {
+    const rows = opened(await place())
+    await rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 5)
+    const taken = await Promise.all(
+      Array.from({ length: 100 }, () =>
+        rows.run('UPDATE sh_stock SET pieces = pieces - 1 WHERE id = $1 AND pieces > 0', 'tea'),
+      ),
+    )
+    expect(taken.filter((count) => count === 1)).toHaveLength(5)
+  })
+
+  test('tables are made once, though several programs start at once, and later versions are added to earlier ones', async () => {
+    const location = await place()
+    const first = opened(location, { ...TABLES, versions: TABLES.versions.slice(0, 1) })
+    await first.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)
+    const many = Array.from({ length: 4 }, () => opened(location))
+    const counts = await Promise.all(many.map((rows) => rows.all('SELECT id FROM sh_stock')))
+    expect(counts).toEqual(Array.from({ length: 4 }, () => [{ id: 'tea' }]))
+    await expect(first.run('INSERT INTO sh_orders VALUES ($1, $2)', 'one', 'tea')).resolves.toBe(1)
+  })
+
+  test('a program that knows fewer versions than were made is refused', async () => {
+    const location = await place()
+    await opened(location).all('SELECT id FROM sh_stock')
+    const older = opened(location, { ...TABLES, versions: TABLES.versions.slice(0, 1) })
+    await expect(older.all('SELECT id FROM sh_stock')).rejects.toMatchObject({ code: 'STORE_TOO_NEW' })
+  })
+
+  test('rows and jobs are written side by side in one process, and neither waits for the other in vain', async () => {
+    const location = await place()
+    const app = redress({ store: location })
+    const greet = app.job('greet', { run: () => null })
+    const rows = openRows({ location, tables: TABLES, storeOpened: () => app.store() })
+    onTestFinished(async () => {
+      await rows.close()
+      await app.stop()
+    })
+    await Promise.all(
+      Array.from({ length: 20 }, async (_, i) => {
+        await rows.atomically([{ sql: 'INSERT INTO sh_stock VALUES ($1, $2)', params: [`${i}`, i], expect: 1 }])
+        await greet.submit({})
+      }),
+    )
+    expect(await rows.first('SELECT count(*) AS many FROM sh_stock')).toEqual({ many: 20 })
+    expect((await app.list({ limit: 100 })).jobs).toHaveLength(20)
+  })
+})
+
+test('a file that another program holds is waited for, and the event loop goes on meanwhile', async () => {
+  const path = join(temporaryFolder(), 'redress.db')
+  const app = redress({ store: `sqlite:${path}` })
+  const rows = openRows({ location: app.location, tables: TABLES, storeOpened: () => app.store() })
+  onTestFinished(async () => {
+    await rows.close()
+    await app.stop()
+  })
+  await rows.all('SELECT id FROM sh_stock')
+  const other = openRaw(path)
+  other.exec('BEGIN IMMEDIATE')
+  const writing = rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)
+  setTimeout(() => other.exec('COMMIT'), 0)
+  expect(await writing).toBe(1)
+})
+
+test('a store in memory has rows in memory, and one that was only handed over is refused with what to do', async () => {
+  const app = redress({ store: 'sqlite::memory:' })
+  onTestFinished(() => app.stop())
+  const rows = openRows({ location: app.location, tables: TABLES, storeOpened: () => app.store() })
+  expect(await rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)).toBe(1)
+  await rows.close()
+  await expect(rows.all('SELECT 1')).rejects.toMatchObject({ code: 'STORE_STOPPED' })
+  expect(() => openRows({ location: null, tables: TABLES, storeOpened: async () => null })).toThrow(
+    expect.objectContaining({ code: 'OPTION_INVALID', action: expect.stringContaining('sqlite:FILE') }),
+  )
+})
+
+test('a server that is away is told as such, and asked again when it is back', async () => {
+  let isBack = false
+  const location = await ownDatabase(server.url)
+  const app = redress({ store: location })
+  const storeOpened = async () => {
+    if (!isBack) throw new Error('away')
+    return app.store()
+  }
+  const rows = openRows({ location, tables: TABLES, storeOpened })
+  onTestFinished(async () => {
+    await rows.close()
+    await app.stop()
+  })
+  await expect(rows.all('SELECT 1')).rejects.toThrow('away')
+  isBack = true
+  expect(await rows.all('SELECT id FROM sh_stock')).toEqual([])
+  const nobody = openRows({
+    location: 'postgres://nobody@127.0.0.1:1/none',
+    tables: TABLES,
+    storeOpened: async () => null,
+  })
+  await expect(nobody.all('SELECT 1')).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
+  await nobody.close()
+})
