@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { openRows, type Rows, type Tables } from '../../../apps/shared/rows.ts'
 import { redress } from '../../../src/index.ts'
-import { ownDatabase } from '../../support/databases.ts'
+import { openPool, type Pool } from '../../../src/store/postgres/client.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { openRaw, temporaryFolder } from '../../support/sqlite.ts'
 
@@ -15,24 +15,39 @@ const TABLES: Tables = {
 }
 
 let server: TestPostgres
+let sql: Pool
+let database: string
 beforeAll(async () => {
   server = await startPostgres()
+  const name = `rows_${process.pid}`
+  const first = openPool({ url: server.url, schema: 'public', connectionsMax: 1 })
+  await first.unsafe(`CREATE DATABASE ${name}`)
+  await first.end()
+  database = Object.assign(new URL(server.url), { pathname: `/${name}` }).href
+  sql = openPool({ url: database, schema: 'public', connectionsMax: 1 })
 })
-afterAll(() => server.stop())
+afterAll(async () => {
+  await sql.end()
+  await server.stop()
+})
+
+/** One database for all: making one takes longer than everything that is tried in it. */
+async function emptied(): Promise<string> {
+  await sql.unsafe('DROP SCHEMA IF EXISTS redress_apps CASCADE')
+  return database
+}
 
 const PLACES: [name: string, place: () => Promise<string>][] = [
   ['SQLite', async () => `sqlite:${join(temporaryFolder(), 'redress.db')}`],
-  ['PostgreSQL', () => ownDatabase(server.url)],
+  ['PostgreSQL', emptied],
 ]
+
+const nothingToOpen = async () => null
 
 describe.each(PLACES)('on %s', (_name, place) => {
   const opened = (location: string, tables = TABLES): Rows => {
-    const app = redress({ store: location })
-    const rows = openRows({ location: app.location, tables, storeOpened: () => app.store() })
-    onTestFinished(async () => {
-      await rows.close()
-      await app.stop()
-    })
+    const rows = openRows({ location, tables, storeOpened: nothingToOpen })
+    onTestFinished(() => rows.close())
     return rows
   }
 
@@ -139,31 +154,25 @@ test('a store in memory has rows in memory, and one that was only handed over is
   expect(await rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)).toBe(1)
   await rows.close()
   await expect(rows.all('SELECT 1')).rejects.toMatchObject({ code: 'STORE_STOPPED' })
-  expect(() => openRows({ location: null, tables: TABLES, storeOpened: async () => null })).toThrow(
+  expect(() => openRows({ location: null, tables: TABLES, storeOpened: nothingToOpen })).toThrow(
     expect.objectContaining({ code: 'OPTION_INVALID', action: expect.stringContaining('sqlite:FILE') }),
   )
 })
 
 test('a server that is away is told as such, and asked again when it is back', async () => {
   let isBack = false
-  const location = await ownDatabase(server.url)
-  const app = redress({ store: location })
   const storeOpened = async () => {
     if (!isBack) throw new Error('away')
-    return app.store()
   }
-  const rows = openRows({ location, tables: TABLES, storeOpened })
-  onTestFinished(async () => {
-    await rows.close()
-    await app.stop()
-  })
+  const rows = openRows({ location: await emptied(), tables: TABLES, storeOpened })
+  onTestFinished(() => rows.close())
   await expect(rows.all('SELECT 1')).rejects.toThrow('away')
   isBack = true
   expect(await rows.all('SELECT id FROM sh_stock')).toEqual([])
   const nobody = openRows({
     location: 'postgres://nobody@127.0.0.1:1/none',
     tables: TABLES,
-    storeOpened: async () => null,
+    storeOpened: nothingToOpen,
   })
   await expect(nobody.all('SELECT 1')).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
   await nobody.close()
