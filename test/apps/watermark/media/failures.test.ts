@@ -75,9 +75,11 @@ describe('in the middle of an encode', () => {
 
   test('a full disk is transient (W2, W23), and the room is given back', async (context) => {
     const disk = smallDisk(context, '1m')
-    disk.fill({ butBytes: 40_000 })
+    // Enough for what is prepared, and not for what is encoded.
+    disk.fill({ butBytes: 90_000 })
     const error = await failureOf(mark({ target: join(disk.folder, 'copy.mp4') }))
-    expect(error).toMatchObject({ code: 'DISK_FULL', isPermanent: false })
+    expect(error).toMatchObject({ code: 'DISK_FULL', isPermanent: false, stage: 'encode' })
+    expect(error.exitCode).not.toBeNull()
     expect(filesIn(disk.folder)).toEqual(['ballast'])
   })
 })
