@@ -55,9 +55,10 @@ const SOURCE_FRAMES_MAX = SUSPECT_FRAMES_MAX * 4
 
 /**
  * Whose copy a file is. Survives being encoded again, made smaller, made lighter or darker, and cut in time (a source
- * of more than about 20 s helps less then). Does not survive what moves the picture under the grid: cropping, borders,
- * rotation, mirroring, a camera that films a screen. Heavy blur, much noise, and mixing several recipients' copies
- * weaken it. A file without a mark, or with one of another key or of tokens that were not named, is 'inconclusive'.
+ * of more than about 20 s helps less then). Does not survive what moves the picture under the grid by more than about
+ * half a cell, a hundredth of its width: cropping, borders, mirroring, more than a slight rotation, a camera that films
+ * a screen. Of a mix of several recipients' copies, each comes out above the line. A file without a mark, or with one
+ * of another key or of tokens that were not named, is 'inconclusive'. Figures: docs/guides/watermark-detection.md.
  */
 export async function detect(options: DetectOptions): Promise<Detection> {
   const limits = mediaLimits(options.limits)

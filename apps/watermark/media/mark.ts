@@ -94,7 +94,8 @@ async function makeVerified(making: Making): Promise<ProbedMedia> {
       width: output.width,
       height: output.height,
       durationMs: source.durationMs,
-      frames: source.frames ?? frames,
+      frames,
+      sourceFrames: source.frames,
       fps: source.fps,
       hasAudio: source.hasAudio && source.kind === 'video',
     }

@@ -13,6 +13,8 @@ export interface Expected {
   durationMs: number
   /** As many as the encoder said it wrote. */
   frames: number
+  /** As many as the source says it has, if it does. */
+  sourceFrames: number | null
   fps: number
   hasAudio: boolean
 }
@@ -54,6 +56,10 @@ export async function verifyOutput(
   return media
 }
 
+/** A recording that begins between two key frames counts frames that nobody can decode. */
+const TOLERANCE_MS = 200
+const framesTolerated = (fps: number): number => Math.max(1, Math.floor((fps * TOLERANCE_MS) / 1000))
+
 function check(media: ProbedMedia, expected: Expected): void {
   if (media.codec !== expected.codec) throw wrong('codec', `It is ${media.codec}, not ${expected.codec}.`)
   if (media.width !== expected.width || media.height !== expected.height) {
@@ -63,8 +69,12 @@ function check(media: ProbedMedia, expected: Expected): void {
   if (media.hasAudio !== expected.hasAudio) throw wrong('sound', 'It has sound where it should have none, or none.')
   if (media.kind === 'image') return
   const offMs = Math.abs(media.durationMs - expected.durationMs)
-  if (offMs > Math.max(200, 1000 / expected.fps)) {
+  if (offMs > Math.max(TOLERANCE_MS, 1000 / expected.fps)) {
     throw wrong('duration', `It takes ${media.durationMs} ms, not ${expected.durationMs} ms.`)
+  }
+  const { frames, sourceFrames, fps } = expected
+  if (sourceFrames !== null && Math.abs(frames - sourceFrames) > framesTolerated(fps)) {
+    throw wrong('frame count', `It has ${frames} frames, not ${sourceFrames}.`)
   }
 }
 
@@ -105,7 +115,8 @@ export async function blameSource(
     })
   try {
     const { timeMs, frames } = await decodeWhole(media, programs, { ...run, subject: 'source' })
-    const isShort = media.frames === null ? timeMs < media.durationMs - 500 : frames < media.frames
+    const isShort =
+      media.frames === null ? timeMs < media.durationMs - 500 : frames < media.frames - framesTolerated(media.fps)
     return isShort ? corrupt(`It ends after ${Math.round(timeMs)} of ${media.durationMs} ms.`) : null
   } catch (error) {
     const known = machineFailure(error, 'encode')

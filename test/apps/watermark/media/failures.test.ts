@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ProgramFailed } from 'redress'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -25,18 +25,16 @@ const mark = (more: Partial<MarkOptions> = {}) =>
 /** An encoder that takes its time and says which process it is; everything else goes at full speed. */
 function slowEncoder(name: string) {
   const pidFile = file(`${name}.pid`)
-  const script = `case "$*" in *libx264*) echo $$ > '${pidFile}'; exec FFMPEG -re "$@";; esac; exec FFMPEG "$@"`
+  const script = `case "$*" in *libx264*) echo $$ > '${pidFile}'; exec FFMPEG -readrate 0.25 "$@";; esac; exec FFMPEG "$@"`
   return { programs: disguised(file(name), script), pid: () => Number(readFileSync(pidFile, 'utf8')), pidFile }
 }
 
 async function killedWith(signal: NodeJS.Signals) {
   const { programs, pid } = slowEncoder(`slow-${signal}`)
-  let isUnderWay = false
-  const onProgress = (percent: number) => {
-    isUnderWay ||= percent > 0
-  }
-  const failing = failureOf(mark({ programs, onProgress }))
-  await until('the encode is under way', () => isUnderWay)
+  const failing = failureOf(mark({ programs }))
+  const isWriting = () =>
+    readdirSync(outputs.folder, { recursive: true }).some((name) => /marked\.mp4$/.test(`${name}`))
+  await until('the encoder writes', isWriting)
   process.kill(pid(), signal)
   return failing
 }
@@ -97,6 +95,7 @@ describe('an encode that claims to have gone well', () => {
   const lies: [what: string, script: string, checked: string][] = [
     ['writes nothing', 'exit 0', 'the output is there'],
     ['damages what it wrote', 'FFMPEG "$@"; printf XXXXXXXX | dd of=marked.mp4 bs=1 seek=9000 conv=notrunc', 'decode'],
+    ['leaves frames out', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -r 12.5 x.mp4; mv x.mp4 marked.mp4', 'every frame'],
     ['uses another codec', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -c:v mpeg4 x.mp4; mv x.mp4 marked.mp4', 'codec'],
   ]
   test.each(lies)('is not believed when it %s', async (what, script, checked) => {
