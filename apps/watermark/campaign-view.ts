@@ -1,0 +1,166 @@
+import type { App, BatchState, BatchView, JobView } from 'redress'
+import type { Rows } from '../shared/rows.ts'
+import { type CampaignRow, type TokenRow, tokensOf } from './campaigns.ts'
+import type { Links } from './links.ts'
+
+export type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
+export type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
+
+/** W24, in the words of campaigns. Copies are never cancelled, so none can all be. */
+export const STATE_OF: Readonly<Record<BatchState, CampaignState>> = {
+  open: 'PROCESSING',
+  complete: 'READY',
+  partial: 'PARTIAL',
+  failed: 'FAILED',
+  cancelled: 'FAILED',
+  expired: 'EXPIRED',
+}
+
+export interface CampaignView {
+  id: string
+  owner: string
+  assetId: string
+  name: string
+  state: CampaignState
+  maxDownloads: number | null
+  expiresAt: string | null
+  visible: boolean
+  invisible: boolean
+  createdAt: string
+  publishedAt: string | null
+  counts: { total: number; completed: number; failed: number; pending: number; running: number }
+}
+
+export interface TokenView {
+  id: string
+  name: string
+  email: string
+  state: Badge
+  /** In percent, while it is PROCESSING. */
+  progress: number | null
+  retryCount: number
+  maxRetries: number
+  /** Only where it is FAILED. */
+  error: { code: string; message: string } | null
+  downloads: number
+  revokedAt: string | null
+  /** Null as long as the campaign is a draft. */
+  link: string | null
+}
+
+const iso = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
+
+export async function viewCampaign(app: App, campaign: CampaignRow): Promise<CampaignView> {
+  return viewWith(campaign, await batchOf(app, campaign))
+}
+
+async function batchOf(app: App, { id, state }: CampaignRow): Promise<BatchView | null> {
+  return state === 'DRAFT' ? null : app.batches.find(id)
+}
+
+function viewWith(campaign: CampaignRow, batch: BatchView | null): CampaignView {
+  const { id, account_id, asset_id, name, max_downloads, expires_at, created_at, published_at } = campaign
+  const { total = 0, complete = 0, failed = 0, queued = 0, processing = 0 } = batch?.counts ?? {}
+  return {
+    id,
+    owner: account_id,
+    assetId: asset_id,
+    name,
+    state: stateOf(campaign, batch),
+    maxDownloads: max_downloads,
+    expiresAt: iso(expires_at),
+    visible: campaign.visible_wm === 1,
+    invisible: campaign.invisible_wm === 1,
+    createdAt: new Date(created_at).toISOString(),
+    publishedAt: iso(published_at),
+    counts: { total, completed: complete, failed, pending: queued, running: processing },
+  }
+}
+
+/** The batch is the one truth about a campaign that was published. */
+function stateOf({ state }: CampaignRow, batch: BatchView | null): CampaignState {
+  if (state === 'DRAFT') return 'DRAFT'
+  if (batch !== null) return STATE_OF[batch.state]
+  // Its batch is about to be made; or it was removed by hand, and with it what could be told.
+  return state === 'PUBLISHING' ? 'PROCESSING' : 'EXPIRED'
+}
+
+const JOBS_PER_PAGE = 1_000
+
+async function jobsOf(app: App, batch: string): Promise<Map<string, JobView>> {
+  const jobs = new Map<string, JobView>()
+  let cursor: string | null = null
+  do {
+    const filter = { batch, limit: JOBS_PER_PAGE, ...(cursor !== null && { cursor: Number(cursor) }) }
+    const page = await app.list(filter)
+    for (const job of page.jobs) jobs.set(job.id, job)
+    cursor = page.nextCursor
+  } while (cursor !== null)
+  return jobs
+}
+
+export interface CampaignDetail extends CampaignView {
+  tokens: TokenView[]
+}
+
+export async function viewCampaignDetail(
+  { app, rows, links }: { app: App; rows: Rows; links: Links },
+  campaign: CampaignRow,
+): Promise<CampaignDetail> {
+  const batch = await batchOf(app, campaign)
+  const view = viewWith(campaign, batch)
+  const jobs = batch === null ? new Map<string, JobView>() : await jobsOf(app, campaign.id)
+  const nowMs = await (await app.store()).nowMs()
+  const tokens = await tokensOf(rows, campaign.id)
+  const total = batch === null ? tokens.length : view.counts.total
+  const pending = batch === null ? tokens.length : view.counts.pending
+  return {
+    ...view,
+    counts: { ...view.counts, total, pending },
+    tokens: tokens.map((token) => viewToken(token, jobs.get(token.id) ?? null, campaign, view, links, nowMs)),
+  }
+}
+
+export function viewToken(
+  token: TokenRow,
+  job: JobView | null,
+  campaign: CampaignRow,
+  { state: campaignState }: Pick<CampaignView, 'state'>,
+  links: Links,
+  nowMs: number,
+): TokenView {
+  const isOver = campaignState === 'EXPIRED' || isPast(campaign, nowMs) || token.revoked_at !== null
+  const state = isOver ? 'EXPIRED' : badgeOf(token, job, campaign)
+  const { errorCode = null, errorMessage = null } = job ?? {}
+  return {
+    id: token.id,
+    name: token.recipient_name,
+    email: token.recipient_email,
+    state,
+    progress: state === 'PROCESSING' ? Math.floor((job?.progress ?? 0) * 100) : null,
+    retryCount: job?.retryCount ?? 0,
+    maxRetries: job === null ? 0 : job.maxAttempts - 1,
+    error: state === 'FAILED' && errorCode !== null ? { code: errorCode, message: errorMessage ?? '' } : null,
+    downloads: token.downloads,
+    revokedAt: iso(token.revoked_at),
+    link: campaign.state === 'DRAFT' ? null : links.pathOf(token.id),
+  }
+}
+
+export const isPast = ({ expires_at }: Pick<CampaignRow, 'expires_at'>, nowMs: number): boolean =>
+  expires_at !== null && expires_at <= nowMs
+
+/** W42. */
+function badgeOf({ downloads }: TokenRow, job: JobView | null, { max_downloads }: CampaignRow): Badge {
+  switch (job?.status) {
+    case 'complete':
+      return max_downloads !== null && downloads >= max_downloads ? 'CONSUMED' : 'ACTIVE'
+    case 'failed':
+    case 'cancelled':
+      return 'FAILED'
+    case 'processing':
+      return 'PROCESSING'
+    default:
+      return 'PENDING'
+  }
+}

@@ -1,0 +1,75 @@
+import { failures } from 'redress'
+
+/** What goes wrong with a copy. `waiting` is read while a retry is still to come, `message` when it is failed for good. */
+export const CODES = failures({
+  SOURCE_CORRUPT: {
+    fault: 'caller',
+    retry: 'never',
+    message: 'The uploaded file is damaged or not complete. Upload it again and publish a copy of the campaign.',
+  },
+  SOURCE_MISSING: {
+    fault: 'operator',
+    retry: 'never',
+    message: 'The uploaded file is not there any more. Upload it again and publish a copy of the campaign.',
+  },
+  TEXT_UNUSABLE: {
+    fault: 'caller',
+    retry: 'never',
+    message: 'The recipient’s name cannot be written into the picture: it has no visible character.',
+  },
+  UNKNOWN_JOB_TYPE: {
+    fault: 'code',
+    retry: 'never',
+    message: 'Nobody here knows how to watermark this kind of file.',
+  },
+  PROGRAM_MISSING: {
+    fault: 'operator',
+    retry: 'transient',
+    waiting: 'The watermarking program was not there. We’ll retry.',
+    message: 'The watermarking program was not there each time. Retry when it is installed.',
+  },
+  OUT_OF_MEMORY: {
+    fault: 'system',
+    retry: 'transient',
+    waiting: 'Watermarking ran out of memory. We’ll retry.',
+    message: 'Watermarking ran out of memory each time. Retry later, or use a smaller file.',
+  },
+  TIMEOUT: {
+    fault: 'system',
+    retry: 'transient',
+    waiting: 'Watermarking took too long. We’ll retry.',
+    message: 'Watermarking took too long each time. Retry later, or use a shorter file.',
+  },
+  DISK_FULL: {
+    fault: 'operator',
+    retry: 'transient',
+    waiting: 'There was no room for the copy. We’ll retry.',
+    message: 'There was no room for the copy each time. Retry when there is.',
+  },
+  WRITE_FAILED: {
+    fault: 'system',
+    retry: 'transient',
+    waiting: 'The copy could not be stored. We’ll retry.',
+    message: 'The copy could not be stored each time. Retry later.',
+  },
+  ENCODE_FAILED: {
+    fault: 'unknown',
+    retry: 'transient',
+    waiting: 'Watermarking failed. We’ll retry.',
+    message: 'Watermarking failed each time. Retry, or tell us.',
+  },
+  VERIFICATION_FAILED: {
+    fault: 'system',
+    retry: 'transient',
+    waiting: 'The copy did not pass its check. We’ll make it again.',
+    message: 'The copy did not pass its check each time. Retry, or tell us.',
+  },
+  UNKNOWN: {
+    fault: 'unknown',
+    retry: 'transient',
+    waiting: 'Something went wrong. We’ll retry.',
+    message: 'Something went wrong that we did not foresee. Retry, or tell us.',
+  },
+})
+
+export type Code = keyof typeof CODES

@@ -1,0 +1,73 @@
+import { join } from 'node:path'
+import type { App, Attempt, JobType } from 'redress'
+import { z } from 'zod'
+import { findCampaign, tokensOf } from './campaigns.ts'
+import { CODES, type Code } from './codes.ts'
+import { fetchTo, inWorkFolder, isMissing, sourceKey, suspectKey } from './files.ts'
+import type { MarkingOptions } from './marking.ts'
+import { failWithMedia } from './media.ts'
+import { detectPolicy, QUEUE, RULES } from './policy.ts'
+
+export const DETECT = 'watermark.detect'
+
+const inputSchema = z.strictObject({ campaignId: z.uuid(), fileName: z.string().min(1).max(255) })
+export type DetectInput = z.input<typeof inputSchema>
+
+/** Nobody reads further down a list of who it was not. */
+const RANKED_MAX = 20
+
+export interface DetectResult {
+  verdict: 'match' | 'inconclusive'
+  ranked: { tokenId: string; name: string; email: string; z: number }[]
+}
+
+export function declareDetecting(app: App, options: MarkingOptions): JobType<DetectInput> {
+  return app.job(DETECT, {
+    queue: QUEUE,
+    input: inputSchema,
+    codes: CODES,
+    policy: detectPolicy(options.settings),
+    classify: RULES,
+    run: (input, attempt) => whoseCopy(input, attempt, options),
+  })
+}
+
+async function whoseCopy(
+  { campaignId }: DetectInput,
+  attempt: Attempt<Code>,
+  { rows, files, media, markKey }: MarkingOptions,
+): Promise<DetectResult> {
+  const campaign = await findCampaign(rows, campaignId, null)
+  if (campaign === null) return attempt.fail('SOURCE_MISSING', { detail: 'the campaign is gone' })
+  const tokens = await tokensOf(rows, campaignId)
+  const { signal } = attempt
+  return inWorkFolder(files.work, attempt.jobId, attempt.number, async (folder) => {
+    const [suspect, source] = [join(folder, 'suspect'), join(folder, 'source')]
+    try {
+      await fetchTo(files.assets, suspectKey(attempt.jobId), suspect, signal)
+      await fetchTo(files.assets, sourceKey(campaign.asset_id), source, signal)
+    } catch (error) {
+      if (isMissing(error)) attempt.fail('SOURCE_MISSING', { detail: 'a file to compare is not there any more' })
+      throw error
+    }
+    try {
+      const { verdict, ranking } = await media.detect({
+        suspect,
+        source,
+        key: markKey,
+        tokens: tokens.map(({ id }) => id),
+        workFolder: folder,
+        onProgress: (percent) => attempt.progress(percent / 100),
+        signal,
+      })
+      const named = new Map(tokens.map((token) => [token.id, token]))
+      const ranked = ranking.slice(0, RANKED_MAX).map(({ tokenId, z }) => {
+        const { recipient_name = '', recipient_email = '' } = named.get(tokenId) ?? {}
+        return { tokenId, name: recipient_name, email: recipient_email, z }
+      })
+      return { verdict, ranked }
+    } catch (error) {
+      failWithMedia(attempt, error)
+    }
+  })
+}

@@ -1,0 +1,98 @@
+import { createWriteStream } from 'node:fs'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { type ArtifactStore, artifactStore, type Log, RedressError } from 'redress'
+import { s3Credentials } from '../shared/stores.ts'
+import type { Environment, Settings } from './settings.ts'
+
+/** What was handed in, and what was made of it. Names follow from ids: nobody can name another's file. */
+export interface Files {
+  /** Sources, their thumbnails, and suspects. */
+  assets: ArtifactStore
+  /** One for each token. */
+  copies: ArtifactStore
+  work: string
+}
+
+export const sourceKey = (assetId: string): string => `sources/${assetId}`
+export const thumbnailKey = (assetId: string): string => `thumbnails/${assetId}.jpg`
+export const SUSPECTS = 'suspects/'
+export const suspectKey = (jobId: string): string => `${SUSPECTS}${jobId}`
+export const copyKey = (tokenId: string): string => tokenId
+
+export async function openFiles(settings: Settings, env: Environment, log: Log): Promise<Files> {
+  const { assetsUrl, copiesUrl, space, work } = settings
+  const open = (url: string, hardBytes: number) =>
+    artifactStore({
+      url,
+      log,
+      limits: { soft: space.soft, hard: { bytesFreeMin: hardBytes } },
+      credentials: s3Credentials(env),
+      onPressure: (pressure, usage) => {
+        if (pressure !== 'ok')
+          log.warn({ event: 'disk_pressure', pressure, ...usage }, 'the disk of watermark is filling up')
+      },
+    })
+  const { bytesFreeMin } = space.hard
+  // Uploads stop first: what was taken in must still find room for what is made of it.
+  return {
+    assets: await open(assetsUrl, bytesFreeMin),
+    copies: await open(copiesUrl, Math.floor(bytesFreeMin / 4)),
+    work,
+  }
+}
+
+export const isMissing = (error: unknown): boolean =>
+  error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
+
+/** Programs take names of files; the store may be a bucket. Fails where the bytes are not those that were stored. */
+export async function fetchTo(
+  store: ArtifactStore,
+  key: string,
+  path: string,
+  signal?: AbortSignal | undefined,
+): Promise<void> {
+  const { body } = await store.get(key, { verify: true, signal })
+  await pipeline(body, createWriteStream(path), { ...(signal !== undefined && { signal }) })
+}
+
+/**
+ * A folder of its own for work that may be killed at any moment. Whoever does the same work again first removes what
+ * was left of it; should the one before still be alive, its lease is lost and its work worth nothing.
+ */
+export async function inWorkFolder<T>(
+  work: string,
+  id: string,
+  attempt: number,
+  run: (folder: string) => Promise<T>,
+): Promise<T> {
+  await mkdir(work, { recursive: true })
+  await removeLeftovers(work, (name) => name.startsWith(`${id}.`))
+  const folder = join(work, `${id}.${attempt}`)
+  await mkdir(folder)
+  try {
+    return await run(folder)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** What was left by those whose work nobody does again. */
+export async function sweepWork(work: string, olderThanMs: number, nowMs: number): Promise<number> {
+  await mkdir(work, { recursive: true })
+  return removeLeftovers(work, async (name) => {
+    const { mtimeMs } = await stat(join(work, name)).catch(() => ({ mtimeMs: nowMs }))
+    return mtimeMs < nowMs - olderThanMs
+  })
+}
+
+async function removeLeftovers(work: string, isLeft: (name: string) => boolean | Promise<boolean>): Promise<number> {
+  let removed = 0
+  for (const name of await readdir(work)) {
+    if (!(await isLeft(name))) continue
+    await rm(join(work, name), { recursive: true, force: true })
+    removed++
+  }
+  return removed
+}

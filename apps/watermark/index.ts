@@ -1,0 +1,63 @@
+import type { AppModule } from 'redress/http'
+import { openRows } from '../shared/rows.ts'
+import { secretIn } from '../shared/secret.ts'
+import { declareDetecting } from './detecting.ts'
+import { letOwnersHear, mapEvents } from './events.ts'
+import { openFiles } from './files.ts'
+import { openLinks } from './links.ts'
+import { declareMarking } from './marking.ts'
+import { ffmpegMedia, type Media } from './media.ts'
+import { declareChannels } from './notices.ts'
+import type { Pages } from './pages.ts'
+import { channelsOf } from './policy.ts'
+import { finishPublishing, type PublishingOptions } from './publishing.ts'
+import { declareRetention } from './retention.ts'
+import { watermarkRoutes } from './routes.ts'
+import { readSettings } from './settings.ts'
+import { TABLES } from './tables.ts'
+
+export interface WatermarkOptions {
+  /** Who works on pictures; ffmpeg when left out. */
+  media?: Media
+  pages?: Pages
+  /** Where the jobs are, for an app that was handed a store and cannot say it. */
+  location?: string
+}
+
+/** Campaigns: a copy for each recipient with a mark of its own, links to them, and whose copy one is that leaked. */
+export function watermarkApp(given: WatermarkOptions = {}): AppModule {
+  return {
+    name: 'watermark',
+    async install(app, { home, env, log }) {
+      const settings = readSettings(env, home)
+      const location = given.location ?? app.location
+      const rows = openRows({ location, tables: TABLES, storeOpened: () => app.store() })
+      const files = await openFiles(settings, env, log)
+      const links = openLinks(settings.secret ?? secretIn(home, 'watermark.key'))
+      const media = given.media ?? ffmpegMedia(settings.fontFile)
+      const marking = { rows, files, media, settings, markKey: links.markKey }
+      const marks = declareMarking(app, marking)
+      const detect = declareDetecting(app, marking)
+      declareChannels(app, rows, settings)
+      mapEvents(app)
+      const publishing: PublishingOptions = { app, rows, marks, notify: channelsOf(settings).settled, log }
+      declareRetention(app, { rows, files, log, finishPublishing: () => finishPublishing(publishing) })
+      const pages = given.pages ?? null
+      const routes = watermarkRoutes({ ...publishing, files, media, settings, links, detect, pages })
+      return {
+        page: '/campaigns',
+        async mount(server, tools) {
+          letOwnersHear(tools, rows)
+          await routes(server, tools)
+        },
+        start: () => finishPublishing(publishing),
+        async stop() {
+          await rows.close()
+          await Promise.all([files.assets.close(), files.copies.close()])
+        },
+      }
+    },
+  }
+}
+
+export default watermarkApp()

@@ -1,0 +1,41 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+
+/** How long whoever was counted may go on with what was interrupted. */
+const GRANT_MS = 6 * 3_600_000
+
+/** What is given out: links, and the proof that a download was counted. Each is signed, so that none can be guessed. */
+export interface Links {
+  /** '/d/ID.SIGNATURE' */
+  pathOf(tokenId: string): string
+  /** The token of a link that we made; null for every other text. */
+  tokenOf(link: string): string | null
+  grant(tokenId: string, nowMs: number): string
+  isGranted(tokenId: string, grant: string, nowMs: number): boolean
+  /** Of the invisible marks. */
+  markKey: string
+}
+
+export function openLinks(secret: string): Links {
+  // One secret to keep, and for each purpose another key: what signs links says nothing about what is in pictures.
+  const keyFor = (purpose: string) => createHmac('sha256', secret).update(`watermark ${purpose}`).digest('hex')
+  const linkKey = keyFor('links')
+  const sign = (text: string) => createHmac('sha256', linkKey).update(text).digest('base64url')
+  const isSigned = (text: string, signature: string): boolean => {
+    const [right, given] = [Buffer.from(sign(text)), Buffer.from(signature)]
+    return right.length === given.length && timingSafeEqual(right, given)
+  }
+
+  return {
+    markKey: keyFor('marks'),
+    pathOf: (tokenId) => `/d/${tokenId}.${sign(tokenId)}`,
+    tokenOf(link) {
+      const [tokenId = '', signature = '', ...rest] = link.split('.')
+      return rest.length === 0 && isSigned(tokenId, signature) ? tokenId : null
+    },
+    grant: (tokenId, nowMs) => `${nowMs}.${sign(`${tokenId} counted ${nowMs}`)}`,
+    isGranted(tokenId, grant, nowMs) {
+      const [at = '', signature = ''] = grant.split('.')
+      return Number(at) > nowMs - GRANT_MS && isSigned(`${tokenId} counted ${at}`, signature)
+    },
+  }
+}

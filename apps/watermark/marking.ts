@@ -1,0 +1,125 @@
+import { createReadStream } from 'node:fs'
+import { join } from 'node:path'
+import { type App, type Attempt, type JobType, RedressError } from 'redress'
+import { z } from 'zod'
+import type { Rows } from '../shared/rows.ts'
+import { type AssetRow, findAsset } from './assets.ts'
+import { findCampaign, findToken } from './campaigns.ts'
+import { CODES, type Code } from './codes.ts'
+import { copyKey, type Files, fetchTo, inWorkFolder, isMissing, sourceKey } from './files.ts'
+import { failWithMedia, type Kind, type Media, type Probed } from './media.ts'
+import { markPolicy, QUEUE, RULES } from './policy.ts'
+import type { Settings } from './settings.ts'
+
+export const MARK_TYPES = ['watermark.video', 'watermark.image'] as const
+
+/** Everything else is looked up: a row that was corrected must not live on in a payload. */
+const inputSchema = z.strictObject({ campaignId: z.uuid(), tokenId: z.uuid() })
+export type MarkInput = z.input<typeof inputSchema>
+
+/** What a recipient gets. */
+export interface CopyResult {
+  fileName: string
+  contentType: string
+  bytes: number
+  sha256: string
+}
+
+export interface MarkingOptions {
+  rows: Rows
+  files: Files
+  media: Media
+  settings: Settings
+  /** Of the invisible marks. */
+  markKey: string
+}
+
+export function declareMarking(app: App, options: MarkingOptions): Readonly<Record<Kind, JobType<MarkInput>>> {
+  const { files, rows, settings } = options
+  const declare = (kind: Kind) =>
+    app.job(`watermark.${kind}`, {
+      queue: QUEUE,
+      input: inputSchema,
+      codes: CODES,
+      policy: markPolicy(settings),
+      classify: RULES,
+      admitRetry: async ({ campaignId }, retry) => {
+        const campaign = await findCampaign(rows, campaignId, null)
+        try {
+          await files.assets.head(sourceKey(campaign?.asset_id ?? 'none'))
+        } catch (error) {
+          if (isMissing(error)) retry.fail('SOURCE_MISSING')
+          throw error
+        }
+      },
+      run: (input, attempt) => makeCopy(kind, input, attempt, options),
+      verify: (result, attempt) => checkStored(result, attempt, files),
+    })
+  return { video: declare('video'), image: declare('image') }
+}
+
+async function makeCopy(
+  kind: Kind,
+  { campaignId, tokenId }: MarkInput,
+  attempt: Attempt<Code>,
+  { rows, files, media, markKey }: MarkingOptions,
+): Promise<CopyResult> {
+  const campaign = await findCampaign(rows, campaignId, null)
+  const token = await findToken(rows, tokenId)
+  const asset = campaign === null ? null : await findAsset(rows, campaign.asset_id, null)
+  if (campaign === null || token === null || asset === null) {
+    return attempt.fail('SOURCE_MISSING', { detail: 'the rows of the campaign are gone' })
+  }
+  if (asset.kind !== kind) return attempt.fail('UNKNOWN_JOB_TYPE', { detail: `the asset is of kind ${asset.kind}` })
+  const { signal } = attempt
+  return inWorkFolder(files.work, tokenId, attempt.number, async (folder) => {
+    const [source, target] = [join(folder, 'source'), join(folder, 'copy')]
+    await fetchSource(files, asset, source, attempt)
+    let marked: Probed
+    try {
+      marked = await media.mark(kind, {
+        source,
+        target,
+        visibleText: campaign.visible_wm === 1 ? token.recipient_name : null,
+        invisible: campaign.invisible_wm === 1 ? { key: markKey, tokenId } : null,
+        onProgress: (percent) => attempt.progress(percent / 100),
+        signal,
+      })
+    } catch (error) {
+      failWithMedia(attempt, error)
+    }
+    const { contentType, extension } = typeOf(marked)
+    // It becomes visible whole or not at all, whoever is killed in the middle.
+    const { bytes, sha256 } = await files.copies.put(copyKey(tokenId), createReadStream(target), {
+      contentType,
+      signal,
+    })
+    return { fileName: `${asset.name.replace(/\.[^.]*$/, '')}.${extension}`, contentType, bytes, sha256 }
+  })
+}
+
+async function fetchSource(files: Files, asset: AssetRow, path: string, attempt: Attempt<Code>): Promise<void> {
+  try {
+    await fetchTo(files.assets, sourceKey(asset.id), path, attempt.signal)
+  } catch (error) {
+    if (isMissing(error)) attempt.fail('SOURCE_MISSING', { detail: 'the source is not there any more' })
+    if (error instanceof RedressError && error.code === 'ARTIFACT_CORRUPT') {
+      attempt.fail('SOURCE_CORRUPT', { detail: 'the stored source is not what was uploaded' })
+    }
+    throw error
+  }
+}
+
+/** What was said to be stored is there, and all of it. */
+async function checkStored({ bytes, sha256 }: CopyResult, attempt: Attempt<Code>, { copies }: Files): Promise<void> {
+  const head = await copies.head(copyKey(attempt.jobId))
+  if (head.bytes === bytes && (head.sha256 ?? sha256) === sha256) return
+  attempt.fail('VERIFICATION_FAILED', { detail: `stored are ${head.bytes} bytes, made were ${bytes}` })
+}
+
+function typeOf({ kind, codec }: Probed): { contentType: string; extension: string } {
+  if (kind === 'video') return { contentType: 'video/mp4', extension: 'mp4' }
+  return codec === 'png'
+    ? { contentType: 'image/png', extension: 'png' }
+    : { contentType: 'image/jpeg', extension: 'jpg' }
+}

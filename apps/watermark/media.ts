@@ -1,0 +1,109 @@
+import { createRequire } from 'node:module'
+import type { Attempt } from 'redress'
+import type { Code } from './codes.ts'
+import { detect } from './media/detect.ts'
+import { type MediaCode, MediaError } from './media/errors.ts'
+import { markImage, markVideo } from './media/mark.ts'
+import { probeMedia } from './media/probe.ts'
+import { makeThumbnail } from './media/thumbnail.ts'
+
+export { MediaError } from './media/errors.ts'
+export { cleanText } from './media/visible-text.ts'
+
+export type Kind = 'video' | 'image'
+
+export interface Probed {
+  kind: Kind
+  width: number
+  height: number
+  /** 0 for an image. */
+  durationMs: number
+  codec: string
+}
+
+export interface MarkRequest {
+  source: string
+  /** Whole and verified when it is there. */
+  target: string
+  visibleText: string | null
+  invisible: { key: string; tokenId: string } | null
+  /** In percent. */
+  onProgress(percent: number): void
+  signal: AbortSignal
+}
+
+export interface DetectRequest {
+  suspect: string
+  source: string
+  key: string
+  tokens: readonly string[]
+  workFolder: string
+  onProgress(percent: number): void
+  signal: AbortSignal
+}
+
+export interface Detected {
+  verdict: 'match' | 'inconclusive'
+  /** The likeliest first. */
+  ranking: { tokenId: string; z: number }[]
+}
+
+/** All that campaigns ask of whoever works on pictures. Failures are a `MediaError`. */
+export interface Media {
+  probe(file: string, signal?: AbortSignal): Promise<Probed>
+  thumbnail(source: string, target: string, signal?: AbortSignal): Promise<unknown>
+  mark(kind: Kind, request: MarkRequest): Promise<Probed>
+  detect(request: DetectRequest): Promise<Detected>
+}
+
+export function ffmpegMedia(fontFile: string | null): Media {
+  return {
+    probe: (file, signal) => probeMedia(file, { signal }),
+    thumbnail: (source, target, signal) => makeThumbnail({ source, target, signal }),
+    mark(kind, { visibleText, invisible, ...request }) {
+      const visible = visibleText === null ? undefined : { text: visibleText, fontFile: fontFile ?? shippedFont() }
+      const mark = kind === 'video' ? markVideo : markImage
+      return mark({ ...request, visible, invisible: invisible ?? undefined })
+    },
+    detect,
+  }
+}
+
+function shippedFont(): string {
+  try {
+    return createRequire(import.meta.filename).resolve('dejavu-fonts-ttf/ttf/DejaVuSans.ttf')
+  } catch (cause) {
+    const message = 'The font for visible watermarks is not there.'
+    throw new MediaError('FONT_MISSING', message, { stage: 'prepare', detail: 'WATERMARK_FONT is not set.', cause })
+  }
+}
+
+/** What a failure of the media core means for a copy. */
+const CODE_OF: Readonly<Record<MediaCode, Code>> = {
+  SOURCE_MISSING: 'SOURCE_MISSING',
+  SOURCE_CORRUPT: 'SOURCE_CORRUPT',
+  // Both were looked at when the file came: what is found now is another file than was probed then.
+  SOURCE_UNSUPPORTED: 'SOURCE_CORRUPT',
+  SOURCE_TOO_LARGE: 'SOURCE_CORRUPT',
+  TEXT_UNUSABLE: 'TEXT_UNUSABLE',
+  KEY_TOO_SHORT: 'ENCODE_FAILED',
+  PROGRAM_MISSING: 'PROGRAM_MISSING',
+  FONT_MISSING: 'PROGRAM_MISSING',
+  OUT_OF_MEMORY: 'OUT_OF_MEMORY',
+  TIMED_OUT: 'TIMEOUT',
+  DISK_FULL: 'DISK_FULL',
+  WRITE_FAILED: 'WRITE_FAILED',
+  OUTPUT_WRONG: 'VERIFICATION_FAILED',
+  MEDIA_FAILED: 'ENCODE_FAILED',
+}
+
+/** Ends the attempt with the code of what went wrong; what is no failure of the media core goes its own way. */
+export function failWithMedia(attempt: Attempt<Code>, error: unknown): never {
+  if (!(error instanceof MediaError)) throw error
+  const { code, stage, exitCode, signal, stderrTail, message, detail } = error
+  attempt.fail(CODE_OF[code], {
+    detail: detail === '' ? message : `${message} ${detail}`,
+    cause: error,
+    context: { mediaCode: code, mediaStage: stage, exitCode, signal, stderrTail },
+  })
+}

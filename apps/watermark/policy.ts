@@ -1,0 +1,64 @@
+import { type PolicyInput, rule, table } from 'redress'
+import type { Settings } from './settings.ts'
+
+export const QUEUE = 'watermark'
+export const MAIL = 'watermark-mail'
+export const WEBHOOK = 'watermark-webhook'
+
+/** The channels that the settings give, by what they are told. */
+export function channelsOf({ mail, webhook }: Settings): { failed: string[]; settled: string[] } {
+  const mails = mail === null ? [] : [MAIL]
+  return { failed: mails, settled: [...mails, ...(webhook === null ? [] : [WEBHOOK])] }
+}
+
+/** What happens to a copy that cannot be made (W4, W14, W15, W39, W40). */
+export function markPolicy(settings: Settings): PolicyInput {
+  const { retriesMax, attemptMs } = settings
+  return {
+    ...COMMON,
+    retry:
+      retriesMax === 0
+        ? { max: 1 }
+        : { max: retriesMax + 1, backoff: table(['1m', '5m', '15m']), unknown: 'transient' },
+    manualRetry: { mode: 'in-place', budget: 'reset' },
+    rollup: 'partial',
+    // A campaign knows no cancelled copies: a link that is not wanted is revoked.
+    cancel: false,
+    timeout: { attempt: attemptMs },
+    // Each recipient's copy is another matter: nobody is told "and 17 more".
+    notify: { failed: channelsOf(settings).failed, window: 0 },
+    // The state of a campaign is read from its jobs, for as long as there is the campaign.
+    retention: { complete: null, failed: null, cancelled: null },
+  }
+}
+
+/** W10, W53: never tried again, neither by itself nor by a person; who wants it again sends the file again. */
+export function detectPolicy({ attemptMs }: Settings): PolicyInput {
+  return { ...COMMON, retry: { max: 1 }, manualRetry: 'off', timeout: { attempt: attemptMs } }
+}
+
+const COMMON: PolicyInput = {
+  // A worker that was killed says nothing about the file (W40); one whose workers die again and again is set aside.
+  orphan: { action: 'requeue', budget: 'free', maxReclaims: 5 },
+  errors: 'latest',
+  reject: 'refuse',
+  shutdown: 'requeue',
+  deny: 'hide',
+  aggregates: true,
+}
+
+/** What is thrown by others than the media core, which names its failures itself (W22, W23). */
+export const RULES = [
+  rule.errno(['ENOSPC', 'EDQUOT', 'STORAGE_FULL'], 'DISK_FULL'),
+  rule.errno(['EIO', 'EROFS', 'EACCES', 'EPERM', 'EMFILE', 'EFBIG', 'STORAGE_FAILED'], 'WRITE_FAILED'),
+  rule.timeout('TIMEOUT'),
+  rule.exit(137, 'OUT_OF_MEMORY'),
+  rule.signal('SIGKILL', 'OUT_OF_MEMORY'),
+  // Only what was said of the source: an encoder that has no folder to write to speaks of its "Input #0", too.
+  rule.when(
+    { subject: 'source', message: /invalid data found when processing input|moov atom not found/i },
+    'SOURCE_CORRUPT',
+  ),
+  rule.when({ subject: 'source', message: /no such file or directory/i }, 'SOURCE_MISSING'),
+  rule.exit('nonzero', 'ENCODE_FAILED'),
+]

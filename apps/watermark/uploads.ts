@@ -1,0 +1,71 @@
+import { createReadStream } from 'node:fs'
+import { join } from 'node:path'
+import type { FastifyRequest } from 'fastify'
+import type { App, Log } from 'redress'
+import { Refused } from '../shared/refused.ts'
+import type { Rows } from '../shared/rows.ts'
+import { type AssetRow, addAsset } from './assets.ts'
+import { type Files, fetchTo, inWorkFolder, sourceKey, thumbnailKey } from './files.ts'
+import { type Media, MediaError, type Probed } from './media.ts'
+import { receiveFile } from './receive.ts'
+import type { Settings } from './settings.ts'
+
+export interface UploadOptions {
+  app: App
+  rows: Rows
+  files: Files
+  media: Media
+  settings: Settings
+  log: Log
+}
+
+/** Takes a video or an image, and looks into it: what no campaign could be made of is refused at once. */
+export async function receiveAsset(request: FastifyRequest, owner: string, options: UploadOptions): Promise<AssetRow> {
+  const { app, rows, files, settings } = options
+  const id = app.newId()
+  const file = await receiveFile(request, files.assets, sourceKey(id), settings.uploadBytesMax)
+  try {
+    const probed = await lookInto(id, options)
+    const asset: AssetRow = {
+      id,
+      account_id: owner,
+      name: file.fileName,
+      kind: probed.kind,
+      bytes: file.bytes,
+      sha256: file.sha256,
+      width: probed.width,
+      height: probed.height,
+      duration_ms: Math.round(probed.durationMs),
+      codec: probed.codec,
+      created_at: await (await app.store()).nowMs(),
+    }
+    await addAsset(rows, asset)
+    return asset
+  } catch (error) {
+    // A file without a row would only take room.
+    await Promise.all([files.assets.remove(sourceKey(id)), files.assets.remove(thumbnailKey(id))])
+    throw error
+  }
+}
+
+async function lookInto(id: string, { files, media, log }: UploadOptions): Promise<Probed> {
+  return inWorkFolder(files.work, id, 0, async (folder) => {
+    const [source, thumbnail] = [join(folder, 'source'), join(folder, 'thumbnail.jpg')]
+    await fetchTo(files.assets, sourceKey(id), source)
+    try {
+      const probed = await media.probe(source)
+      await media.thumbnail(source, thumbnail)
+      await files.assets.put(thumbnailKey(id), createReadStream(thumbnail), { contentType: 'image/jpeg' })
+      return probed
+    } catch (error) {
+      if (!(error instanceof MediaError)) throw error
+      const { code, isPermanent, message, action } = error
+      if (!isPermanent) log.error({ event: 'upload_failed', asset_id: id, err: error }, 'an upload was not looked into')
+      throw new Refused(
+        isPermanent
+          ? { status: 400, code, message, action }
+          : { status: 503, code, message: 'The file could not be looked into.', action: 'Send it again in a while.' },
+      )
+    }
+  })
+}

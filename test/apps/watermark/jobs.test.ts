@@ -1,0 +1,199 @@
+import { writeFileSync } from 'node:fs'
+import { mkdir, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { until } from '../../support/until.ts'
+import { corrupt, IMAGE, outOfMemory, Rig } from './rig.ts'
+
+let rig: Rig
+beforeAll(async () => {
+  rig = await Rig.open()
+})
+beforeEach(() => {
+  rig.media.onMark = () => undefined
+})
+
+test('W4 W14 W15 W49 a copy that keeps failing is tried again after 1, 5 and 15 minutes, and is then failed: 3/3', async () => {
+  rig.media.onMark = () => {
+    throw outOfMemory()
+  }
+  const campaign = await rig.published(['Rita'])
+  const [{ id }] = campaign.tokens
+  await rig.idle()
+  for (const [minutes, count] of [
+    [1, 1],
+    [5, 2],
+    [15, 3],
+  ]) {
+    const job = await rig.app.find(id)
+    expect(job).toMatchObject({ status: 'queued', retryCount: count, errorCode: 'OUT_OF_MEMORY', progress: 0 })
+    expect(Date.parse(job?.retryAfter ?? '') - rig.kit.clock.nowMs()).toBe(Number(minutes) * 60_000)
+    const [token] = (await rig.campaign(campaign.id)).tokens
+    expect(token).toMatchObject({ state: 'PENDING', retryCount: count, maxRetries: 3, error: null })
+    await rig.kit.advance(Number(minutes) * 60_000 - 1)
+    expect(await rig.app.find(id)).toMatchObject({ status: 'queued', attemptCount: count })
+    await rig.advance('1ms')
+  }
+  expect(await rig.history(id)).toEqual([
+    'queued',
+    ...Array.from({ length: 3 }, () => ['processing', 'retry']).flat(),
+    'processing',
+    'failed',
+  ])
+  const shown = await rig.campaign(campaign.id)
+  expect(shown).toMatchObject({
+    state: 'FAILED',
+    counts: { total: 1, completed: 0, failed: 1, pending: 0, running: 0 },
+  })
+  expect(shown.tokens[0]).toMatchObject({
+    state: 'FAILED',
+    retryCount: 3,
+    maxRetries: 3,
+    error: { code: 'OUT_OF_MEMORY', message: expect.stringContaining('each time') },
+  })
+  expect((await rig.app.find(id))?.retryAfter).toBeNull()
+})
+
+test('W20 W22 W49 what no retry can mend fails at once: a damaged source, and a type that nobody knows', async () => {
+  rig.media.onMark = () => {
+    throw corrupt()
+  }
+  const { id, tokens } = await rig.published(['Rita'])
+  await rig.idle()
+  expect(await rig.history(tokens[0].id)).toEqual(['queued', 'processing', 'failed'])
+  expect((await rig.campaign(id)).tokens[0]).toMatchObject({
+    state: 'FAILED',
+    retryCount: 0,
+    error: { code: 'SOURCE_CORRUPT' },
+  })
+
+  const job = rig.app.newId()
+  const other = await rig.draft(['Sam'], {}, IMAGE)
+  await rig.app.submit('watermark.video', { campaignId: other.id, tokenId: other.tokens[0].id }, { id: job })
+  await rig.idle()
+  expect(await rig.app.find(job)).toMatchObject({ status: 'failed', errorCode: 'UNKNOWN_JOB_TYPE', attemptCount: 1 })
+})
+
+test('W22 a source that is gone fails for good, and is not tried again while it stays away', async () => {
+  const campaign = await rig.published(['Rita'])
+  const asset = join(rig.folder, 'watermark/assets/sources', campaign.assetId)
+  await rename(asset, `${asset}-away`)
+  await rig.idle()
+  const [{ id }] = campaign.tokens
+  expect(await rig.app.find(id)).toMatchObject({ status: 'failed', errorCode: 'SOURCE_MISSING', attemptCount: 1 })
+  const refused = await rig.as('ann').post(`/campaigns/${campaign.id}/tokens/${id}/retry`)
+  expect(refused).toMatchObject({ status: 409, json: { error: { code: 'RETRY_REFUSED' } } })
+  await rename(`${asset}-away`, asset)
+  expect((await rig.as('ann').post(`/campaigns/${campaign.id}/tokens/${id}/retry`)).status).toBe(200)
+  await rig.idle()
+  expect(await rig.campaign(campaign.id)).toMatchObject({ state: 'READY' })
+})
+
+test.each([
+  ['a full disk', Object.assign(new Error('write'), { code: 'ENOSPC' }), 'DISK_FULL'],
+  ['a disk that fails', Object.assign(new Error('write'), { code: 'EIO' }), 'WRITE_FAILED'],
+  ['an exit with 137', Object.assign(new Error('killed'), { exitCode: 137, stderr: '' }), 'OUT_OF_MEMORY'],
+  ['a time limit', Object.assign(new Error('late'), { name: 'TimeoutError' }), 'TIMEOUT'],
+  ['anything else', new Error('Input #0: no such file or directory'), 'UNKNOWN'],
+])('W2 W23 %s is waited out', async (_what, error, code) => {
+  rig.media.onMark = () => {
+    rig.media.onMark = () => undefined
+    throw error
+  }
+  const { id, tokens } = await rig.published(['Rita'])
+  await rig.idle()
+  expect(await rig.app.find(tokens[0].id)).toMatchObject({ status: 'queued', errorCode: code, retryCount: 1 })
+  await rig.advance('1m')
+  expect(await rig.campaign(id)).toMatchObject({ state: 'READY' })
+})
+
+test('W5 W39 W40 W50 a copy whose worker died is made by another one, and costs no retry', async () => {
+  await rig.kit.crashingWorker({ at: 'verify' })
+  const { id, tokens } = await rig.published(['Rita'])
+  const [token] = tokens
+  await until('the worker is dead', async () => {
+    await rig.kit.tick()
+    return rig.media.marked.includes(token.id) && (await rig.app.find(token.id))?.status === 'processing'
+  })
+  await rig.advance('31m')
+  expect(await rig.app.find(token.id)).toMatchObject({ status: 'complete', retryCount: 0 })
+  expect((await rig.campaign(id)).tokens[0]).toMatchObject({ state: 'ACTIVE', retryCount: 0 })
+  expect(rig.media.marked.filter((one) => one === token.id)).toHaveLength(2)
+})
+
+test('what a killed attempt left is removed by the next one, and a copy is visible whole or not at all', async () => {
+  const { tokens } = await rig.published(['Rita'])
+  const [{ id }] = tokens
+  const left = join(rig.folder, 'watermark/work', `${id}.0`)
+  await mkdir(left)
+  writeFileSync(join(left, 'copy'), 'half a co')
+  let seen: string[] = []
+  rig.media.onMark = ({ target }) => {
+    writeFileSync(target, 'half a co')
+    seen = [...rig.copies(), ...rig.workLeft()]
+  }
+  await rig.idle()
+  expect(seen).not.toContain(id)
+  expect(seen).not.toContain(`${id}.0`)
+  expect(rig.copies()).toContain(id)
+  expect(rig.workLeft()).toEqual([])
+})
+
+test('W6 W21 W25 some ready and some failed is PARTIAL, settled once though two workers end the last two together', async () => {
+  const waiting: (() => void)[] = []
+  rig.media.onMark = async ({ visibleText }) => {
+    await new Promise<void>((resolve) => waiting.push(resolve))
+    if (visibleText === 'Sam') throw corrupt()
+  }
+  const { id } = await rig.published(['Rita', 'Sam'])
+  const second = await rig.app.makeWorker({ id: 'second', concurrency: 1, pollMs: 2 ** 30 })
+  await second.tick()
+  await until('both work on one', async () => {
+    await rig.kit.tick()
+    return waiting.length === 2
+  })
+  expect(await rig.campaign(id)).toMatchObject({ state: 'PROCESSING', counts: { pending: 0, running: 2 } })
+  const { jobs } = await rig.app.list({ batch: id })
+  expect(new Set(jobs.map(({ worker }) => worker)).size).toBe(2)
+  for (const go of waiting) go()
+  await until('both are done', async () => {
+    await Promise.all([second.tick(), rig.kit.tick()])
+    return (await rig.campaign(id)).state !== 'PROCESSING'
+  })
+  expect(await rig.campaign(id)).toMatchObject({ state: 'PARTIAL', counts: { total: 2, completed: 1, failed: 1 } })
+  expect((await rig.app.batches.find(id))?.history.map(({ kind }) => kind)).toEqual(['settled'])
+  second.crash()
+})
+
+test('progress is shown in percent while a copy is made, and only then', async () => {
+  let go: () => void = () => undefined
+  rig.media.onMark = async ({ onProgress }) => {
+    onProgress(42)
+    await new Promise<void>((resolve) => {
+      go = resolve
+    })
+  }
+  const { id } = await rig.published(['Rita'])
+  await until('it is told', async () => {
+    await rig.kit.advance('20s')
+    return (await rig.campaign(id)).tokens[0].progress === 42
+  })
+  expect((await rig.campaign(id)).tokens[0]).toMatchObject({ state: 'PROCESSING' })
+  go()
+  await rig.idle()
+  expect((await rig.campaign(id)).tokens[0]).toMatchObject({ state: 'ACTIVE', progress: null })
+})
+
+test('W10 W53 a detection is never tried again, by nobody', async () => {
+  const { id } = await rig.published(['Rita'])
+  await rig.idle()
+  const sent = await rig.as('ann').upload(`/campaigns/${id}/detect`, Buffer.from('nothing to see'), 'leak.mp4')
+  expect(sent.status).toBe(202)
+  const detect = rig.media.detect
+  rig.media.detect = () => Promise.reject(outOfMemory())
+  await rig.idle()
+  rig.media.detect = detect
+  const job = await rig.app.find(sent.json.id)
+  expect(job).toMatchObject({ status: 'failed', attemptCount: 1, maxAttempts: 1, manualRetry: 'off' })
+  expect((await rig.as('operator').post(`/api/jobs/${sent.json.id}/retry`, { reason: 'again' })).status).toBe(409)
+})

@@ -1,0 +1,240 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll } from 'vitest'
+import { watermarkApp } from '../../../apps/watermark/index.ts'
+import { type MarkRequest, type Media, MediaError } from '../../../apps/watermark/media.ts'
+import type { Pages } from '../../../apps/watermark/pages.ts'
+import type { App } from '../../../src/app/app.ts'
+import { type InstalledApp, startServer } from '../../../src/http/index.ts'
+import { type TestKit, testKit } from '../../../src/testing/index.ts'
+import { keepingLog } from '../../support/scene.ts'
+import { until } from '../../support/until.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: what a route answers is what the tests look into
+export type Shown = any
+
+export const VIDEO = Buffer.from('VIDEO of a spring day')
+export const IMAGE = Buffer.from('IMAGE of a spring day')
+
+/** Marks files by writing a recipient's name before them: what is tried here is everything around it. */
+export class StandIn implements Media {
+  /** What happens while a copy is made; nothing goes wrong when left out. */
+  onMark: (request: MarkRequest) => unknown = () => undefined
+  readonly marked: string[] = []
+
+  async probe(file: string) {
+    const kind = kindOf(await readFile(file, 'utf8'))
+    return { kind, width: 64, height: 48, durationMs: kind === 'video' ? 1_500 : 0, codec: 'none' }
+  }
+
+  async thumbnail(_source: string, target: string) {
+    await writeFile(target, 'small')
+  }
+
+  async mark(_kind: 'video' | 'image', request: MarkRequest) {
+    const { source, target, visibleText, invisible } = request
+    this.marked.push(invisible?.tokenId ?? '')
+    await this.onMark(request)
+    await writeFile(target, `${visibleText}|${invisible?.tokenId}|${await readFile(source, 'utf8')}`)
+    const probed = await this.probe(source)
+    return { ...probed, codec: probed.kind === 'video' ? 'h264' : 'png' }
+  }
+
+  async detect({ suspect, tokens }: { suspect: string; tokens: readonly string[] }) {
+    const [, found] = (await readFile(suspect, 'utf8')).split('|')
+    const ranking = tokens.map((tokenId) => ({ tokenId, z: tokenId === found ? 9 : 1 })).sort((a, b) => b.z - a.z)
+    return { verdict: (ranking[0]?.z ?? 0) > 6 ? ('match' as const) : ('inconclusive' as const), ranking }
+  }
+}
+
+function kindOf(text: string): 'video' | 'image' {
+  if (text.startsWith('VIDEO')) return 'video'
+  if (text.startsWith('IMAGE')) return 'image'
+  throw new MediaError('SOURCE_UNSUPPORTED', 'This is neither a video nor an image.', { stage: 'probe' })
+}
+
+export const outOfMemory = () =>
+  new MediaError('OUT_OF_MEMORY', 'The media program was killed, most likely for lack of memory.', { stage: 'encode' })
+export const corrupt = () => new MediaError('SOURCE_CORRUPT', 'The file is damaged.', { stage: 'encode' })
+
+export interface RigOptions {
+  env?: Record<string, string>
+  media?: Media
+  pages?: Pages
+}
+
+/** The app on a real server in this process, in a time that stands still until a test moves it. */
+export class Rig {
+  readonly kit: TestKit
+  readonly app: App
+  readonly media: StandIn
+  readonly folder: string
+  readonly url: string
+  readonly installed: InstalledApp
+  readonly log: ReturnType<typeof keepingLog>
+  readonly tokens: Readonly<Record<string, string>>
+
+  private constructor(
+    fields: Pick<Rig, 'kit' | 'app' | 'media' | 'folder' | 'url' | 'installed' | 'log'>,
+    tokens: Record<string, string>,
+  ) {
+    const { kit, app, media, folder, url, installed, log } = fields
+    this.kit = kit
+    this.app = app
+    this.media = media
+    this.folder = folder
+    this.url = url
+    this.installed = installed
+    this.log = log
+    this.tokens = tokens
+  }
+
+  /** For all tests of a file. */
+  static async open({ env = {}, media, pages }: RigOptions = {}): Promise<Rig> {
+    const folder = mkdtempSync(join(tmpdir(), 'redress-watermark-'))
+    const log = keepingLog()
+    const kit = testKit({ log, startMs: Date.UTC(2030, 0, 1) })
+    const { app } = kit
+    const standIn = new StandIn()
+    const module = watermarkApp({ media: media ?? standIn, ...(pages !== undefined && { pages }) })
+    // Nothing is to be refused because the machine of the test has little room.
+    const space = { DISK_FREE_SOFT_MB: '0', DISK_FREE_HARD_MB: '0' }
+    const installed = await module.install(app, { home: join(folder, 'watermark'), env: { ...space, ...env }, log })
+    const server = await startServer({ app, port: 0, mounts: [installed.mount ?? (() => undefined)], log })
+    await server.ready
+    afterAll(async () => {
+      await server.stop({ graceMs: 0 })
+      await kit.stop()
+      await installed.stop?.()
+      rmSync(folder, { recursive: true, force: true })
+    })
+    const tokens: Record<string, string> = {}
+    const by = { actor: 'olga' }
+    for (const name of ['ann', 'bob']) {
+      await app.perform('accounts.create', { name, email: `${name}@example.org`, ...by })
+      const made = await app.perform('tokens.create', { name, role: 'owner', account: name, ...by })
+      tokens[name] = String(made.token)
+    }
+    for (const role of ['viewer', 'operator'] as const) {
+      tokens[role] = String((await app.perform('tokens.create', { name: role, role, ...by })).token)
+    }
+    const fields = { kit, app, media: standIn, folder, url: server.url, installed, log }
+    return new Rig(fields, tokens)
+  }
+
+  as(name: 'ann' | 'bob' | 'viewer' | 'operator' | 'nobody'): Client {
+    return new Client(this.url, this.tokens[name] ?? null)
+  }
+
+  /** Lets everything happen that is due, and waits for files that are read and written meanwhile. Time stands still. */
+  async idle(): Promise<void> {
+    await until('nothing runs any more', async () => {
+      await this.kit.tick()
+      const { jobs } = await this.app.list({ limit: 1_000 })
+      const nowMs = this.kit.clock.nowMs()
+      return !jobs.some(
+        ({ status, retryAfter, queue }) =>
+          status === 'processing' ||
+          (status === 'queued' && queue === 'watermark' && Date.parse(retryAfter ?? '1970') <= nowMs),
+      )
+    })
+  }
+
+  async advance(duration: string): Promise<void> {
+    await this.kit.advance(duration)
+    await this.idle()
+  }
+
+  /** That an attempt began is told with its end when it is quick: it says nothing here. */
+  async history(id: string): Promise<string[]> {
+    return (await this.kit.history(id)).filter((kind) => kind !== 'started')
+  }
+
+  copies(): string[] {
+    return readdirSync(join(this.folder, 'watermark/copies')).filter((name) => !name.startsWith('.'))
+  }
+
+  workLeft(): string[] {
+    return readdirSync(join(this.folder, 'watermark/work'))
+  }
+
+  /** A draft of ann's with these recipients, and the asset it is made from. */
+  async draft(names: readonly string[], more: object = {}, content: Uint8Array = VIDEO): Promise<Shown> {
+    const ann = this.as('ann')
+    const asset = await ann.upload('/assets', content, 'spring.mov')
+    if (asset.status !== 201) throw new Error(`the upload was answered ${asset.status}: ${asset.text}`)
+    const recipients = names.map((name) => ({ name, email: `${name.toLowerCase()}@example.org` }))
+    const made = await ann.post('/campaigns', { assetId: asset.json.id, name: 'Spring', recipients, ...more })
+    if (made.status !== 201) throw new Error(`the draft was answered ${made.status}: ${made.text}`)
+    return made.json
+  }
+
+  /** The same, published; nothing has run yet. */
+  async published(names: readonly string[], more?: object, content?: Uint8Array): Promise<Shown> {
+    const { id } = await this.draft(names, more, content)
+    const { json, status, text } = await this.as('ann').post(`/campaigns/${id}/publish`)
+    if (status !== 200) throw new Error(`the publish was answered ${status}: ${text}`)
+    return json
+  }
+
+  async campaign(id: string): Promise<Shown> {
+    return (await this.as('ann').get(`/campaigns/${id}`)).json
+  }
+}
+
+export interface Answer {
+  status: number
+  headers: Headers
+  json: Shown
+  text: string
+}
+
+/** Somebody who asks the server. */
+export class Client {
+  readonly #url: string
+  readonly #token: string | null
+
+  constructor(url: string, token: string | null) {
+    this.#url = url
+    this.#token = token
+  }
+
+  async ask(path: string, init: RequestInit = {}): Promise<Answer> {
+    const answer = await fetch(this.#url + path, {
+      redirect: 'manual',
+      ...init,
+      headers: { ...(this.#token !== null && { authorization: `Bearer ${this.#token}` }), ...init.headers },
+    })
+    const text = await answer.text()
+    const isJson = answer.headers.get('content-type')?.startsWith('application/json') ?? false
+    return {
+      status: answer.status,
+      headers: answer.headers,
+      text,
+      json: isJson && text !== '' ? JSON.parse(text) : null,
+    }
+  }
+
+  get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
+    return this.ask(path, { headers })
+  }
+
+  post(path: string, body: object = {}, headers: Record<string, string> = {}): Promise<Answer> {
+    const json = { 'content-type': 'application/json', ...headers }
+    return this.ask(path, { method: 'POST', body: JSON.stringify(body), headers: json })
+  }
+
+  /** As a page without script sends it. */
+  form(path: string, fields: Record<string, string> = {}): Promise<Answer> {
+    const headers = { accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' }
+    return this.ask(path, { method: 'POST', body: new URLSearchParams(fields).toString(), headers })
+  }
+
+  upload(path: string, content: Uint8Array, name: string): Promise<Answer> {
+    const form = new FormData()
+    form.append('file', new Blob([Buffer.from(content)]), name)
+    return this.ask(path, { method: 'POST', body: form })
+  }
+}

@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { openRows, type Rows } from '../../../apps/shared/rows.ts'
+import { addAsset, findAsset, listAssets } from '../../../apps/watermark/assets.ts'
+import {
+  addCampaign,
+  countDownload,
+  findCampaign,
+  findToken,
+  listCampaigns,
+  revokeToken,
+  tokensOf,
+} from '../../../apps/watermark/campaigns.ts'
+import { TABLES } from '../../../apps/watermark/tables.ts'
+import { ownDatabase } from '../../support/databases.ts'
+import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
+
+let server: TestPostgres
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server.stop())
+
+const PLACES: [name: string, place: () => Promise<string>][] = [
+  ['SQLite', async () => 'sqlite::memory:'],
+  ['PostgreSQL', () => ownDatabase(server.url)],
+]
+
+const ASSET = {
+  id: 'asset-1',
+  account_id: 'ann',
+  name: 'spring.mov',
+  kind: 'video' as const,
+  bytes: 5 * 2 ** 32,
+  sha256: 'ab',
+  width: 1920,
+  height: 1080,
+  duration_ms: 60_000,
+  codec: 'h264',
+  created_at: Date.UTC(2030, 0, 1),
+}
+const CAMPAIGN = {
+  id: 'campaign-1',
+  owner: 'ann',
+  assetId: 'asset-1',
+  name: 'Spring',
+  maxDownloads: 5,
+  expiresAtMs: Date.UTC(2031, 0, 1),
+  visible: true,
+  invisible: false,
+}
+
+/** A number of recipients that needs both shapes of the statement. */
+const RECIPIENTS = Array.from({ length: 53 }, (_, i) => ({ name: `R${i}`, email: `r${i}@example.org` }))
+
+async function opened(place: () => Promise<string>): Promise<Rows> {
+  const rows = openRows({ location: await place(), tables: TABLES, storeOpened: async () => null })
+  onTestFinished(() => rows.close())
+  await addAsset(rows, ASSET)
+  let made = 0
+  await addCampaign(rows, { ...CAMPAIGN, recipients: RECIPIENTS }, () => `token-${++made}`, 7)
+  return rows
+}
+
+describe.each(PLACES)('on %s', (_name, place) => {
+  test('campaigns are kept as they were made, and downloads and revocations are counted once', async () => {
+    const rows = await opened(place)
+    expect(await findAsset(rows, 'asset-1', 'ann')).toEqual(ASSET)
+    expect(await findAsset(rows, 'asset-1', 'bob')).toBeNull()
+    expect(await findCampaign(rows, 'campaign-1', null)).toEqual({
+      id: 'campaign-1',
+      account_id: 'ann',
+      asset_id: 'asset-1',
+      name: 'Spring',
+      max_downloads: 5,
+      expires_at: CAMPAIGN.expiresAtMs,
+      visible_wm: 1,
+      invisible_wm: 0,
+      state: 'DRAFT',
+      created_at: 7,
+      published_at: null,
+    })
+    const tokens = await tokensOf(rows, 'campaign-1')
+    expect(tokens.map(({ recipient_name, position }) => [recipient_name, position])).toEqual(
+      RECIPIENTS.map(({ name }, i) => [name, i + 1]),
+    )
+
+    for (const owner of ['ann', null]) {
+      const page = { owner, limit: 10, before: null }
+      expect(await listAssets(rows, page)).toHaveLength(1)
+      expect(await listCampaigns(rows, page)).toHaveLength(1)
+      expect(await listCampaigns(rows, { ...page, before: 'campaign-1' })).toEqual([])
+    }
+    expect(await listCampaigns(rows, { owner: 'bob', limit: 10, before: null })).toEqual([])
+
+    const counted = await Promise.all(Array.from({ length: 100 }, () => countDownload(rows, 'token-1', 5)))
+    expect(counted.filter(Boolean)).toHaveLength(5)
+    for (let i = 0; i < 7; i++) expect(await countDownload(rows, 'token-2', null)).toBe(true)
+    expect(await findToken(rows, 'token-2')).toMatchObject({ downloads: 7, revoked_at: null })
+
+    expect(await revokeToken(rows, 'campaign-2', 'token-2', 11)).toBe(false)
+    expect(await revokeToken(rows, 'campaign-1', 'token-2', 12)).toBe(true)
+    expect(await revokeToken(rows, 'campaign-1', 'token-2', 13)).toBe(true)
+    expect(await findToken(rows, 'token-2')).toMatchObject({ revoked_at: 12 })
+    expect(await countDownload(rows, 'token-2', null)).toBe(false)
+  })
+})
