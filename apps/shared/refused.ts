@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 export interface Refusal {
   status: number
@@ -19,18 +19,15 @@ export class Refused extends Error {
   }
 }
 
-export function answerRefusals(server: FastifyInstance): void {
-  server.setErrorHandler((error, _request, reply) => {
+/** Puts a refusal on a page, for a browser; null where the words of JSON are right. */
+export type RefusalPage = (request: FastifyRequest, reply: FastifyReply, refusal: Refusal) => unknown
+
+export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | null = null): void {
+  server.setErrorHandler((error, request, reply) => {
     // Whatever else is thrown is the server's to answer.
     if (!(error instanceof Refused)) throw error
-    return sendRefusal(reply, error.refusal)
+    const { status, code, message, action, headers = {} } = error.refusal
+    void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
+    return onPage?.(request, reply, error.refusal) ?? reply.send({ error: { code, message, action } })
   })
-}
-
-export function sendRefusal(reply: FastifyReply, { status, headers = {}, ...error }: Refusal): FastifyReply {
-  const { code, message, action } = error
-  return reply
-    .code(status)
-    .headers({ 'cache-control': 'no-store', ...headers })
-    .send({ error: { code, message, action } })
 }

@@ -3,20 +3,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { App, ArtifactHead } from 'redress'
 import { attachment } from '../shared/file-names.ts'
 import { type Refusal, Refused } from '../shared/refused.ts'
-import type { Rows } from '../shared/rows.ts'
 import { isPast } from './campaign-view.ts'
 import { type CampaignRow, countDownload, findCampaign, findToken, type TokenRow } from './campaigns.ts'
+import type { Desk } from './desk.ts'
 import { copyKey, type Files, isMissing } from './files.ts'
 import type { Links } from './links.ts'
 import type { CopyResult } from './marking.ts'
-
-export interface DownloadOptions {
-  app: App
-  rows: Rows
-  files: Files
-  links: Links
-  isHttps: boolean
-}
+import type { Pages } from './pages.ts'
 
 const COOKIE = 'wm-download'
 const COOKIE_SECONDS = 6 * 3_600
@@ -24,6 +17,7 @@ const PREPARING_SECONDS = 15
 /** A player asks for a few bytes to see what it will get, before it asks for everything. */
 const PROBE_BYTES_MAX = 1_024
 const PROBED_BYTES_MIN = 64 * 1_024
+const TAG_CHARS = 32
 
 /**
  * `GET /d/LINK`: a recipient's copy, for whoever has the link.
@@ -33,39 +27,60 @@ const PROBED_BYTES_MIN = 64 * 1_024
  * so that a line that breaks, or a film that is wound forward, does not use up the next download. A part from the middle
  * without the proof counts as a download of its own: otherwise the whole file could be had from its second byte on.
  */
-export function addDownloads(server: FastifyInstance, options: DownloadOptions): void {
+export function addDownloads(server: FastifyInstance, desk: Desk): void {
+  const { app, files } = desk.options
   server.get('/d/:link', async (request, reply) => {
     void reply.header('cache-control', 'private, no-store').header('referrer-policy', 'no-referrer')
-    const { link } = request.params as { link: string }
-    const { app, rows, files, links, isHttps } = options
-    const id = links.tokenOf(link)
-    const token = id === null ? null : await findToken(rows, id)
-    const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
-    const nowMs = await (await app.store()).nowMs()
-    if (token === null || campaign === null || campaign.state === 'DRAFT') throw new Refused(NOT_THERE)
-    if (isPast(campaign, nowMs)) throw new Refused(EXPIRED)
-    if (token.revoked_at !== null) throw new Refused(REVOKED)
-    const copy = await copyOf(app, token.id)
-    if (copy.kind === 'preparing') return preparing(reply, copy.progress)
-    const head = await headOf(files, token.id)
-    const asked = askedOf(request, head, token, { links, nowMs })
-    const isMore = request.method === 'HEAD' || asked.isProbe || asked.grant !== null
-    const isConsumed = campaign.max_downloads !== null && token.downloads >= campaign.max_downloads
-    if (isMore ? isConsumed && asked.grant === null : !(await countDownload(rows, token.id, campaign.max_downloads))) {
-      throw new Refused(await whyNot(rows, campaign, token.id))
-    }
-    const grant = asked.grant ?? (isMore ? null : links.grant(token.id, nowMs))
+    const nowMs = await desk.nowMs()
+    const place = await behind(desk, request, nowMs)
+    const copy = await copyOf(app, place.token.id)
+    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
+    const head = await headOf(files, place.token.id)
+    // A bucket may not know the checksum of what is in it; the job does.
+    const tag = (head.sha256 ?? copy.result.sha256).slice(0, TAG_CHARS)
+    const asked = askedOf(request, { bytes: head.bytes, tag }, place.token, { links: desk.options.links, nowMs })
+    const grant = await admit(desk, place, asked, nowMs)
     if (grant !== null) {
-      const cookie = {
-        path: request.url.split('?')[0] ?? '/d',
-        httpOnly: true,
-        sameSite: 'lax',
-        secure: isHttps,
-      } as const
-      void reply.setCookie(COOKIE, grant, { ...cookie, maxAge: COOKIE_SECONDS })
+      const path = request.url.split('?')[0] ?? '/d'
+      const secure = desk.tools.isHttps
+      void reply.setCookie(COOKIE, grant, { path, secure, httpOnly: true, sameSite: 'lax', maxAge: COOKIE_SECONDS })
     }
-    return send(request, reply, { files, head, result: copy.result, range: asked.range, grant })
+    void reply.header('etag', `"${tag}${grant === null ? '' : `-${grant}`}"`)
+    return send(request, reply, { files, head, result: copy.result, range: asked.range })
   })
+}
+
+interface Place {
+  token: TokenRow
+  campaign: CampaignRow
+}
+
+/** What a link leads to, as long as it leads anywhere. */
+async function behind({ options: { rows, links } }: Desk, request: FastifyRequest, nowMs: number): Promise<Place> {
+  const id = links.tokenOf((request.params as { link: string }).link)
+  const token = id === null ? null : await findToken(rows, id)
+  const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
+  if (token === null || campaign === null || campaign.state === 'DRAFT') throw new Refused(NOT_THERE)
+  if (isPast(campaign, nowMs)) throw new Refused(EXPIRED)
+  if (token.revoked_at !== null) throw new Refused(REVOKED)
+  return { token, campaign }
+}
+
+/** Counts what is to be counted, and answers with the proof of it; null for who only looks. */
+async function admit(
+  { options: { rows, links } }: Desk,
+  { token, campaign: { max_downloads } }: Place,
+  { grant, isLook }: Asked,
+  nowMs: number,
+): Promise<string | null> {
+  if (grant !== null) return grant
+  const isLeft = isLook
+    ? max_downloads === null || token.downloads < max_downloads
+    : await countDownload(rows, token.id, max_downloads)
+  if (isLeft) return isLook ? null : links.grant(token.id, nowMs)
+  // Somebody may have revoked it since we looked.
+  const isRevoked = (await findToken(rows, token.id))?.revoked_at !== null
+  throw new Refused(isRevoked ? REVOKED : CONSUMED)
 }
 
 type Copy = { kind: 'preparing'; progress: number } | { kind: 'ready'; result: CopyResult }
@@ -77,9 +92,11 @@ async function copyOf(app: App, tokenId: string): Promise<Copy> {
   return { kind: 'preparing', progress: Math.floor((job?.progress ?? 0) * 100) }
 }
 
-function preparing(reply: FastifyReply, progress: number): FastifyReply {
+function preparing(request: FastifyRequest, reply: FastifyReply, progress: number, pages: Pages | null): unknown {
   const message = 'Your copy is being prepared. Come back in a moment.'
-  return reply.code(202).header('retry-after', PREPARING_SECONDS).send({ state: 'PROCESSING', progress, message })
+  void reply.code(202).header('retry-after', PREPARING_SECONDS)
+  if (pages !== null) return pages.preparing(request, reply, { progress, message })
+  return reply.send({ state: 'PROCESSING', progress, message })
 }
 
 async function headOf({ copies }: Files, tokenId: string): Promise<ArtifactHead> {
@@ -100,25 +117,29 @@ interface Asked {
   range: Range | null
   /** The proof that what is asked for belongs to a download that was counted. */
   grant: string | null
-  isProbe: boolean
+  /** Only what it is, or its first few bytes: no download. */
+  isLook: boolean
 }
 
 function askedOf(
   request: FastifyRequest,
-  { bytes, sha256 }: ArtifactHead,
+  { bytes, tag }: { bytes: number; tag: string },
   { id }: TokenRow,
   { links, nowMs }: { links: Links; nowMs: number },
 ): Asked {
   const ifRange = request.headers['if-range']
-  const [, tag = '', ofTag = ''] = /^"([0-9a-f]+)-([\w.-]+)"$/.exec(String(ifRange ?? '')) ?? []
+  const [, theirs = '', ofTag = ''] = /^"([0-9a-f]+)-([\w.-]+)"$/.exec(String(ifRange ?? '')) ?? []
   // Who has the beginning of another file gets all of this one.
-  const isOther = ifRange !== undefined && (sha256 === null || tag !== tagOf(sha256))
+  const isOther = ifRange !== undefined && theirs !== tag
   const range = isOther ? null : rangeOf(request.headers.range, bytes)
   const grants = [request.cookies[COOKIE] ?? '', ofTag]
   const grant = grants.find((one) => one !== '' && links.isGranted(id, one, nowMs)) ?? null
-  const isProbe =
-    range !== null && range.start === 0 && range.end < PROBE_BYTES_MAX && bytes >= PROBED_BYTES_MIN && grant === null
-  return { range, grant: range !== null && range.start > 0 ? grant : null, isProbe }
+  const isProbe = range !== null && range.start === 0 && range.end < PROBE_BYTES_MAX && bytes >= PROBED_BYTES_MIN
+  return {
+    range,
+    grant: range !== null && range.start > 0 ? grant : null,
+    isLook: request.method === 'HEAD' || isProbe,
+  }
 }
 
 /** One range; whatever else is asked for gets the whole, as HTTP allows. */
@@ -131,25 +152,21 @@ function rangeOf(header: string | undefined, bytes: number): Range | null {
   return end < start ? null : { start, end }
 }
 
-const tagOf = (sha256: string): string => sha256.slice(0, 32)
-
 interface Sending {
   files: Files
   head: ArtifactHead
   result: CopyResult
   range: Range | null
-  grant: string | null
 }
 
 async function send(
   request: FastifyRequest,
   reply: FastifyReply,
-  { files, head, result, range, grant }: Sending,
+  { files, head, result, range }: Sending,
 ): Promise<FastifyReply> {
-  const { bytes, sha256, key } = head
+  const { bytes, key } = head
   const length = range === null ? bytes : range.end - range.start + 1
   if (range !== null) void reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
-  if (sha256 !== null) void reply.header('etag', `"${tagOf(sha256)}${grant === null ? '' : `-${grant}`}"`)
   void reply
     .type(result.contentType)
     .header('content-length', length)
@@ -161,11 +178,6 @@ async function send(
   // Whoever leaves in the middle must not keep a file or a connection open.
   reply.raw.once('close', () => body.destroy())
   return reply.send(body)
-}
-
-async function whyNot(rows: Rows, { max_downloads }: CampaignRow, tokenId: string): Promise<Refusal> {
-  const now = await findToken(rows, tokenId)
-  return now?.revoked_at === null && max_downloads !== null ? CONSUMED : REVOKED
 }
 
 const NOT_THERE: Refusal = {

@@ -1,12 +1,21 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FastifyReply } from 'fastify'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { openRows } from '../../../apps/shared/rows.ts'
 import { findCampaign } from '../../../apps/watermark/campaigns.ts'
+import type { Pages } from '../../../apps/watermark/pages.ts'
 import { TABLES } from '../../../apps/watermark/tables.ts'
 import { corrupt, IMAGE, Rig, type Shown, VIDEO } from './rig.ts'
 
+/** As little of a page as shows which one was asked for, with what. */
+const asPage = (_request: unknown, reply: FastifyReply, shown: object) =>
+  reply.type('text/html').send(`<p>${JSON.stringify(shown)}</p>`)
+const PAGES: Pages = { campaigns: asPage, campaign: asPage, preparing: asPage, refused: asPage }
+
 let rig: Rig
 beforeAll(async () => {
-  rig = await Rig.open()
+  rig = await Rig.open({ env: { WATERMARK_UPLOAD_MB: '1' }, pages: PAGES })
 })
 beforeEach(() => {
   rig.media.onMark = () => undefined
@@ -42,6 +51,42 @@ test('an asset is looked into when it comes, and what is neither video nor image
   expect(await ann.upload('/assets', Buffer.alloc(0), 'empty.mov')).toMatchObject({ status: 400 })
   expect(await ann.post('/assets', {})).toMatchObject({ status: 400, json: { error: { code: 'REQUEST_INVALID' } } })
   expect((await ann.get('/assets')).json.assets).toHaveLength(1)
+})
+
+test('a file of more than is allowed is refused when the first byte too many arrives, and nothing of it is kept', async () => {
+  const sources = join(rig.folder, 'watermark/assets/sources')
+  const kept = () => readdirSync(sources).filter((name) => !name.startsWith('.')).length
+  const before = kept()
+  const most = Buffer.concat([VIDEO, Buffer.alloc(2 ** 20 - VIDEO.length, 1)])
+  expect((await rig.as('ann').upload('/assets', most, 'most.mov')).status).toBe(201)
+  const tooMuch = await rig.as('ann').upload('/assets', Buffer.concat([most, VIDEO]), 'more.mov')
+  expect(tooMuch).toMatchObject({ status: 413, json: { error: { code: 'TOO_LARGE' } } })
+  expect(kept()).toBe(before + 1)
+})
+
+test('a browser gets pages where programs get JSON, also for what is refused and for those who must sign in', async () => {
+  failing('Sam')
+  const { id, tokens } = await rig.published(['Rita', 'Sam'])
+  const html = { accept: 'text/html,*/*;q=0.8' }
+  const ann = rig.as('ann')
+  const waiting = await rig.as('nobody').get(tokens[0].link, html)
+  expect([waiting.status, waiting.headers.get('content-type')]).toEqual([202, 'text/html'])
+  await rig.idle()
+  for (const path of ['/campaigns', `/campaigns/${id}`]) {
+    const { status, text, headers } = await ann.get(path, html)
+    expect([status, headers.get('content-type')], path).toEqual([200, 'text/html'])
+    expect(text).toContain(id)
+    const stranger = await rig.as('nobody').get(path, html)
+    expect([stranger.status, stranger.headers.get('location')], path).toEqual([303, '/sign-in'])
+    expect((await rig.as('nobody').get(path)).status, path).toBe(401)
+  }
+  // W30: the page of the campaign, with what was wrong.
+  const wrong = await ann.form(`/campaigns/${id}/tokens/${tokens[0].id}/retry`)
+  expect(wrong.status).toBe(400)
+  expect(wrong.text).toContain('"flash":"Token is not in a failed state."')
+  const gone = await rig.as('nobody').get('/d/none', html)
+  expect([gone.status, gone.headers.get('content-type')]).toEqual([404, 'text/html'])
+  expect(gone.text).toContain('There is nothing under this link.')
 })
 
 test('W24 a draft becomes PROCESSING when it is published and READY when every copy is there', async () => {
@@ -156,7 +201,7 @@ test('W32 a form is sent back to the page of the campaign, which says what was d
   const [cookie = ''] = headers.getSetCookie()
   expect(cookie).toMatch(/^wm-flash=[^;]+; Max-Age=60; Path=\/campaigns; HttpOnly; SameSite=Lax$/)
   const value = /wm-flash=([^;]+)/.exec(cookie)?.[1] ?? ''
-  expect(decodeURIComponent(decodeURIComponent(value))).toBe('Retry queued for Zoë Ⓩ.')
+  expect(decodeURIComponent(value)).toBe('Retry queued for Zoë Ⓩ.')
   await rig.idle()
 })
 
@@ -282,10 +327,8 @@ test('a form may name its recipients line by line', async () => {
     ['Sam', 'sam@example.org'],
   ])
   const wrong = await rig.as('ann').form('/campaigns', { ...fields, recipients: 'Rita' })
-  expect(wrong).toMatchObject({
-    status: 400,
-    json: { error: { message: expect.stringContaining('recipients.0.email') } },
-  })
+  expect(wrong.status).toBe(400)
+  expect(wrong.text).toContain('recipients.0.email')
 })
 
 test('a campaign of a thousand recipients is made and shown whole', async () => {

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { openRows, type Rows } from '../../../apps/shared/rows.ts'
 import { addAsset, findAsset, listAssets } from '../../../apps/watermark/assets.ts'
@@ -10,9 +11,16 @@ import {
   revokeToken,
   tokensOf,
 } from '../../../apps/watermark/campaigns.ts'
+import { watermarkApp } from '../../../apps/watermark/index.ts'
 import { TABLES } from '../../../apps/watermark/tables.ts'
+import { startServer } from '../../../src/http/index.ts'
+import { redress } from '../../../src/index.ts'
 import { ownDatabase } from '../../support/databases.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
+import { keepingLog } from '../../support/scene.ts'
+import { temporaryFolder } from '../../support/sqlite.ts'
+import { until } from '../../support/until.ts'
+import { Client, type Shown, StandIn, VIDEO } from './rig.ts'
 
 let server: TestPostgres
 beforeAll(async () => {
@@ -103,4 +111,31 @@ describe.each(PLACES)('on %s', (_name, place) => {
     expect(await findToken(rows, 'token-2')).toMatchObject({ revoked_at: 12 })
     expect(await countDownload(rows, 'token-2', null)).toBe(false)
   })
+})
+
+test('on PostgreSQL a campaign goes all the way, its jobs and its rows in one database', async () => {
+  const app = redress({ store: await ownDatabase(server.url) })
+  const surroundings = { home: join(temporaryFolder(), 'watermark'), env: {}, log: keepingLog() }
+  const installed = await watermarkApp({ media: new StandIn() }).install(app, surroundings)
+  const http = await startServer({ app, port: 0, auth: 'none', mounts: [installed.mount ?? (() => undefined)] })
+  onTestFinished(async () => {
+    await http.stop({ graceMs: 0 })
+    await app.stop({ graceMs: 5_000 })
+    await installed.stop?.()
+  })
+  await http.ready
+  await installed.start?.()
+  await app.work({ pollMs: 20 })
+  const me = new Client(http.url, null)
+  const asset = (await me.upload('/assets', VIDEO, 'spring.mov')).json
+  const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
+  const draft = (await me.post('/campaigns', { assetId: asset.id, name: 'Spring', recipients, maxDownloads: 2 })).json
+  await me.post(`/campaigns/${draft.id}/publish`)
+  const shown: Shown = await until('it is ready', async () => {
+    const { json } = await me.get(`/campaigns/${draft.id}`)
+    return json.state === 'READY' ? json : null
+  })
+  const answers = await Promise.all(Array.from({ length: 10 }, () => me.get(shown.tokens[0].link)))
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(2)
+  expect((await me.get(`/campaigns/${draft.id}`)).json.tokens[0]).toMatchObject({ state: 'CONSUMED', downloads: 2 })
 })

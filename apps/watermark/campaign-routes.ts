@@ -1,0 +1,75 @@
+import type { FastifyInstance } from 'fastify'
+import { notFound, seenBy } from './access.ts'
+import { findAsset } from './assets.ts'
+import { type CampaignView, viewCampaign } from './campaign-view.ts'
+import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
+import { type Desk, nextOf } from './desk.ts'
+import { readClone, readDraft } from './drafts.ts'
+import { publish } from './publishing.ts'
+
+export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
+  const { app, rows } = desk.options
+  const newId = () => app.newId()
+
+  server.get('/campaigns', async (request, reply) => {
+    const caller = await desk.reading(request)
+    const page = desk.pageOf(request, caller)
+    const found = await listCampaigns(rows, page)
+    const campaigns: CampaignView[] = []
+    for (const campaign of found) campaigns.push(await viewCampaign(app, campaign))
+    const answer = { campaigns, nextCursor: nextOf(found, page) }
+    return desk.pagesFor(request)?.campaigns(request, reply, { caller, ...answer }) ?? reply.send(answer)
+  })
+
+  server.get('/campaigns/:id', async (request, reply) => {
+    const caller = await desk.reading(request)
+    const campaign = await desk.detail(await desk.campaignOf(request, caller))
+    return desk.pagesFor(request)?.campaign(request, reply, { caller, campaign }) ?? reply.send(campaign)
+  })
+
+  server.post('/campaigns', async (request, reply) => {
+    const caller = await desk.writing(request)
+    const nowMs = await desk.nowMs()
+    const { assetId, ...draft } = readDraft(request.body, nowMs)
+    const asset = await findAsset(rows, assetId, seenBy(caller))
+    if (asset === null) throw notFound('asset')
+    const id = newId()
+    // Who makes a campaign of another's file makes it for them.
+    await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
+    return desk.changed(request, reply, id, `${draft.name} is a draft.`, 201)
+  })
+
+  server.post('/campaigns/:id/publish', async (request, reply) => {
+    const caller = await desk.writing(request)
+    const campaign = await desk.campaignOf(request, caller)
+    await publish(desk.options, campaign)
+    return desk.changed(request, reply, campaign.id, `${campaign.name} is published.`)
+  })
+
+  server.post('/campaigns/:id/clone', async (request, reply) => {
+    const caller = await desk.writing(request)
+    const campaign = await desk.campaignOf(request, caller)
+    const nowMs = await desk.nowMs()
+    const changes = readClone(request.body, nowMs)
+    const { expires_at: endMs } = campaign
+    const id = newId()
+    const clone = {
+      id,
+      owner: campaign.account_id,
+      assetId: campaign.asset_id,
+      name: changes.name ?? campaign.name,
+      maxDownloads: campaign.max_downloads,
+      // An end that has passed is none that could be meant again.
+      expiresAtMs:
+        changes.expiresAtMs !== undefined ? changes.expiresAtMs : endMs !== null && endMs > nowMs ? endMs : null,
+      visible: campaign.visible_wm === 1,
+      invisible: campaign.invisible_wm === 1,
+      recipients: (await tokensOf(rows, campaign.id)).map(({ recipient_name, recipient_email }) => ({
+        name: recipient_name,
+        email: recipient_email,
+      })),
+    }
+    await addCampaign(rows, clone, newId, nowMs)
+    return desk.changed(request, reply, id, `${clone.name} is a draft.`, 201)
+  })
+}
