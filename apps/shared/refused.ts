@@ -20,7 +20,7 @@ export class Refused extends Error {
 }
 
 /** Puts a refusal on a page, for a browser; null where the words of JSON are right. */
-export type RefusalPage = (request: FastifyRequest, reply: FastifyReply, refusal: Refusal) => unknown
+type RefusalPage = (request: FastifyRequest, reply: FastifyReply, refusal: Refusal) => unknown
 
 export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | null = null): void {
   server.setErrorHandler((error, request, reply) => {

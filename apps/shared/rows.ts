@@ -32,7 +32,7 @@ export interface Tables {
   versions: readonly string[]
 }
 
-export interface RowsOptions {
+interface RowsOptions {
   /** Where the jobs are: `app.location`. */
   location: string | null
   tables: Tables

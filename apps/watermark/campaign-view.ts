@@ -3,8 +3,8 @@ import type { Rows } from '../shared/rows.ts'
 import { type CampaignRow, type TokenRow, tokensOf } from './campaigns.ts'
 import type { Links } from './links.ts'
 
-export type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
-export type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
+type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
+type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
 
 /** W24, in the words of campaigns. Copies are never cancelled, so none can all be. */
 export const STATE_OF: Readonly<Record<BatchState, CampaignState>> = {

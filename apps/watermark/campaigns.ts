@@ -28,7 +28,7 @@ export interface TokenRow {
   revoked_at: number | null
 }
 
-export interface NewCampaign {
+interface NewCampaign {
   id: string
   owner: string
   assetId: string

@@ -16,7 +16,7 @@ export type DetectInput = z.input<typeof inputSchema>
 /** Nobody reads further down a list of who it was not. */
 const RANKED_MAX = 20
 
-export interface DetectResult {
+interface DetectResult {
   verdict: 'match' | 'inconclusive'
   ranked: { tokenId: string; name: string; email: string; z: number }[]
 }

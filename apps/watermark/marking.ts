@@ -4,7 +4,7 @@ import { type App, type Attempt, type JobType, RedressError } from 'redress'
 import { z } from 'zod'
 import type { Rows } from '../shared/rows.ts'
 import { type AssetRow, findAsset } from './assets.ts'
-import { findCampaign, findToken } from './campaigns.ts'
+import { type CampaignRow, findCampaign, findToken, type TokenRow } from './campaigns.ts'
 import { CODES, type Code } from './codes.ts'
 import { copyKey, type Files, fetchTo, inWorkFolder, isMissing, sourceKey } from './files.ts'
 import { failWithMedia, type Kind, type Media, type Probed } from './media.ts'
@@ -13,8 +13,8 @@ import type { Settings } from './settings.ts'
 
 export const MARK_TYPES = ['watermark.video', 'watermark.image'] as const
 
-/** Everything else is looked up: a row that was corrected must not live on in a payload. */
-const inputSchema = z.strictObject({ campaignId: z.uuid(), tokenId: z.uuid() })
+/** A job has the id of its token, and all else follows from that: no payload can name another's copy. */
+const inputSchema = z.strictObject({})
 export type MarkInput = z.input<typeof inputSchema>
 
 /** What a recipient gets. */
@@ -43,33 +43,45 @@ export function declareMarking(app: App, options: MarkingOptions): Readonly<Reco
       codes: CODES,
       policy: markPolicy(settings),
       classify: RULES,
-      admitRetry: async ({ campaignId }, retry) => {
-        const campaign = await findCampaign(rows, campaignId, null)
+      admitRetry: async (_input, retry) => {
+        const order = await orderOf(rows, retry.jobId)
+        if (order === null) return retry.fail('SOURCE_MISSING')
         try {
-          await files.assets.head(sourceKey(campaign?.asset_id ?? 'none'))
+          await files.assets.head(sourceKey(order.asset.id))
         } catch (error) {
           if (isMissing(error)) retry.fail('SOURCE_MISSING')
           throw error
         }
       },
-      run: (input, attempt) => makeCopy(kind, input, attempt, options),
+      run: (_input, attempt) => makeCopy(kind, attempt, options),
       verify: (result, attempt) => checkStored(result, attempt, files),
     })
   return { video: declare('video'), image: declare('image') }
 }
 
+interface Order {
+  token: TokenRow
+  campaign: CampaignRow
+  asset: AssetRow
+}
+
+/** What is to be made for a token. */
+async function orderOf(rows: Rows, tokenId: string): Promise<Order | null> {
+  const token = await findToken(rows, tokenId)
+  const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
+  const asset = campaign === null ? null : await findAsset(rows, campaign.asset_id, null)
+  return token === null || campaign === null || asset === null ? null : { token, campaign, asset }
+}
+
 async function makeCopy(
   kind: Kind,
-  { campaignId, tokenId }: MarkInput,
   attempt: Attempt<Code>,
   { rows, files, media, markKey }: MarkingOptions,
 ): Promise<CopyResult> {
-  const campaign = await findCampaign(rows, campaignId, null)
-  const token = await findToken(rows, tokenId)
-  const asset = campaign === null ? null : await findAsset(rows, campaign.asset_id, null)
-  if (campaign === null || token === null || asset === null) {
-    return attempt.fail('SOURCE_MISSING', { detail: 'the rows of the campaign are gone' })
-  }
+  const tokenId = attempt.jobId
+  const order = await orderOf(rows, tokenId)
+  if (order === null) return attempt.fail('SOURCE_MISSING', { detail: 'there is no token of this id' })
+  const { token, campaign, asset } = order
   if (asset.kind !== kind) return attempt.fail('UNKNOWN_JOB_TYPE', { detail: `the asset is of kind ${asset.kind}` })
   const { signal } = attempt
   return inWorkFolder(files.work, tokenId, attempt.number, async (folder) => {

@@ -32,7 +32,7 @@ export interface MarkRequest {
   signal: AbortSignal
 }
 
-export interface DetectRequest {
+interface DetectRequest {
   suspect: string
   source: string
   key: string
@@ -42,7 +42,7 @@ export interface DetectRequest {
   signal: AbortSignal
 }
 
-export interface Detected {
+interface Detected {
   verdict: 'match' | 'inconclusive'
   /** The likeliest first. */
   ranking: { tokenId: string; z: number }[]

@@ -64,7 +64,7 @@ async function finish({ app, rows, marks, notify }: PublishingOptions, id: strin
     notify,
     // Its time may have come while nobody was there to finish this: it is settled, and over at once.
     ...(expires_at !== null && { expires: Math.max(1, expires_at - nowMs) }),
-    jobs: tokens.map((token) => marks[asset.kind].with({ campaignId: id, tokenId: token.id }, { id: token.id })),
+    jobs: tokens.map((token) => marks[asset.kind].with({}, { id: token.id })),
   })
   await rows.run(`UPDATE wm_campaigns SET state = 'PUBLISHED' WHERE id = $1 AND state = 'PUBLISHING'`, id)
 }

@@ -3,7 +3,7 @@ import { type ArtifactStore, RedressError, type StoredArtifact } from 'redress'
 import { plainFileName } from '../shared/file-names.ts'
 import { Refused } from '../shared/refused.ts'
 
-export interface ReceivedFile extends StoredArtifact {
+interface ReceivedFile extends StoredArtifact {
   fileName: string
 }
 

@@ -10,7 +10,7 @@ const SUSPECTS_KEPT_MS = 7 * DAY_MS
 /** Longer than any attempt may take. */
 const WORK_KEPT_MS = 2 * DAY_MS
 
-export interface RetentionOptions {
+interface RetentionOptions {
   rows: Rows
   files: Files
   /** Finishes what a process that is gone has begun. */

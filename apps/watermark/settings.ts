@@ -38,7 +38,7 @@ const KNOBS = z
     message: 'must be given with WEBHOOK_URL',
   })
 
-export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
+const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 

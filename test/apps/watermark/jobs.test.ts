@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs'
-import { mkdir, rename } from 'node:fs/promises'
+import { appendFile, mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { RedressError } from '../../../src/index.ts'
 import { until } from '../../support/until.ts'
 import { corrupt, IMAGE, outOfMemory, Rig } from './rig.ts'
 
@@ -67,9 +68,9 @@ test('W20 W22 W49 what no retry can mend fails at once: a damaged source, and a 
     error: { code: 'SOURCE_CORRUPT' },
   })
 
-  const job = rig.app.newId()
   const other = await rig.draft(['Sam'], {}, IMAGE)
-  await rig.app.submit('watermark.video', { campaignId: other.id, tokenId: other.tokens[0].id }, { id: job })
+  const job = other.tokens[0].id
+  await rig.app.submit('watermark.video', {}, { id: job })
   await rig.idle()
   expect(await rig.app.find(job)).toMatchObject({ status: 'failed', errorCode: 'UNKNOWN_JOB_TYPE', attemptCount: 1 })
 })
@@ -89,9 +90,20 @@ test('W22 a source that is gone fails for good, and is not tried again while it 
   expect(await rig.campaign(campaign.id)).toMatchObject({ state: 'READY' })
 })
 
+test('W22 a source that is not what was uploaded any more fails at once, before anything is made of it', async () => {
+  const { assetId, tokens } = await rig.published(['Rita'])
+  await appendFile(join(rig.folder, 'watermark/assets/sources', assetId), 'x')
+  await rig.idle()
+  const [{ id }] = tokens
+  expect(await rig.app.find(id)).toMatchObject({ status: 'failed', errorCode: 'SOURCE_CORRUPT', attemptCount: 1 })
+  expect(rig.media.marked).not.toContain(id)
+})
+
 test.each([
   ['a full disk', Object.assign(new Error('write'), { code: 'ENOSPC' }), 'DISK_FULL'],
   ['a disk that fails', Object.assign(new Error('write'), { code: 'EIO' }), 'WRITE_FAILED'],
+  ['a store without room', new RedressError('STORAGE_FULL', 'full'), 'DISK_FULL'],
+  ['a store that fails', new RedressError('STORAGE_FAILED', 'broken'), 'WRITE_FAILED'],
   ['an exit with 137', Object.assign(new Error('killed'), { exitCode: 137, stderr: '' }), 'OUT_OF_MEMORY'],
   ['a time limit', Object.assign(new Error('late'), { name: 'TimeoutError' }), 'TIMEOUT'],
   ['anything else', new Error('Input #0: no such file or directory'), 'UNKNOWN'],
