@@ -117,7 +117,7 @@ export async function viewCampaignDetail(
   return {
     ...view,
     counts: { ...view.counts, total, pending },
-    tokens: tokens.map((token) => viewToken(token, jobs.get(token.id) ?? null, campaign, view, links, nowMs)),
+    tokens: tokens.map((token) => viewToken(token, jobs.get(token.id) ?? null, campaign, links, nowMs)),
   }
 }
 
@@ -125,11 +125,10 @@ export function viewToken(
   token: TokenRow,
   job: JobView | null,
   campaign: CampaignRow,
-  { state: campaignState }: Pick<CampaignView, 'state'>,
   links: Links,
   nowMs: number,
 ): TokenView {
-  const isOver = campaignState === 'EXPIRED' || isPast(campaign, nowMs) || token.revoked_at !== null
+  const isOver = isPast(campaign, nowMs) || token.revoked_at !== null
   const state = isOver ? 'EXPIRED' : badgeOf(token, job, campaign)
   const { errorCode = null, errorMessage = null } = job ?? {}
   return {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { type App, RedressError } from 'redress'
 import type { Caller } from 'redress/http'
 import { type Refusal, Refused } from '../shared/refused.ts'
-import { viewCampaign, viewToken } from './campaign-view.ts'
+import { viewToken } from './campaign-view.ts'
 import { revokeToken, type TokenRow } from './campaigns.ts'
 import { linksCsv } from './csv.ts'
 import { type Desk, UPLOAD_MS } from './desk.ts'
@@ -19,8 +19,7 @@ export function addTokenRoutes(server: FastifyInstance, desk: Desk): void {
     const caller = await desk.writing(request)
     const campaign = await desk.campaignOf(request, caller)
     const token = await desk.tokenOf(request, campaign)
-    const [job, view] = [await app.find(token.id), await viewCampaign(app, campaign)]
-    const { state } = viewToken(token, job, campaign, view, links, await desk.nowMs())
+    const { state } = viewToken(token, await app.find(token.id), campaign, links, await desk.nowMs())
     if (state === 'FAILED' && (await retried(app, caller, token))) {
       return desk.changed(request, reply, campaign.id, `Retry queued for ${token.recipient_name}.`)
     }

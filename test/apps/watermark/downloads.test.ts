@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { openLinks } from '../../../apps/watermark/links.ts'
 import { until } from '../../support/until.ts'
@@ -55,6 +57,8 @@ test('of a hundred who come at once to a link with five downloads, exactly five 
 test('a link that was not signed by us leads nowhere, and neither does one of a draft', async () => {
   const { link, id } = await ready()
   const draft = await rig.draft(['Rita'])
+  const ours = openLinks(readFileSync(join(rig.folder, 'watermark/watermark.key'), 'utf8'))
+  expect(ours.pathOf(id)).toBe(link)
   const others = openLinks('the secret of another place, which is not ours')
   for (const wrong of [
     link.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')),
@@ -64,6 +68,8 @@ test('a link that was not signed by us leads nowhere, and neither does one of a 
     `${link}.x`,
     others.pathOf(id),
     `/d/${draft.tokens[0].id}.${link.split('.')[1]}`,
+    ours.pathOf(draft.tokens[0].id),
+    ours.pathOf(rig.app.newId()),
     '/d/%2e%2e%2fetc',
   ]) {
     expect((await anybody().get(wrong)).status, wrong).toBe(404)
