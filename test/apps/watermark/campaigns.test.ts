@@ -6,7 +6,8 @@ import { openRows } from '../../../apps/shared/rows.ts'
 import { findCampaign } from '../../../apps/watermark/campaigns.ts'
 import type { Pages } from '../../../apps/watermark/pages.ts'
 import { TABLES } from '../../../apps/watermark/tables.ts'
-import { corrupt, IMAGE, Rig, type Shown, VIDEO } from './rig.ts'
+import { Rig, type Shown } from './rig.ts'
+import { corrupt, IMAGE, VIDEO } from './stand-in.ts'
 
 /** As little of a page as shows which one was asked for, with what. */
 const asPage = (_request: unknown, reply: FastifyReply, shown: object) =>

@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { RedressError } from '../../../src/index.ts'
 import { until } from '../../support/until.ts'
-import { corrupt, IMAGE, outOfMemory, Rig } from './rig.ts'
+import { Rig } from './rig.ts'
+import { corrupt, IMAGE, outOfMemory } from './stand-in.ts'
 
 let rig: Rig
 beforeAll(async () => {

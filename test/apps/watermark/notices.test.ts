@@ -5,7 +5,8 @@ import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { listen } from '../../http/streams.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
-import { corrupt, outOfMemory, Rig, type Shown } from './rig.ts'
+import { Rig, type Shown } from './rig.ts'
+import { corrupt, outOfMemory } from './stand-in.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 9).toString('base64')}`
 

@@ -20,7 +20,8 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Client, type Shown, StandIn, VIDEO } from './rig.ts'
+import { Client, type Shown } from './rig.ts'
+import { StandIn, VIDEO } from './stand-in.ts'
 
 let server: TestPostgres
 beforeAll(async () => {
