@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { RedressError } from 'redress'
 import { postgresRows } from './rows-postgres.ts'
 import { sqliteRows } from './rows-sqlite.ts'
@@ -98,9 +99,14 @@ const MEMORY = ':memory:'
 
 function driverOf(location: string | null): () => Promise<Driver> {
   if (location !== null && /^postgres(ql)?:\/\//.test(location)) return () => postgresRows(location)
-  const path = /^sqlite:(.+)$/.exec(location ?? '')?.[1]
+  const place = /^sqlite:(.+)$/.exec(location ?? '')?.[1]
   // What is in memory is gone with its process, jobs and rows alike: nobody misses that they are not in one place.
-  if (path !== undefined) return async () => sqliteRows(path, path === MEMORY)
+  if (place === MEMORY) return async () => sqliteRows(MEMORY, true)
+  if (place !== undefined) {
+    // Now, and not when it is first used: somebody may change the working folder meanwhile.
+    const path = resolve(place)
+    return async () => sqliteRows(path, false)
+  }
   throw new RedressError('OPTION_INVALID', 'This app keeps rows beside its jobs, and does not know where those are.', {
     action: 'Give redress() the place of its store (sqlite:FILE or postgres://...) instead of a store.',
   })

@@ -1,4 +1,4 @@
-import { failures } from 'redress'
+import { failures, type Taxonomy } from 'redress'
 
 /** What goes wrong with a copy. `waiting` is read while a retry is still to come, `message` when it is failed for good. */
 export const CODES = failures({
@@ -73,3 +73,21 @@ export const CODES = failures({
 })
 
 export type Code = keyof typeof CODES
+
+/** The same of a search for whose copy a file is, which is not tried again. */
+export const DETECT_CODES: Taxonomy<Code> = failures({
+  ...CODES,
+  SOURCE_CORRUPT: {
+    fault: 'caller',
+    retry: 'never',
+    message: 'The file is damaged, or no video or image that we know.',
+  },
+  SOURCE_MISSING: { fault: 'operator', retry: 'never', message: 'The file is not there any more. Send it again.' },
+  PROGRAM_MISSING: { fault: 'operator', retry: 'never', message: 'The program that looks for marks was not there.' },
+  OUT_OF_MEMORY: { fault: 'system', retry: 'never', message: 'There was not enough memory. Send a smaller file.' },
+  TIMEOUT: { fault: 'system', retry: 'never', message: 'It took too long. Send a shorter file.' },
+  DISK_FULL: { fault: 'operator', retry: 'never', message: 'There was no room to work in. Send it again later.' },
+  WRITE_FAILED: { fault: 'system', retry: 'never', message: 'A file could not be written. Send it again later.' },
+  ENCODE_FAILED: { fault: 'unknown', retry: 'never', message: 'The file could not be looked into. Send another one.' },
+  UNKNOWN: { fault: 'unknown', retry: 'never', message: 'Something went wrong that we did not foresee. Tell us.' },
+})

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { App, Attempt, JobType } from 'redress'
 import { z } from 'zod'
 import { findCampaign, tokensOf } from './campaigns.ts'
-import { CODES, type Code } from './codes.ts'
+import { type Code, DETECT_CODES } from './codes.ts'
 import { fetchTo, inWorkFolder, isMissing, sourceKey, suspectKey } from './files.ts'
 import type { MarkingOptions } from './marking.ts'
 import { failWithMedia } from './media.ts'
@@ -25,7 +25,7 @@ export function declareDetecting(app: App, options: MarkingOptions): JobType<Det
   return app.job(DETECT, {
     queue: QUEUE,
     input: inputSchema,
-    codes: CODES,
+    codes: DETECT_CODES,
     policy: detectPolicy(options.settings),
     classify: RULES,
     run: (input, attempt) => whoseCopy(input, attempt, options),
@@ -42,14 +42,19 @@ async function whoseCopy(
   const tokens = await tokensOf(rows, campaignId)
   const { signal } = attempt
   return inWorkFolder(files.work, attempt.jobId, attempt.number, async (folder) => {
-    const [suspect, source] = [join(folder, 'suspect'), join(folder, 'source')]
-    try {
-      await fetchTo(files.assets, suspectKey(attempt.jobId), suspect, signal)
-      await fetchTo(files.assets, sourceKey(campaign.asset_id), source, signal)
-    } catch (error) {
-      if (isMissing(error)) attempt.fail('SOURCE_MISSING', { detail: 'a file to compare is not there any more' })
-      throw error
+    const fetched = async (key: string, name: string): Promise<string | null> => {
+      try {
+        await fetchTo(files.assets, key, join(folder, name), signal)
+        return join(folder, name)
+      } catch (error) {
+        if (isMissing(error)) return null
+        throw error
+      }
     }
+    const suspect = await fetched(suspectKey(attempt.jobId), 'suspect')
+    if (suspect === null) return attempt.fail('SOURCE_MISSING', { detail: 'the suspect is not there any more' })
+    // Marks are found without it, too, if they are strong enough.
+    const source = await fetched(sourceKey(campaign.asset_id), 'source')
     try {
       const { verdict, ranking } = await media.detect({
         suspect,

@@ -31,15 +31,13 @@ function fromLines(given: unknown): unknown {
   })
 }
 
-const limitFields = {
-  name: nameField,
-  maxDownloads: orNull(z.coerce.number().int().min(1).max(1_000_000)).default(null),
-  expiresAt: orNull(z.iso.datetime({ offset: true })).default(null),
-}
+const expiryField = orNull(z.iso.datetime({ offset: true }))
 
 const draftSchema = z
   .strictObject({
-    ...limitFields,
+    name: nameField,
+    maxDownloads: orNull(z.coerce.number().int().min(1).max(1_000_000)).default(null),
+    expiresAt: expiryField.default(null),
     assetId: z.string().min(1).max(100),
     visible: truth.default(true),
     invisible: truth.default(true),
@@ -58,7 +56,7 @@ const isUnique = (list: readonly string[]): boolean => new Set(list).size === li
 
 const cloneSchema = z.strictObject({
   name: nameField.optional(),
-  expiresAt: limitFields.expiresAt.optional(),
+  expiresAt: expiryField.optional(),
 })
 
 /** A draft as somebody sent it, or what is wrong with it. */

@@ -34,7 +34,8 @@ export interface MarkRequest {
 
 interface DetectRequest {
   suspect: string
-  source: string
+  /** What was marked, if it is still there. */
+  source: string | null
   key: string
   tokens: readonly string[]
   workFolder: string
@@ -65,7 +66,7 @@ export function ffmpegMedia(fontFile: string | null): Media {
       const mark = kind === 'video' ? markVideo : markImage
       return mark({ ...request, visible, invisible: invisible ?? undefined })
     },
-    detect,
+    detect: ({ source, ...request }) => detect({ ...request, source: source ?? undefined }),
   }
 }
 

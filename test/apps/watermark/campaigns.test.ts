@@ -244,6 +244,17 @@ test('a draft whose time has come is not published, and a clone of it can be', a
   expect((await rig.as('bob').post(`/campaigns/${id}/clone`)).status).toBe(404)
 })
 
+test('a clone keeps an end that is still to come, unless it is given another or none', async () => {
+  const expiresAt = inMinutes(30)
+  const { id } = await rig.draft(['Rita'], { expiresAt, visible: false })
+  const clone = async (changes: object) => (await rig.as('ann').post(`/campaigns/${id}/clone`, changes)).json
+  expect(await clone({})).toMatchObject({ expiresAt, visible: false, invisible: true, name: 'Spring' })
+  expect(await clone({ expiresAt: null })).toMatchObject({ expiresAt: null })
+  const later = inMinutes(60)
+  expect(await clone({ expiresAt: later })).toMatchObject({ expiresAt: later })
+  expect((await rig.as('ann').post(`/campaigns/${id}/clone`, { expiresAt: 'soon' })).status).toBe(400)
+})
+
 test('an owner sees and touches only what is theirs; operators see all, and viewers only look', async () => {
   const { id, assetId, tokens } = await rig.published(['Rita'])
   await rig.idle()

@@ -5,6 +5,7 @@ import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { listen } from '../../http/streams.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
+import { until } from '../../support/until.ts'
 import { Rig, type Shown } from './rig.ts'
 import { corrupt, outOfMemory } from './stand-in.ts'
 
@@ -43,10 +44,14 @@ beforeEach(() => {
 
 /** Deliveries are jobs of their own: they come after what they tell of. */
 async function told(): Promise<void> {
-  for (let i = 0; i < 3; i++) await rig.idle()
-  const { jobs } = await rig.app.list({ limit: 1_000 })
-  const left = jobs.filter(({ type, status }) => type.startsWith('redress.') && status !== 'complete')
-  expect(left.map(({ type, errorMessage }) => [type, errorMessage])).toEqual([])
+  await until('everything is told', async () => {
+    await rig.idle()
+    const { notices } = await rig.app.perform('notices.list', { waiting: true })
+    const { jobs } = await rig.app.list({ limit: 1_000 })
+    return (
+      notices.length === 0 && !jobs.some(({ type, status }) => type.startsWith('redress.') && status !== 'complete')
+    )
+  })
 }
 
 const bodies = (): Shown[] => called.map(({ body }) => JSON.parse(body).data)
