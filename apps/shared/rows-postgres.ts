@@ -8,6 +8,8 @@ const SCHEMA = 'redress_apps'
 const MIGRATION_LOCK = 0x72647274
 const CONNECTIONS_MAX = 4
 const TRIES_MAX = 5
+/** So long what is under way may still take when a pool is ended. */
+const ENDING_S_MAX = 1
 
 type Sql = postgres.Sql<{ bigint: number }>
 type Tx = postgres.TransactionSql<{ bigint: number }>
@@ -15,29 +17,49 @@ type Tx = postgres.TransactionSql<{ bigint: number }>
 /** A small pool of our own on the server of the store. */
 export async function postgresRows(url: string): Promise<Driver> {
   const { default: connect } = await import('postgres')
-  const sql: Sql = connect(url, {
-    max: CONNECTIONS_MAX,
-    connect_timeout: 10,
-    idle_timeout: 60,
-    onnotice: () => undefined,
-    connection: { application_name: 'redress', search_path: SCHEMA, statement_timeout: 30_000, lock_timeout: 10_000 },
-    // Counts and milliseconds fit a double; a BigInt would have to be turned back everywhere.
-    types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
-    fetch_types: false,
-  })
+  const opened = (): Sql =>
+    connect(url, {
+      max: CONNECTIONS_MAX,
+      connect_timeout: 10,
+      idle_timeout: 60,
+      onnotice: () => undefined,
+      connection: { application_name: 'redress', search_path: SCHEMA, statement_timeout: 30_000, lock_timeout: 10_000 },
+      // Counts and milliseconds fit a double; a BigInt would have to be turned back everywhere.
+      types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
+      fetch_types: false,
+    })
+  let pool = opened()
+
+  /**
+   * A connection that broke off leaves something behind in the client: the next statement may get its error, or a place
+   * stays taken. So the pool is left behind as a whole, and what is asked from now on is asked on new connections.
+   */
+  const using = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
+    const used = pool
+    try {
+      return await work(used)
+    } catch (error) {
+      // A server that takes no writes any more is a standby by now: new connections find the one that does.
+      if ((isGone(error) || codeOf(error) === '25006') && used === pool) {
+        pool = opened()
+        void used.end({ timeout: ENDING_S_MAX })
+      }
+      throw storeError(error)
+    }
+  }
 
   return {
-    ask: (text, params) => storing(() => ask(sql, text, params)),
+    ask: (text, params) => using((sql) => ask(sql, text, params)),
     async atomically(steps) {
       try {
-        return await storing(() => repeated(() => begun(sql, (tx) => inOrder(tx, steps))))
+        return await using((sql) => repeated(() => begun(sql, (tx) => inOrder(tx, steps))))
       } catch (error) {
         if (error instanceof Unexpected) return null
         throw error
       }
     },
-    migrate: (tables) => storing(() => begun(sql, (tx) => migrate(tx, tables))),
-    close: () => sql.end({ timeout: 5 }),
+    migrate: (tables) => using((sql) => begun(sql, (tx) => migrate(tx, tables))),
+    close: () => pool.end({ timeout: ENDING_S_MAX }),
   }
 }
 
@@ -104,7 +126,9 @@ async function repeated<T>(work: () => Promise<T>): Promise<T> {
 const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
 
 const isGone = (error: unknown): boolean =>
-  ['CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'].includes(codeOf(error))
+  ['57P01', '57P02', 'CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'].includes(
+    codeOf(error),
+  )
 
 const isAway = (error: unknown): boolean =>
   isGone(error) ||
@@ -113,16 +137,12 @@ const isAway = (error: unknown): boolean =>
   ) ||
   /^(08|57P|25006|53300)/.test(codeOf(error))
 
-async function storing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (error instanceof RedressError || error instanceof Unexpected) throw error
-    if (isAway(error)) {
-      throw new RedressError('STORE_UNREACHABLE', 'The server of the store cannot be reached.', { cause: error })
-    }
-    const because = error instanceof Error ? error.message : String(error)
-    const code = codeOf(error) === '53100' ? 'STORE_FULL' : 'STORE_FAILED'
-    throw new RedressError(code, `The rows of an app could not be read or written: ${because}.`, { cause: error })
+function storeError(error: unknown): unknown {
+  if (error instanceof RedressError || error instanceof Unexpected) return error
+  if (isAway(error)) {
+    return new RedressError('STORE_UNREACHABLE', 'The server of the store cannot be reached.', { cause: error })
   }
+  const because = error instanceof Error ? error.message : String(error)
+  const code = codeOf(error) === '53100' ? 'STORE_FULL' : 'STORE_FAILED'
+  return new RedressError(code, `The rows of an app could not be read or written: ${because}.`, { cause: error })
 }

@@ -5,6 +5,7 @@ import { redress } from '../../../src/index.ts'
 import { openPool, type Pool } from '../../../src/store/postgres/client.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { openRaw, temporaryFolder } from '../../support/sqlite.ts'
+import { until } from '../../support/until.ts'
 
 const TABLES: Tables = {
   name: 'shop',
@@ -176,4 +177,26 @@ test('a server that is away is told as such, and asked again when it is back', a
   })
   await expect(nobody.all('SELECT 1')).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
   await nobody.close()
+})
+
+test('a connection that is cut off in the middle of a transaction undoes it and is told, and the next one goes through', async () => {
+  const rows = openRows({ location: await emptied(), tables: TABLES, storeOpened: nothingToOpen })
+  onTestFinished(() => rows.close())
+  await rows.run('INSERT INTO sh_stock VALUES ($1, $2)', 'tea', 1)
+  for (let i = 0; i < 6; i++) {
+    const cut = rows.atomically([
+      { sql: 'UPDATE sh_stock SET pieces = pieces + 1 WHERE id = $1', params: ['tea'] },
+      { sql: 'SELECT pg_sleep($1)', params: [20] },
+      { sql: 'UPDATE sh_stock SET pieces = pieces + 1 WHERE id = $1', params: ['tea'] },
+    ])
+    const refused = expect(cut).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
+    await until('it is under way', async () => {
+      const ended = await sql.unsafe(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active'`,
+      )
+      return ended.length > 0
+    })
+    await refused
+    expect(await rows.first('SELECT pieces FROM sh_stock')).toEqual({ pieces: 1 })
+  }
 })
