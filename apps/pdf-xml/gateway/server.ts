@@ -70,9 +70,9 @@ const SILENT: Log = { debug: nothing, info: nothing, warn: nothing, error: nothi
 export async function startGateway(given: GatewayOptions = {}): Promise<Gateway> {
   const options = { ...DEFAULTS, log: SILENT, ...withoutUndefined(given) }
   const { log } = options
-  const mappings = await Mappings.load(options.mappingsDir)
+  const mappings = Mappings.load(options.mappingsDir)
   for (const { problems } of mappings.broken) {
-    for (const problem of problems) log.warn({ event: 'mapping-broken' }, problemText(problem))
+    for (const problem of problems) log.warn({ event: 'mapping_broken' }, problemText(problem))
   }
   const xsd = await readFile(XSD, 'utf8')
   const folder = await makeFolder()
@@ -117,7 +117,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
   }
   const { address, family, port } = server.server.address() as AddressInfo
   const url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
-  log.info({ event: 'gateway-listens', url }, 'the gateway listens')
+  log.info({ event: 'gateway_listens', url }, 'the gateway listens')
   let stopped: Promise<void> | undefined
   return {
     url,
@@ -165,7 +165,8 @@ function answerRefusals(server: FastifyInstance, log: Log): void {
   server.setErrorHandler((error: Error & { statusCode?: number }, request, reply) => {
     const refusal = refusalOf(error)
     const fields = { event: 'refused', code: refusal.code, path: request.routeOptions.url, error: refusal.cause }
-    if (refusal.status >= 500) log.warn(fields, refusal.message)
+    // One that had a parser killed for its memory is the caller's fault, and yet worth knowing of.
+    if (refusal.status >= 500 || refusal.code === 'MEMORY') log.warn(fields, refusal.message)
     else log.info(fields, refusal.message)
     if (refusal.status === 503) reply.header('retry-after', RETRY_AFTER_S)
     return reply.status(refusal.status).type('application/json; charset=utf-8').send(refusal.body)
