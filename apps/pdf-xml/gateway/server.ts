@@ -43,14 +43,17 @@ export interface Gateway {
   stop(): Promise<void>
 }
 
-/** Two parsers of 175 MB and a gateway that is a process of its own stay below 512 MB, whatever they are given. */
+/**
+ * One parser of 330 MB and a gateway that is a process of its own stay below 512 MB, whatever they are given. Two with half
+ * of that each would be busier, and would turn away honest documents: 48 MB of scans, or a page of 100,000 words.
+ */
 const DEFAULTS = {
   host: '127.0.0.1',
   port: 0,
-  parsers: 2,
+  parsers: 1,
   queueMax: 16,
   parseMs: 60_000,
-  memoryMb: 175,
+  memoryMb: 330,
   bytesMax: 50 * 2 ** 20,
   pagesMax: 5_000,
   xmlBytesMax: 256 * 2 ** 20,

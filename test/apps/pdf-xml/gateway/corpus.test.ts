@@ -29,7 +29,7 @@ afterAll(() => {
   gateway.child.kill('SIGKILL')
 })
 
-/** In both forms at the same time, so that both parsers have to do with it. */
+/** In both forms at the same time, so that one of them waits for the other. */
 async function sendBoth(name: string, pdf: Buffer): Promise<{ text: Answer; layout: Answer }> {
   const [text, layout] = await Promise.all([
     send(gateway.url, pdf, { mapping: 'text' }),
