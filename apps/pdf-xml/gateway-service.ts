@@ -40,10 +40,6 @@ export class GatewayService {
     return this.#url ?? 'http://127.0.0.1:1'
   }
 
-  get pid(): number | null {
-    return this.#child?.pid ?? null
-  }
-
   /** Resolves when it listens. Rejects when the first one dies before that: then something is wrong with the set-up. */
   async start(): Promise<void> {
     try {

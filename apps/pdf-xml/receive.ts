@@ -16,7 +16,6 @@ export interface ReceiveOptions {
   files: Files
   settings: Settings
   convert: JobType<ConvertInput>
-  newId(): string
   log: Log
 }
 
@@ -30,8 +29,8 @@ const FIELD_BYTES_MAX = 200
  * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
  */
 export async function receive(request: FastifyRequest, owner: string, options: ReceiveOptions): Promise<Received> {
-  const { files, convert, newId, log } = options
-  const jobId = newId()
+  const { app, files, convert, log } = options
+  const jobId = app.newId()
   const upload: Upload = { fileName: null, mapping: 'text', stored: null }
   const record = (refused: 'NOT_PDF' | 'IO_ERROR') => {
     const { fileName, mapping } = upload

@@ -1,15 +1,9 @@
 import { readingOrder } from './columns.ts'
-import { isRtlSegment, least, most, rowsOf, type Segment, segmentsOf } from './rows.ts'
+import { isRtlSegment, least, most, rowsOf, type Segment, type Stretch, segmentsOf } from './rows.ts'
 import type { Word } from './words.ts'
 
-interface Line {
-  /** As they are read. */
-  words: readonly Word[]
-  x: number
-  right: number
-  top: number
-  bottom: number
-  size: number
+/** Its words are in the order in which they are read. */
+interface Line extends Stretch {
   isRtl: boolean
   /** Its parts stand too far apart for a line of prose. */
   isTableRow: boolean
