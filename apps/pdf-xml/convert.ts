@@ -1,7 +1,16 @@
 import { type App, type Attempt, type JobType, RedressError, rule } from 'redress'
 import { z } from 'zod'
 import { CODES, type Code } from './codes.ts'
-import { existingResult, type Files, isMissing, NotWellFormed, resultKey, sourceKey, wellFormed } from './files.ts'
+import {
+  existingResult,
+  type Files,
+  isMissing,
+  NotWellFormed,
+  resultKey,
+  sourceKey,
+  TooMuchXml,
+  wellFormed,
+} from './files.ts'
 import { callGateway, GatewayFailed } from './gateway-client.ts'
 import { convertPolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
@@ -126,6 +135,12 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
   }
   if (error instanceof NotWellFormed) {
     attempt.fail('GW_5XX', { detail: `the gateway sent XML that is none: ${error.message}` })
+  }
+  if (error instanceof TooMuchXml) {
+    attempt.fail('GW_4XX', {
+      detail: 'the gateway sent more XML than is kept of one file',
+      note: 'Its XML is too large.',
+    })
   }
   if (error instanceof RedressError) {
     // D8: a disk that is full is full the next time, too; and what was damaged stays so.

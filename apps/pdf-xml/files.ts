@@ -47,12 +47,25 @@ function s3Credentials(env: Environment) {
 export const isMissing = (error: unknown): boolean =>
   error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
 
+/** No gateway of ours sends more than 256 MB, or nests deeper than a few elements. */
+const XML_BYTES_MAX = 256 * 2 ** 20
+const XML_DEPTH_MAX = 1_000
+
 /** Lets XML through and fails where it is not well-formed, or ends too early. */
 export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const parser = new SaxesParser()
   parser.on('error', (error) => {
     throw new NotWellFormed(error.message)
   })
+  // The parser keeps what is open: nested without end, an answer would fill the memory of this process.
+  let depth = 0
+  parser.on('opentag', ({ isSelfClosing }) => {
+    if (!isSelfClosing && ++depth > XML_DEPTH_MAX) throw new NotWellFormed('it is nested too deeply')
+  })
+  parser.on('closetag', ({ isSelfClosing }) => {
+    if (!isSelfClosing) depth--
+  })
+  let bytes = 0
   const decoder = new TextDecoder('utf-8', { fatal: true })
   const read = (bytes?: Uint8Array) => {
     try {
@@ -62,6 +75,8 @@ export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGener
     }
   }
   for await (const chunk of chunks) {
+    bytes += chunk.byteLength
+    if (bytes > XML_BYTES_MAX) throw new TooMuchXml()
     parser.write(read(chunk))
     yield chunk
   }
@@ -71,6 +86,10 @@ export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGener
 
 export class NotWellFormed extends Error {
   override readonly name = 'NotWellFormed'
+}
+
+export class TooMuchXml extends Error {
+  override readonly name = 'TooMuchXml'
 }
 
 /** The result that an attempt before this one left (D31): only when all of it is there and it is XML. */
@@ -89,7 +108,9 @@ export async function existingResult(
     return { bytes, sha256: hash.digest('hex') }
   } catch (error) {
     const isUseless =
-      error instanceof NotWellFormed || (error instanceof RedressError && error.code === 'ARTIFACT_CORRUPT')
+      error instanceof NotWellFormed ||
+      error instanceof TooMuchXml ||
+      (error instanceof RedressError && error.code === 'ARTIFACT_CORRUPT')
     if (isMissing(error) || isUseless) return null
     throw error
   }

@@ -1,3 +1,6 @@
+import { type IncomingMessage, type RequestOptions, request as requestPlainly } from 'node:http'
+import { request as requestSecurely } from 'node:https'
+import { pipeline } from 'node:stream/promises'
 import type { Code } from './codes.ts'
 
 export interface GatewayCall {
@@ -60,43 +63,61 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
     if (source.failure !== null) return source.failure.error
     return late.aborted ? tooLate(timeoutMs) : unreachable(error)
   }
-  let answer: Response
+  let answer: IncomingMessage
   try {
-    answer = await fetch(`${url}/process?mapping=${encodeURIComponent(mapping)}`, {
+    answer = await ask(`${url}/process?mapping=${encodeURIComponent(mapping)}`, {
       method: 'POST',
       headers: {
         'content-type': 'application/pdf',
         accept: 'application/xml',
         ...(traceparent !== null && { traceparent }),
       },
-      body: source.chunks as never,
-      // Needed for a body that is sent while it is read; the types of fetch do not have it yet.
-      ...({ duplex: 'half' } as object),
-      redirect: 'manual',
+      body: source.chunks,
       signal,
     })
   } catch (error) {
     throw failed(error)
   }
-  if (answer.status !== 200) throw await refused(answer)
-  const type = answer.headers.get('content-type') ?? ''
-  if (answer.body === null || !/^(application|text)\/xml\b/.test(type)) {
-    await answer.body?.cancel()
-    throw new GatewayFailed('GW_5XX', `the gateway answered 200 with ${type || 'no content type'}`, { status: 200 })
+  const { statusCode: status = 0, headers } = answer
+  if (status !== 200) throw await refused(answer, status)
+  const type = headers['content-type'] ?? ''
+  if (!/^(application|text)\/xml\b/.test(type)) {
+    answer.destroy()
+    throw new GatewayFailed('GW_5XX', `the gateway answered 200 with ${type || 'no content type'}`, { status })
   }
   return {
-    body: failing(answer.body, failed),
-    mapping: answer.headers.get('x-mapping') ?? mapping,
-    pages: wholeNumber(answer.headers.get('x-pages')),
-    parseMs: wholeNumber(answer.headers.get('x-parse-ms')),
+    body: failing(answer, failed),
+    mapping: headerOf(answer, 'x-mapping') ?? mapping,
+    pages: wholeNumber(headerOf(answer, 'x-pages')),
+    parseMs: wholeNumber(headerOf(answer, 'x-parse-ms')),
   }
 }
 
 /** How it is, in the cheapest way there is. */
 export async function probeGateway(url: string, signal: AbortSignal): Promise<void> {
-  const answer = await fetch(`${url}/health`, { signal, redirect: 'manual' })
-  await answer.body?.cancel()
-  if (answer.status !== 200) throw new Error(`the gateway answered ${answer.status} when asked for its health`)
+  const { statusCode } = (await ask(`${url}/health`, { signal })).destroy()
+  if (statusCode !== 200) throw new Error(`the gateway answered ${statusCode} when asked for its health`)
+}
+
+interface Asked extends Pick<RequestOptions, 'method' | 'headers'> {
+  signal: AbortSignal
+  body?: AsyncIterable<Uint8Array>
+}
+
+/**
+ * The head of an answer. Not by `fetch`: what went through one of its bodies stayed in memory, and ten documents of 50 MB
+ * were 500 MB. Each call has a connection of its own: one that is used again may just be closing.
+ */
+function ask(address: string, { body, ...options }: Asked): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const start = address.startsWith('https:') ? requestSecurely : requestPlainly
+    const request = start(address, { ...options, agent: false })
+    request.once('response', resolve)
+    // Also after the answer has begun, where its own stream says the same: an error that nobody hears ends the process.
+    request.on('error', reject)
+    if (body === undefined) request.end()
+    else pipeline(body, request).catch(reject)
+  })
 }
 
 const tooLate = (timeoutMs: number): GatewayFailed =>
@@ -109,11 +130,10 @@ const REFUSALS: ReadonlySet<number> = new Set([400, 406, 413, 415, 422])
 const SAID_BYTES_MAX = 16_384
 
 /** D7 E7: whose fault an answer is. A 404 is a wrong address of ours and no fault of the document. */
-async function refused(answer: Response): Promise<GatewayFailed> {
-  const { status } = answer
+async function refused(answer: IncomingMessage, status: number): Promise<GatewayFailed> {
   const said = await errorIn(answer)
   const message = `the gateway answered ${status}${said === null ? '' : ` ${said.code}: ${said.message}`}`
-  const retryAfterMs = secondsToMs(answer.headers.get('retry-after'))
+  const retryAfterMs = secondsToMs(headerOf(answer, 'retry-after'))
   // The document needs more memory than there is for one: it will the next time, too.
   if (said?.code === 'MEMORY') {
     return new GatewayFailed('UNKNOWN', message, {
@@ -122,17 +142,19 @@ async function refused(answer: Response): Promise<GatewayFailed> {
       note: 'It needs more memory than we give one file.',
     })
   }
-  if (REFUSALS.has(status)) return new GatewayFailed('GW_4XX', message, { status, note: said?.message ?? null })
+  if (REFUSALS.has(status))
+    return new GatewayFailed('GW_4XX', message, { status, note: said === null ? null : fitToShow(said.message) })
   const code = status === 408 || said?.code === 'PARSE_TIMEOUT' ? 'GW_TIMEOUT' : 'GW_5XX'
   return new GatewayFailed(code, message, { status, retryAfterMs })
 }
 
 /** What a gateway of ours says of a refusal. Whatever else stands there may be a page with paths in it, and is left out. */
-async function errorIn(answer: Response): Promise<{ code: string; message: string } | null> {
+async function errorIn(answer: IncomingMessage): Promise<{ code: string; message: string } | null> {
   try {
     let text = ''
-    for await (const chunk of (answer.body ?? []) as AsyncIterable<Uint8Array>) {
-      text += Buffer.from(chunk).toString()
+    // Left in the middle, the answer is destroyed, and with it the sending of a document that is refused already.
+    for await (const chunk of answer) {
+      text += (chunk as Buffer).toString()
       if (text.length > SAID_BYTES_MAX) return null
     }
     const { error } = JSON.parse(text) as { error?: { code?: unknown; message?: unknown } }
@@ -142,10 +164,20 @@ async function errorIn(answer: Response): Promise<{ code: string; message: strin
   } catch {
     // No answer of ours: its status says what there is to say.
     return null
+  } finally {
+    answer.destroy()
   }
 }
 
-/** Remembers that it was the source that failed: fetch would report it as trouble with the network. */
+const NOTE_CHARS_MAX = 300
+
+/** D25 D26: one line about the document, and nothing that looks like a path or a trace, whoever the gateway is. */
+function fitToShow(message: string): string | null {
+  const isInside = /\n|[/\\][\w.-]+[/\\]|\bat \S+:\d|^\w*Error\b/.test(message)
+  return isInside || message.length > NOTE_CHARS_MAX ? null : message
+}
+
+/** Remembers that it was the source that failed: a request would report it as trouble with the network. */
 function watched(source: AsyncIterable<Uint8Array>) {
   const watch = { failure: null as { error: unknown } | null, chunks: chunks() }
   async function* chunks(): AsyncGenerator<Uint8Array> {
@@ -168,6 +200,11 @@ async function* failing(
   } catch (error) {
     throw failed(error)
   }
+}
+
+function headerOf({ headers }: IncomingMessage, name: string): string | null {
+  const value = headers[name]
+  return typeof value === 'string' ? value : null
 }
 
 function wholeNumber(text: string | null): number | null {

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import type { Log } from 'redress'
+import { type Log, RedressError } from 'redress'
 
 export interface GatewayServiceOptions {
   mappingsDir: string | null
@@ -40,17 +40,22 @@ export class GatewayService {
     return this.#url ?? 'http://127.0.0.1:1'
   }
 
-  get pid(): number | null {
-    return this.#child?.pid ?? null
-  }
-
   /** Resolves when it listens. Rejects when the first one dies before that: then something is wrong with the set-up. */
   async start(): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      const child = this.#launch(resolve)
-      child.once('error', reject)
-      child.once('exit', (code, signal) => reject(new Error(`the gateway ended at once (${signal ?? code})`)))
-    })
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const child = this.#launch(resolve)
+        child.once('error', reject)
+        child.once('exit', (code, signal) => reject(new Error(`it ended at once (${signal ?? code})`)))
+      })
+    } catch (cause) {
+      // Nobody would stop what is started again after this.
+      await this.stop()
+      throw new RedressError('OPTION_INVALID', `The gateway cannot be started: ${(cause as Error).message}.`, {
+        cause,
+        action: 'The log has what it said. Set GATEWAY_URL to use one that runs elsewhere.',
+      })
+    }
   }
 
   async stop(): Promise<void> {
@@ -75,11 +80,12 @@ export class GatewayService {
     const startedMs = performance.now()
     const child = spawn(process.execPath, [...process.execArgv, entry(), JSON.stringify(options)], {
       // Its end of our pipe closes when we die, however we do: then it ends, too.
-      stdio: ['pipe', 'pipe', 'inherit'],
+      stdio: ['pipe', 'pipe', 'pipe'],
       // Secrets of the server are none of its business.
-      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE },
+      env: Object.fromEntries(TOLD.map((name) => [name, process.env[name]])),
     })
     this.#child = child
+    createInterface({ input: child.stderr as NodeJS.ReadableStream }).on('line', (line) => pass(line, child.pid, log))
     createInterface({ input: child.stdout as NodeJS.ReadableStream }).once('line', (line) => {
       const { url } = JSON.parse(line) as { url: string }
       this.#url = url
@@ -96,6 +102,25 @@ export class GatewayService {
       this.#timer = setTimeout(() => this.#launch(), waitMs)
     })
     return child
+  }
+}
+
+/** Of our environment, what it needs: where programs and temporary files are. */
+const TOLD = ['PATH', 'TMPDIR', 'NODE_COMPILE_CACHE']
+
+/** What it logs is logged by us; what else it writes there, Node wrote about its end. */
+function pass(line: string, pid: number | undefined, log: Log): void {
+  const said = logged(line)
+  if (said === null) log.warn({ event: 'gateway_said', pid }, line)
+  else log[said.level]({ ...said.fields, pid }, said.message)
+}
+
+function logged(line: string): { level: 'warn' | 'error'; message: string; fields: object } | null {
+  try {
+    const said = JSON.parse(line)
+    return said.level === 'warn' || said.level === 'error' ? said : null
+  } catch {
+    return null
   }
 }
 

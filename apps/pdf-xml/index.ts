@@ -28,7 +28,7 @@ const pdfXml: AppModule = {
     declareRetention(app, files, settings, log)
     return {
       page: '/convert',
-      mount: pdfXmlRoutes({ app, files, settings, convert, newId: () => app.newId(), log }),
+      mount: pdfXmlRoutes({ app, files, settings, convert, log }),
       start: async () => service?.start(),
       stop: async () => {
         await service?.stop()

@@ -1,9 +1,9 @@
 import type { MultipartFile } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
-import { type JobType, type Log, RedressError, type StoredArtifact } from 'redress'
+import { type App, type JobType, type Log, RedressError, type StoredArtifact } from 'redress'
 import { CODES, type Code } from './codes.ts'
 import type { ConvertInput } from './convert.ts'
-import { type Files, sourceKey } from './files.ts'
+import { existingResult, type Files, sourceKey } from './files.ts'
 import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
 
 /** What became of a file that somebody sent. */
@@ -12,10 +12,10 @@ export type Received =
   | { kind: 'refused'; status: number; code: Code | 'REQUEST_INVALID'; message: string; action: string; jobId?: string }
 
 export interface ReceiveOptions {
+  app: App
   files: Files
   settings: Settings
   convert: JobType<ConvertInput>
-  newId(): string
   log: Log
 }
 
@@ -29,8 +29,8 @@ const FIELD_BYTES_MAX = 200
  * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
  */
 export async function receive(request: FastifyRequest, owner: string, options: ReceiveOptions): Promise<Received> {
-  const { files, convert, newId, log } = options
-  const jobId = newId()
+  const { app, files, convert, log } = options
+  const jobId = app.newId()
   const upload: Upload = { fileName: null, mapping: 'text', stored: null }
   const record = (refused: 'NOT_PDF' | 'IO_ERROR') => {
     const { fileName, mapping } = upload
@@ -96,17 +96,34 @@ async function takeParts(request: FastifyRequest, upload: Upload, key: string, {
 async function submitted(
   { fileName, mapping, stored }: Upload,
   { owner, id }: { owner: string; id: string },
-  { convert, settings: { mappings } }: ReceiveOptions,
+  options: ReceiveOptions,
 ): Promise<Received> {
+  const { convert, settings } = options
   if (stored === null || fileName === null) return invalid('There is no file in this form.', 'Send one as `file`.')
-  if (!mappings.includes(mapping.replace(/@\d+$/, ''))) {
+  if (!settings.mappings.some(({ name, versions }) => isNamed(mapping, name, versions))) {
     const shown = JSON.stringify(mapping.slice(0, 100))
-    return invalid(`There is no mapping ${shown}.`, `Choose one of ${mappings.join(', ')}.`)
+    const known = settings.mappings.map(({ name }) => name).join(', ')
+    return invalid(`There is no mapping ${shown}.`, `Choose one of ${known}.`)
   }
   const { bytes, sha256 } = stored
   const dedupe = [owner, sha256, mapping, bytes]
-  const { id: jobId, isNew } = await convert.submit({ fileName, mapping, bytes, sha256 }, { owner, id, dedupe })
+  const submit = () => convert.submit({ fileName, mapping, bytes, sha256 }, { owner, id, dedupe })
+  const first = await submit()
+  const { id: jobId, isNew } = first.isNew || !(await hasLostResult(first.id, options)) ? first : await submit()
   return { kind: isNew ? 'created' : 'twin', jobId }
+}
+
+const isNamed = (mapping: string, name: string, versions: readonly number[]): boolean =>
+  mapping === name || versions.some((version) => mapping === `${name}@${version}`)
+
+/**
+ * A twin that is complete but whose XML was removed by hand, or damaged, would be the answer to every upload of this file,
+ * and no answer at all. It is told like what retention removes; then the next submission makes a new job.
+ */
+async function hasLostResult(id: string, { app, files }: ReceiveOptions): Promise<boolean> {
+  if ((await app.find(id))?.status !== 'complete' || (await existingResult(files.results, id)) !== null) return false
+  await app.expired(id, 'its result is not there any more, or is damaged')
+  return true
 }
 
 class NotPdf extends Error {}
@@ -142,8 +159,9 @@ function nameOf({ filename }: MultipartFile): string {
     .toWellFormed()
     .replace(/[\p{Cc}\p{Cf}]/gu, '')
     .trim()
-    .slice(0, NAME_CHARS_MAX)
-  return plain === '' ? 'unnamed.pdf' : plain
+  // Cut last: half of a character at the end would be no text that a header or a database takes.
+  const cut = plain.slice(0, NAME_CHARS_MAX).replace(/[\uD800-\uDBFF]$/, '')
+  return cut === '' ? 'unnamed.pdf' : cut
 }
 
 const ACTIONS: Partial<Record<Code, string>> = {

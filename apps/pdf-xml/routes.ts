@@ -1,6 +1,5 @@
 import multipart from '@fastify/multipart'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { App } from 'redress'
 import type { Caller, CompleteJob, JobFile, Mount } from 'redress/http'
 import { CONVERT, type ConvertResult } from './convert.ts'
 import { resultKey } from './files.ts'
@@ -12,13 +11,9 @@ import { openSessions } from './session.ts'
 /** A slow line takes its time for 50 MB; one that does not move at all is ended by the server long before. */
 const UPLOAD_MS = 20 * 60_000
 
-export interface RouteOptions extends ReceiveOptions {
-  app: App
-}
-
 /** The routes and the pages of pdf-xml. */
-export function pdfXmlRoutes(options: RouteOptions): Mount {
-  const { app, files, settings } = options
+export function pdfXmlRoutes(options: ReceiveOptions): Mount {
+  const { app, files, settings, log } = options
   return async (server, tools) => {
     const sessions = openSessions(settings, tools.isHttps)
     tools.letIn(async (request) => sessions.find(request))
@@ -28,6 +23,8 @@ export function pdfXmlRoutes(options: RouteOptions): Mount {
       (await tools.findCaller(request)) ?? sessions.begin(reply)
 
     await server.register(multipart)
+    // A PDF that is sent as it is gets to be told that a form is wanted, not that JSON is.
+    server.addContentTypeParser('*', (_request, _body, done) => done(null))
     server.post('/api/upload', { config: { bodyMs: UPLOAD_MS } }, async (request, reply) => {
       const caller = await callerOf(request, reply)
       const received = await receive(request, ownerOf(caller), options)
@@ -42,6 +39,7 @@ export function pdfXmlRoutes(options: RouteOptions): Mount {
       app,
       settings,
       files,
+      log,
       bodyMs: UPLOAD_MS,
       findCaller: tools.findCaller,
       callerOf,
@@ -54,7 +52,7 @@ function refuse(reply: FastifyReply, { status, code, message, action, jobId }: E
   return reply.code(status).send({ error: { code, message, action, ...(jobId !== undefined && { jobId }) } })
 }
 
-function fileOf(job: CompleteJob, { files }: RouteOptions): JobFile {
+function fileOf(job: CompleteJob, { files }: ReceiveOptions): JobFile {
   const { fileName } = job.result as ConvertResult
   return { artifacts: files.results, key: resultKey(job.id), fileName, contentType: 'application/xml; charset=utf-8' }
 }

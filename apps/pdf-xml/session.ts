@@ -2,6 +2,7 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { RedressError } from 'redress'
 import type { Caller } from 'redress/http'
 import type { Settings } from './settings.ts'
 
@@ -33,11 +34,9 @@ const NAME = /^anon-[A-Za-z0-9_-]{22}$/
 export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean): Sessions {
   // Over https a cookie can belong to this one host and to no other; browsers hold to what its name says.
   const cookieName = isHttps ? '__Host-pdf-xml' : 'pdf-xml'
-  let secret = sessionSecret
-  const sign = (name: string): string => {
-    secret ??= secretIn(home)
-    return createHmac('sha256', secret).update(name).digest('base64url')
-  }
+  // Now, not with the first visitor: a key that cannot be read should stop who starts the server, not who visits it.
+  const secret = sessionSecret ?? secretIn(home)
+  const sign = (name: string): string => createHmac('sha256', secret).update(name).digest('base64url')
   const isSigned = (name: string, signature: string): boolean => {
     const [right, given] = [Buffer.from(sign(name)), Buffer.from(signature)]
     return right.length === given.length && timingSafeEqual(right, given)
@@ -67,6 +66,22 @@ const ownerNamed = (name: string): Caller => ({ name, role: 'owner', account: na
 /** Made once and kept beside the files. Processes on other machines need the same: SESSION_SECRET. */
 function secretIn(home: string): string {
   const path = join(home, 'session.key')
+  try {
+    const secret = keptIn(home, path)
+    if (secret.length >= 32) return secret
+  } catch (cause) {
+    throw unusable(path, `cannot be read (${(cause as NodeJS.ErrnoException).code ?? 'for an unknown reason'})`, cause)
+  }
+  throw unusable(path, 'is too short')
+}
+
+function unusable(path: string, why: string, cause?: unknown): RedressError {
+  const action =
+    'Let the server read it, remove it, or set SESSION_SECRET. Without the old one, visitors are strangers.'
+  return new RedressError('OPTION_INVALID', `${path}, the key that signs sessions, ${why}.`, { action, cause })
+}
+
+function keptIn(home: string, path: string): string {
   mkdirSync(home, { recursive: true })
   const own = `${path}.${randomBytes(8).toString('hex')}`
   writeFileSync(own, randomBytes(32).toString('hex'), { mode: 0o600 })
@@ -78,7 +93,5 @@ function secretIn(home: string): string {
   } finally {
     unlinkSync(own)
   }
-  const secret = readFileSync(path, 'utf8').trim()
-  if (secret.length >= 32) return secret
-  throw new Error('the key that signs sessions is too short: remove session.key beside the uploads')
+  return readFileSync(path, 'utf8').trim()
 }

@@ -1,15 +1,19 @@
-import { readdirSync } from 'node:fs'
-import { basename, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { RedressError } from 'redress'
 import { z } from 'zod'
+import { Mappings } from './gateway/mappings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** 50 MB, counted as file managers do: 50 times 1,048,576 bytes. */
 export const UPLOAD_BYTES_MAX = 50 * 2 ** 20
 
-/** The mappings that every gateway has. */
-const SHIPPED_MAPPINGS = ['text', 'layout', 'invoice']
+/** A mapping that may be asked for: `delivery`, or `delivery@2`. */
+export interface OfferedMapping {
+  name: string
+  title: string
+  versions: readonly number[]
+}
 
 const whole = (min: number, max: number, fallback: number) =>
   z.coerce.number().int().min(min).max(max).default(fallback)
@@ -35,7 +39,11 @@ const KNOBS = z.object({
   CIRCUIT_FAIL_THRESHOLD: share.default(0.5),
   CIRCUIT_COOLDOWN_MS: whole(1, DAY_MS, 30_000),
   CIRCUIT_MODE: z.enum(['hold', 'fail-fast']).default('hold'),
-  GATEWAY_URL: z.url({ protocol: /^https?$/ }).optional(),
+  GATEWAY_URL: z
+    .url({ protocol: /^https?$/ })
+    // What is asked for is put behind it.
+    .refine((url) => !/[?#]/.test(url), 'must end with a path')
+    .optional(),
   UPLOADS_DIR: z.string().min(1).optional(),
   RESULTS_DIR: z.string().min(1).optional(),
   UPLOADS_KEEP_DAYS: whole(1, 3_650, 7),
@@ -94,7 +102,7 @@ export function readSettings(env: Environment, home: string) {
       hard: { bytesFreeMin: knobs.DISK_FREE_HARD_MB * MEBIBYTE },
     },
     mappingsDir: knobs.MAPPINGS_DIR === undefined ? null : resolve(knobs.MAPPINGS_DIR),
-    mappings: [...SHIPPED_MAPPINGS, ...mappingsIn(knobs.MAPPINGS_DIR)],
+    mappings: mappingsIn(knobs.MAPPINGS_DIR),
     sessionSecret: knobs.SESSION_SECRET ?? null,
   }
 }
@@ -102,13 +110,15 @@ export function readSettings(env: Environment, home: string) {
 /** A folder, or the address of an object store. */
 const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
 
-function mappingsIn(folder: string | undefined): string[] {
-  if (folder === undefined) return []
+/** As the gateway reads them: by the names that they give themselves, and without those that are broken. */
+function mappingsIn(folder: string | undefined): OfferedMapping[] {
   try {
-    return readdirSync(folder)
-      .filter((name) => name.endsWith('.json'))
-      .map((name) => basename(name, '.json'))
-      .sort()
+    const byName = Map.groupBy(Mappings.load(folder).entries, ({ name }) => name)
+    return [...byName].map(([name, entries]) => ({
+      name,
+      title: entries.at(-1)?.title ?? name,
+      versions: entries.map(({ version }) => version),
+    }))
   } catch (cause) {
     throw new RedressError('OPTION_INVALID', `MAPPINGS_DIR names ${folder}, which cannot be read.`, { cause })
   }

@@ -15,6 +15,14 @@ export interface Child {
 const NODE_OPTIONS = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
 const STDERR_CHARS_MAX = 4_000
 
+/** What the processes run: their files. */
+export type Programs = Readonly<Record<Role, string>>
+
+const SOURCES: Programs = {
+  worker: join(import.meta.dirname, 'worker.ts'),
+  submitter: join(import.meta.dirname, 'submitter.ts'),
+}
+
 /** Most of a short life would be spent on compiling the same modules again. */
 export function environment(folder: string): NodeJS.ProcessEnv {
   const env = { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') }
@@ -23,9 +31,14 @@ export function environment(folder: string): NodeJS.ProcessEnv {
   return env
 }
 
-export function start(role: Role, args: readonly string[], env: NodeJS.ProcessEnv): Child {
-  const script = join(import.meta.dirname, `${role}.ts`)
-  const child = spawn(process.execPath, [...NODE_OPTIONS, script, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+export function start(
+  role: Role,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  programs: Programs = SOURCES,
+): Child {
+  const words = [...NODE_OPTIONS, programs[role], ...args]
+  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let stderr = ''
   child.stderr.on('data', (part: Buffer) => {
     stderr = `${stderr}${part.toString()}`.slice(-STDERR_CHARS_MAX)

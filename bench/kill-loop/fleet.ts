@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { seededChance } from 'redress/testing'
-import { afterMs, type Child, drained, environment, kill, standStill, start } from './children.ts'
+import { afterMs, type Child, drained, environment, kill, type Programs, standStill, start } from './children.ts'
 import { type Inspection, inspect } from './inspect.ts'
 import { LEASE_MS, openWork } from './work.ts'
 
@@ -18,6 +18,8 @@ export interface FleetOptions {
   /** What is done to the store under load: once each, in this order, evenly spread over the submissions. */
   blows?: readonly (() => Promise<void>)[]
   seed: number
+  /** Those of this folder when left out. */
+  programs?: Programs
   say?: (line: string) => void
 }
 
@@ -39,7 +41,7 @@ const ABSENT = { throwIfNoEntry: false } as const
 
 /** Workers and submitters on one database, as on many machines; some are killed, and the database is hit too. */
 export async function fleet(options: FleetOptions): Promise<FleetReport> {
-  const { folder, store: place, workers, submitters, jobs, kills, blows = [], seed, say } = options
+  const { folder, store: place, workers, submitters, jobs, kills, blows = [], seed, programs, say } = options
   const startedMs = performance.now()
   const notes = { acknowledged: join(folder, 'acknowledged.txt'), refused: join(folder, 'refused.txt') }
   const env = environment(folder)
@@ -53,7 +55,7 @@ export async function fleet(options: FleetOptions): Promise<FleetReport> {
   let isOver = false
   /** Whoever cannot open the store says so and ends: to start it again is for whoever watches over it. */
   const startWorker = (i: number): void => {
-    const child = start('worker', [place, notes.refused], env)
+    const child = start('worker', [place, notes.refused], env, programs)
     fleetOf[i] = child
     void child.ended.then((end) => {
       if (isOver || fleetOf[i] !== child) return
@@ -64,7 +66,7 @@ export async function fleet(options: FleetOptions): Promise<FleetReport> {
   for (let i = 0; i < workers; i++) startWorker(i)
   const quotaOf = (i: number): number => Math.floor(jobs / submitters) + (i < jobs % submitters ? 1 : 0)
   const senders = Array.from({ length: submitters }, (_, i) =>
-    start('submitter', [place, notes.acknowledged, String(quotaOf(i)), 'ends'], env),
+    start('submitter', [place, notes.acknowledged, String(quotaOf(i)), 'ends'], env, programs),
   )
   await Promise.all([...fleetOf, ...senders].map(({ ready, ended }) => Promise.race([ready, ended])))
   const acknowledged = (): number => Math.floor((statSync(notes.acknowledged, ABSENT)?.size ?? 0) / LINE_BYTES)

@@ -1,6 +1,16 @@
 import { join } from 'node:path'
 import { type Chance, seededChance } from 'redress/testing'
-import { afterMs, type Child, drained, environment, kill, type Role, standStill, start } from './children.ts'
+import {
+  afterMs,
+  type Child,
+  drained,
+  environment,
+  kill,
+  type Programs,
+  type Role,
+  standStill,
+  start,
+} from './children.ts'
 import { type Inspection, inspect, integrityProblems } from './inspect.ts'
 import { LEASE_MS, openWork } from './work.ts'
 
@@ -9,6 +19,8 @@ export interface KillLoopOptions {
   kills: number
   seed: number
   workers?: number
+  /** Those of this folder when left out. */
+  programs?: Programs
   /** Called now and then with a line for people. */
   say?: (line: string) => void
 }
@@ -23,7 +35,14 @@ const DRAIN_MS_MAX = 60_000
 const JOBS_PER_SUBMITTER = 400
 
 /** Several workers and a submitter on one file, killed at random moments and started again; then a look at what is left. */
-export async function killLoop({ folder, kills, seed, workers = 3, say }: KillLoopOptions): Promise<KillLoopReport> {
+export async function killLoop({
+  folder,
+  kills,
+  seed,
+  workers = 3,
+  programs,
+  say,
+}: KillLoopOptions): Promise<KillLoopReport> {
   const startedMs = performance.now()
   const file = join(folder, 'redress.db')
   const place = `sqlite:${file}`
@@ -37,7 +56,7 @@ export async function killLoop({ folder, kills, seed, workers = 3, say }: KillLo
 
   const killAgainAndAgain = async (role: Role): Promise<void> => {
     while (report.workers + report.submitters < kills) {
-      const child = start(role, argsOf(role), env)
+      const child = start(role, argsOf(role), env, programs)
       await momentToDie(child, chance)
       const end = await kill(child)
       if (end !== null) died.push(`a ${role} ended by itself: ${end}`)
@@ -50,7 +69,7 @@ export async function killLoop({ folder, kills, seed, workers = 3, say }: KillLo
 
   const { app } = openWork(place)
   const store = await app.store()
-  const survivors = [start('worker', argsOf('worker'), env), start('worker', argsOf('worker'), env)]
+  const survivors = [1, 2].map(() => start('worker', argsOf('worker'), env, programs))
   const left = await drained(async () => {
     const counts = await store.counts()
     return counts.reduce((sum, { queued, processing }) => sum + queued + processing, 0)

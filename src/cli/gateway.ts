@@ -23,11 +23,11 @@ export const gateway: Program = {
     ownOption('host ADDRESS', 'text', 'address to listen on', { fallback: '127.0.0.1' }),
     ownOption('mappings DIR', 'text', 'folder with mappings of your own (JSON), beside those that ship'),
     ownOption('parsers', 'number', 'documents that are parsed at once, each in a process of its own', {
-      fallback: '2',
+      fallback: '1',
     }),
     ownOption('waiting', 'number', 'requests that may wait for one; the next is answered 503', { fallback: '16' }),
     ownOption('parse-time TIME', 'text', 'how long one document may take', { fallback: '60s' }),
-    ownOption('memory', 'number', 'megabytes that the process of one document may have', { fallback: '175' }),
+    ownOption('memory', 'number', 'megabytes that the process of one document may have', { fallback: '330' }),
     ownOption('faults', 'flag', 'offer POST /faults, by which anybody can make it fail: for drills'),
     ownOption('log-level', 'choice', 'what is logged, as JSON lines on standard error', {
       fallback: 'info',

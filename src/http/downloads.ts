@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from '../core/errors.ts'
 import { inScope } from '../operations/caller.ts'
@@ -67,7 +68,10 @@ function needComplete({ id, type, owner, status, payload, result }: JobRow): Com
 async function open(request: FastifyRequest, { artifacts, key }: JobFile, id: string): Promise<ArtifactContent> {
   const range = rangeOf(request.headers.range)
   try {
-    return await artifacts.get(key, range === null ? {} : { range })
+    const content = await artifacts.get(key, range === null ? { verify: true } : { range })
+    // What is found to be damaged before any of it is sent can still be refused in words.
+    await once(content.body, 'readable')
+    return content
   } catch (error) {
     if (error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND') throw expired(id)
     throw error
@@ -100,12 +104,24 @@ function send(reply: FastifyReply, file: JobFile, content: ArtifactContent): Fas
 
 /** Saved, never shown: a file that a stranger sent in must not become a page of ours. */
 function attachment(name: string): string {
-  const plain = name.replace(/[^\w.() -]/g, '_').slice(0, 150)
-  const encoded = encodeURIComponent(name.toWellFormed().slice(0, 150)).replace(
-    /['()*]/g,
-    (c) => `%${c.charCodeAt(0).toString(16)}`,
-  )
+  const short = shortened(name)
+  const plain = short.replace(/[^\w.() -]/g, '_')
+  const encoded = encodeURIComponent(short).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
+}
+
+const NAME_CHARS_MAX = 150
+
+/** Keeps what a program is chosen by, and cuts no character in half. */
+function shortened(name: string): string {
+  if (name.length <= NAME_CHARS_MAX) return name.toWellFormed()
+  const ending = /\.\w{1,10}$/.exec(name)?.[0] ?? ''
+  return (
+    name
+      .slice(0, NAME_CHARS_MAX - ending.length)
+      .replace(/[\uD800-\uDBFF]$/, '')
+      .toWellFormed() + ending
+  )
 }
 
 const expired = (id: string): RedressError =>

@@ -20,7 +20,7 @@ test('a backup while others write is whole: what was acknowledged before it bega
     flood: { type: 'any', bytes: 5_000 },
     worker: { concurrency: 4, pollMs: 20, maintenanceMs: 200 },
   }
-  const writer = program('full-disk.ts', [JSON.stringify(setup)], file)
+  const writer = program('full-disk', [JSON.stringify(setup)], file)
   await until('it has written a lot', () => acknowledged(writer).length > 300)
   const before = acknowledged(writer)
   const copy = join(folder(), 'copy.db')

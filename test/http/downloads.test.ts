@@ -1,10 +1,13 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { type ArtifactStore, artifactStore } from '../../src/index.ts'
 import { temporaryFolder } from '../support/sqlite.ts'
 import { makeWorld, type World } from './world.ts'
 
-async function worldWithFiles(): Promise<World & { artifacts: ArtifactStore }> {
-  const artifacts = await artifactStore({ url: `file:${temporaryFolder()}` })
+async function worldWithFiles(): Promise<World & { artifacts: ArtifactStore; folder: string }> {
+  const folder = temporaryFolder()
+  const artifacts = await artifactStore({ url: `file:${folder}` })
   const world = await makeWorld({
     mounts: [
       (_server, { offerFile }) =>
@@ -14,7 +17,7 @@ async function worldWithFiles(): Promise<World & { artifacts: ArtifactStore }> {
     ],
   })
   await artifacts.put(`results/${world.jobs.ann.complete}.xml`, '<pages/>', { contentType: 'text/html' })
-  return { ...world, artifacts }
+  return { ...world, artifacts, folder }
 }
 
 test('D9 D41 the file of a complete job is there for its owner, as an attachment, whole or in part', async () => {
@@ -33,6 +36,21 @@ test('D9 D41 the file of a complete job is there for its owner, as an attachment
   expect(await ask(path, { as: 'owner', headers: { range: 'bytes=100-' } })).toMatchObject({ status: 416 })
   const head = await ask(path, { as: 'owner', method: 'HEAD' })
   expect(head).toMatchObject({ status: 200, text: '', headers: { 'content-length': '8' } })
+})
+
+test('what is not what was stored is not given out as if it were', async () => {
+  const { ask, jobs, artifacts, folder } = await worldWithFiles()
+  const download = (id: string) => ask(`/api/jobs/${id}/download`, { as: 'admin' })
+  const { ann, bob } = jobs
+  writeFileSync(join(folder, `results/${ann.complete}.xml`), '<Pages/>')
+  const refused = await download(ann.complete)
+  expect([refused.status, refused.json.error.code]).toEqual([500, 'ARTIFACT_CORRUPT'])
+  // Of one whose beginning is on its way already, the end is never sent.
+  const large = Buffer.alloc(2 ** 21)
+  await artifacts.put(`results/${bob.complete}.xml`, large)
+  large[2 ** 20] = 1
+  writeFileSync(join(folder, `results/${bob.complete}.xml`), large)
+  await expect(download(bob.complete)).rejects.toThrow('aborted')
 })
 
 test('many downloads over one connection leave nothing behind on it', async () => {

@@ -21,7 +21,7 @@ import type { FullDiskSetup } from './fixtures/full-disk.ts'
 const WORKER = { concurrency: 4, pollMs: 20, maintenanceMs: 200 }
 const TYPES: Record<string, PolicyInput> = { any: { orphan: 'requeue' } }
 
-const start = (setup: FullDiskSetup): Actor => program('full-disk.ts', [JSON.stringify(setup)], setup.file)
+const start = (setup: FullDiskSetup): Actor => program('full-disk', [JSON.stringify(setup)], setup.file)
 
 const acknowledged = ({ said }: Actor): string[] =>
   said.flatMap((line) => (line.said === 'acknowledged' ? (line.jobId ?? []) : []))

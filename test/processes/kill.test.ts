@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { killLoop } from '../../bench/kill-loop/kill-loop.ts'
+import { killedPrograms } from '../support/programs.ts'
 import { seedOf } from '../support/seed.ts'
 
 /** `npm run soak -- --kills 5000` does the same for longer. */
@@ -11,7 +12,7 @@ const SEED = seedOf()
 
 test(`${KILLS} processes killed at random moments lose nothing and complete nothing twice (REDRESS_SEED=${SEED})`, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'redress-kill-'))
-  const report = await killLoop({ folder, kills: KILLS, seed: SEED })
+  const report = await killLoop({ folder, kills: KILLS, seed: SEED, programs: killedPrograms() })
   expect(report.problems).toEqual([])
   expect(report.kills.workers + report.kills.submitters).toBeGreaterThanOrEqual(KILLS)
   // Without these the kills would have hit nothing.

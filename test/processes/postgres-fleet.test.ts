@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { type FleetOptions, fleet } from '../../bench/kill-loop/fleet.ts'
 import { startOwnPostgres } from '../support/postgres.ts'
 import { startCluster } from '../support/postgres-cluster.ts'
+import { killedPrograms } from '../support/programs.ts'
 import { seedOf } from '../support/seed.ts'
 
 /** `npm run soak -- --store postgres --jobs 200000 --restarts 20` does the same for longer. */
@@ -14,7 +15,7 @@ const SIZE = { workers: 3, submitters: 2, seed: SEED }
 async function run(options: Omit<FleetOptions, 'folder' | keyof typeof SIZE>) {
   const folder = await mkdtemp(join(tmpdir(), 'redress-fleet-'))
   onTestFinished(() => rm(folder, { recursive: true }))
-  const report = await fleet({ folder, ...SIZE, ...options })
+  const report = await fleet({ folder, ...SIZE, programs: killedPrograms(), ...options })
   expect(report.problems).toEqual([])
   expect(report).toMatchObject({ acknowledged: options.jobs, jobs: options.jobs })
   return report

@@ -1,13 +1,12 @@
 import { execFile } from 'node:child_process'
-import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { redress } from '../../src/index.ts'
 import { authenticate } from '../../src/operations/authenticate.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
 import { scratchFile } from '../support/processes.ts'
+import { programFile } from '../support/programs.ts'
 
-const SIGNER = join(import.meta.dirname, 'fixtures/signer.ts')
 const PROCESSES = 4
 /** Long enough for all of them to have opened the store. */
 const HEAD_START_MS = 3_000
@@ -17,7 +16,7 @@ test('of several processes that use one sign-in link at the same moment, one get
   const app = redress({ store: `sqlite:${file}` })
   const { code } = await app.perform('sign-in-links.create', { actor: 'olga' })
   const atMs = systemClock.nowMs() + HEAD_START_MS
-  const args = ['--disable-warning=ExperimentalWarning', SIGNER, file, String(code), String(atMs)]
+  const args = ['--disable-warning=ExperimentalWarning', programFile('signer'), file, String(code), String(atMs)]
   const tries = Array.from({ length: PROCESSES }, () => promisify(execFile)(process.execPath, args))
   const answers = (await Promise.all(tries)).map(({ stdout }) => stdout)
   const secrets = answers.filter((answer) => answer !== 'refused')

@@ -7,7 +7,7 @@ const types = { act: {} }
 const WORKER = { pollMs: 50, maintenanceMs: 100 }
 
 const shop = (file: string, order: number, end: 'committed' | 'killed') =>
-  program('shop.ts', [file, String(order), end], file)
+  program('shop', [file, String(order), end], file)
 
 function ordersOf(file: string): unknown[] {
   const database = new DatabaseSync(file)

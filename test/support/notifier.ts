@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
+import { programFile } from './programs.ts'
 
 /** The steps between a failure and the record that somebody was told of it. */
 export const STEPS = [
@@ -28,12 +29,15 @@ export const SECRET = `whsec_${Buffer.alloc(32, 5).toString('base64')}`
 
 export function notifier(setup: Omit<NotifierSetup, 'secret'>): { ended: Promise<string | null>; stderr(): string } {
   const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
-  const fixture = join(import.meta.dirname, '../processes/fixtures/notifier.ts')
-  const child = spawn(process.execPath, [...options, fixture, JSON.stringify({ ...setup, secret: SECRET })], {
-    cwd: join(setup.file, '..'),
-    env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'redress-compiled') },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
+  const child = spawn(
+    process.execPath,
+    [...options, programFile('notifier'), JSON.stringify({ ...setup, secret: SECRET })],
+    {
+      cwd: join(setup.file, '..'),
+      env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'redress-compiled') },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  )
   let stderr = ''
   child.stderr.on('data', (part: Buffer) => {
     stderr += part.toString()

@@ -9,6 +9,7 @@ import type { PolicyInput } from '../../src/core/policy.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import type { JobRow, Store } from '../../src/store/store.ts'
+import { type ProgramName, programFile } from './programs.ts'
 import { until } from './until.ts'
 
 /** What a process of `fixtures/actor.ts` is told when it starts. */
@@ -84,7 +85,6 @@ export interface Actor {
 /** Compiled modules are kept from one process to the next: most of a short life would be spent on them. */
 const ENV = { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'redress-compiled') }
 const NODE_OPTIONS = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
-const FIXTURES = join(import.meta.dirname, '../processes/fixtures')
 
 /** A folder of the test's own, removed with everything in it. */
 export function scratchFile(): string {
@@ -131,18 +131,18 @@ export async function pause(actor: Actor, file: string): Promise<void> {
 
 /** A real process. Whatever the test leaves running is killed. */
 export function act(setup: Setup, nodeOptions: readonly string[] = []): Actor {
-  return program('actor.ts', [JSON.stringify(setup)], setup.file, nodeOptions)
+  return program('actor', [JSON.stringify(setup)], setup.file, nodeOptions)
 }
 
 /** The same with another program of `fixtures/`. */
 export function program(
-  script: string,
+  script: ProgramName,
   args: readonly string[],
   file: string,
   nodeOptions: readonly string[] = [],
 ): Actor {
   // In the scratch folder, so that a core file would be removed with it.
-  const child = spawn(process.execPath, [...NODE_OPTIONS, ...nodeOptions, join(FIXTURES, script), ...args], {
+  const child = spawn(process.execPath, [...NODE_OPTIONS, ...nodeOptions, programFile(script), ...args], {
     cwd: join(file, '..'),
     env: ENV,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -183,7 +183,7 @@ export function program(
 /** So many processes that open the file at the same moment; answers with what they said on standard error. */
 export async function openAtOnce(file: string, count: number): Promise<string[]> {
   // Long enough for all of them to be up, so that they really meet.
-  const args = [...NODE_OPTIONS, join(FIXTURES, 'opener.ts'), file, String(systemClock.nowMs() + 1_000)]
+  const args = [...NODE_OPTIONS, programFile('opener'), file, String(systemClock.nowMs() + 1_000)]
   const one = () =>
     new Promise<string>((resolve) =>
       execFile(process.execPath, args, { env: ENV }, (_error, _out, err) => resolve(err)),

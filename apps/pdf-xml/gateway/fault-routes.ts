@@ -33,8 +33,11 @@ export function addFaults(server: FastifyInstance, faults: Faults): void {
 async function meet(fault: Fault, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   if (fault.delayMs !== undefined) {
     const gone = new AbortController()
-    request.raw.socket.once('close', () => gone.abort())
+    const leave = () => gone.abort()
+    request.raw.socket.once('close', leave)
     await wait(fault.delayMs, undefined, { signal: gone.signal, ref: false }).catch(() => undefined)
+    // The next request may come over the same connection.
+    request.raw.socket.off('close', leave)
   }
   if (fault.drop !== undefined) {
     reply.hijack()

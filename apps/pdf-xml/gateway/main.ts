@@ -1,3 +1,4 @@
+import type { Log } from 'redress'
 import { type GatewayOptions, startGateway } from './server.ts'
 
 export interface RunGatewayOptions extends GatewayOptions {
@@ -24,4 +25,17 @@ export async function runGateway({ untilStdinEnds = false, ...options }: RunGate
   }
 }
 
-if (import.meta.main) await runGateway(JSON.parse(process.argv[2] ?? '{}') as RunGatewayOptions)
+/** For the program that started this one: what it should know of, as lines of JSON on standard error. */
+function linesForParent(): Log {
+  const say = (level: 'warn' | 'error') => (fields: object, message: string) => {
+    process.stderr.write(`${JSON.stringify({ level, message, fields }, withErrors)}\n`)
+  }
+  const unsaid = () => undefined
+  return { debug: unsaid, info: unsaid, warn: say('warn'), error: say('error') }
+}
+
+const withErrors = (_key: string, value: unknown): unknown => (value instanceof Error ? String(value.stack) : value)
+
+if (import.meta.main) {
+  await runGateway({ ...(JSON.parse(process.argv[2] ?? '{}') as RunGatewayOptions), log: linesForParent() })
+}

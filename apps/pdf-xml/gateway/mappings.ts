@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type * as z from 'zod'
@@ -56,13 +56,15 @@ export class Mappings {
   readonly #mappings: readonly Mapping[]
   readonly broken: readonly BrokenMapping[]
 
-  static async load(extraFolder: string | undefined): Promise<Mappings> {
+  static load(extraFolder: string | undefined): Mappings {
     const mappings = [...BUILT_IN]
     const broken: BrokenMapping[] = []
     for (const folder of extraFolder === undefined ? [SHIPPED] : [SHIPPED, extraFolder]) {
-      const files = (await readdir(folder)).filter((name) => name.endsWith('.json')).sort()
+      const files = readdirSync(folder)
+        .filter((name) => name.endsWith('.json'))
+        .sort()
       for (const file of files) {
-        const read = readMapping(file, await readFile(join(folder, file), 'utf8'))
+        const read = readMapping(file, readFileSync(join(folder, file), 'utf8'))
         if ('problems' in read) broken.push(read)
         else if (mappings.some(({ entry }) => idOf(entry) === idOf(read.entry))) {
           const message = `There is a mapping ${idOf(read.entry)} already: count its version up.`

@@ -150,7 +150,7 @@ export class ParserPool {
   async #start(): Promise<ParserProcess> {
     const parser = await ParserProcess.start(join(this.#options.folder, `parser-${++this.#started}`), this.#options)
     this.#all.add(parser)
-    this.#options.log.debug({ event: 'parser-started', pid: parser.pid }, 'a parser was started')
+    this.#options.log.debug({ event: 'parser_started', pid: parser.pid }, 'a parser was started')
     return parser
   }
 }

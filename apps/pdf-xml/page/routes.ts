@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type App, RedressError } from 'redress'
+import { type App, type Log, RedressError } from 'redress'
 import type { Caller, FindCaller } from 'redress/http'
 import type { Files } from '../files.ts'
 import { ownerOf } from '../owner.ts'
@@ -15,6 +15,7 @@ export interface PageOptions {
   app: App
   settings: Settings
   files: Files
+  log: Log
   /** For the body of an upload. */
   bodyMs: number
   findCaller: FindCaller
@@ -27,7 +28,7 @@ const ACTS = ['retry', 'cancel'] as const
 
 /** `/convert`: for people, with and without script. */
 export function addPage(server: FastifyInstance, options: PageOptions): void {
-  const { app, settings, files, bodyMs, findCaller, callerOf, receive } = options
+  const { app, settings, files, log, bodyMs, findCaller, callerOf, receive } = options
   const addressOf = addAssets(server)
   const conversions = new Conversions(app, files)
 
@@ -35,7 +36,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
     const caller = await callerOf(request, reply)
     const { cursor, said, id, still } = queryOf(request)
     const [service, listed] = await Promise.all([
-      serviceNow(app, files),
+      serviceNow(app, files, log),
       conversions.page({ owner: ownerOf(caller), cursor, also: id }),
     ])
     const shown = {
@@ -57,7 +58,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
     if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Nothing is known of you here.')
     const { cursor, since, id } = queryOf(request)
     const [service, listed] = await Promise.all([
-      serviceNow(app, files),
+      serviceNow(app, files, log),
       conversions.page({ owner: ownerOf(caller), cursor, since, also: id }),
     ])
     return reply.header('cache-control', 'no-store').send({

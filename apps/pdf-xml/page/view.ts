@@ -1,5 +1,5 @@
 import { type Html, html, page } from 'redress/http'
-import { type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
+import { type OfferedMapping, type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
 import type { Conversion, ConversionPage } from './conversions.ts'
 import { type Notice, noticeNamed } from './notices.ts'
 import type { Service } from './service.ts'
@@ -21,6 +21,7 @@ interface Shown {
 }
 
 const RELOAD_SECONDS = 5
+/** What is said of those that ship; others have a title. */
 const MAPPINGS: Readonly<Record<string, string>> = {
   text: 'pages and paragraphs',
   layout: 'blocks, lines and words, with their places',
@@ -65,7 +66,7 @@ ${pager(listed.nextCursor, isFirstPage)}
 
 const days = (count: number): string => (count === 1 ? '1 day' : `${count} days`)
 
-function uploadForm(mappings: readonly string[]): Html {
+function uploadForm(mappings: readonly OfferedMapping[]): Html {
   const words = {
     notPdf: noticeNamed('not-pdf'),
     tooLarge: noticeNamed('too-large'),
@@ -79,7 +80,7 @@ function uploadForm(mappings: readonly string[]): Html {
 </label>
 <div class="bar">
 <label class="mapping">Mapping <select name="mapping">${mappings.map(
-    (name) => html`<option value="${name}">${name}${MAPPINGS[name] !== undefined && ` – ${MAPPINGS[name]}`}</option>`,
+    ({ name, title }) => html`<option value="${name}">${name} – ${MAPPINGS[name] ?? title}</option>`,
   )}</select></label>
 <button class="plain-only">Convert</button>
 </div>
@@ -129,14 +130,15 @@ function acts({ job, input, retry, isResultGone }: Conversion): Html[] {
   return found
 }
 
-export function banner({ gateway, areUploadsPaused }: Service): Html {
+export function banner({ gateway, uploads }: Service): Html {
   const said: string[] = []
   // E13
   if (gateway === 'held') said.push('Converter busy – jobs will resume automatically.')
   if (gateway === 'failing-fast') {
     said.push('Converter is down – new conversions fail at once. Retry them when it is back.')
   }
-  if (areUploadsPaused) said.push('Uploads are paused – there is no room for more files at the moment.')
+  if (uploads === 'full') said.push('Uploads are paused – there is no room for more files at the moment.')
+  if (uploads === 'away') said.push('Uploads are paused – where files are kept cannot be reached at the moment.')
   return html`${said.map((text) => html`<p class="box warn">${text}</p>`)}`
 }
 

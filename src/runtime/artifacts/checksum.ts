@@ -13,15 +13,22 @@ export function sha256Check(expected: string): Check {
   return { update: (chunk) => void hash.update(chunk), matches: () => hash.digest('hex') === expected }
 }
 
-/** The same bytes, failing at their end if they are not what was stored. */
+/**
+ * The same bytes, failing at their end if they are not what was stored. The last of them are held back until then: who
+ * counts what arrives must not have all of it before it is known to be wrong.
+ */
 export function checked(body: Readable, key: string, check: Check): Readable {
+  let last: Uint8Array | undefined
   const checking = new Transform({
     transform(chunk, _encoding, done) {
       check.update(chunk)
-      done(null, chunk)
+      if (last !== undefined) this.push(last)
+      last = chunk
+      done()
     },
     flush(done) {
-      done(check.matches() ? null : artifactCorrupt(key))
+      if (check.matches()) done(null, last)
+      else done(artifactCorrupt(key))
     },
   })
   return pipeline(body, checking, () => undefined)

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { smallDisk } from '../../support/small-disk.ts'
@@ -398,9 +398,11 @@ test('D6 twenty equal uploads at once make one job', async () => {
 test('an unknown mapping is refused without asking the gateway', async () => {
   const made = await rig()
   await gateway.faults({ status: 500 })
-  const { status, json } = await made.visitor().upload(hello, { mapping: 'zork' })
-  expect([status, json.error.code]).toEqual([400, 'REQUEST_INVALID'])
-  expect(json.error.action).toBe('Choose one of text, layout, invoice.')
+  for (const mapping of ['zork', 'text@99', 'text@', 'text@1@1']) {
+    const { status, json } = await made.visitor().upload(hello, { mapping })
+    expect([status, json.error.code], mapping).toEqual([400, 'REQUEST_INVALID'])
+    expect(json.error.action).toBe('Choose one of text, layout, invoice.')
+  }
   expect(((await (await fetch(`${gateway.url}/faults`)).json()) as { seen?: number }).seen ?? 0).toBe(0)
   expect(made.files('uploads')).toEqual([])
 })
@@ -419,50 +421,6 @@ test('D31 a result that an earlier attempt left is adopted when it is whole, and
   expect((await visitor.download(whole)).text).toContain('left by an attempt')
   expect((await visitor.job(broken)).result).toMatchObject({ adopted: false })
   expect(readFileSync(join(folder, `${broken}.xml`), 'utf8')).toContain('Hello')
-})
-
-test('a form without a file, without an end, or that is no form is refused with what to do', async () => {
-  const made = await rig({}, { hasWorker: false })
-  const visitor = made.visitor()
-  const form = new FormData()
-  form.append('mapping', 'text')
-  for (const init of [
-    { body: form },
-    { body: '{}', headers: { 'content-type': 'application/json' } },
-    { body: '--a\r\nhalf', headers: { 'content-type': 'multipart/form-data; boundary=a' } },
-    { body: 'x', headers: { 'content-type': 'multipart/form-data' } },
-  ]) {
-    const { status, json } = await visitor.ask('/api/upload', { method: 'POST', ...init })
-    expect([status >= 400 && status < 500, json.error.code]).toEqual([true, expect.any(String)])
-    expect(json.error.action).not.toBe('')
-  }
-  expect((await visitor.ask('/api/jobs')).json?.jobs ?? []).toEqual([])
-})
-
-test('somebody who hangs up in the middle of an upload leaves nothing behind', async () => {
-  const made = await rig({}, { hasWorker: false })
-  const abort = new AbortController()
-  const body = new ReadableStream({
-    start(controller) {
-      const head = '--x\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n%PDF-1.7\n'
-      controller.enqueue(Buffer.from(head))
-      controller.enqueue(Buffer.alloc(3 * 2 ** 20))
-    },
-  })
-  const asked = made.visitor().ask('/api/upload', {
-    method: 'POST',
-    body,
-    headers: { 'content-type': 'multipart/form-data; boundary=x' },
-    signal: abort.signal,
-    ...({ duplex: 'half' } as object),
-  })
-  const folder = join(made.folder, 'pdf-xml/uploads/.tmp')
-  await until('the upload is on its way', () => readdirSync(folder).length > 0)
-  abort.abort()
-  await expect(asked).rejects.toThrow()
-  await until('it is gone', () => readdirSync(folder).length === 0)
-  expect(made.files('uploads')).toEqual([])
-  expect((await made.app.list({})).jobs).toEqual([])
 })
 
 const post = (body: object): RequestInit => ({

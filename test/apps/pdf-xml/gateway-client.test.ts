@@ -84,6 +84,17 @@ describe('D7 E7 E25 what an answer means', () => {
     expect(failed.message).toContain(inner)
   })
 
+  test('D25 D26 what another service says of its own inside is not shown', async () => {
+    for (const said of [
+      'ENOENT in /srv/app/convert.js',
+      'TypeError: x is not a function',
+      'no\n  at f (a.js:1)',
+      'x'.repeat(900),
+    ]) {
+      expect((await failure(await saying(400, error('BAD', said)))).note, said).toBeNull()
+    }
+  })
+
   test('the wait that it asks for is kept', async () => {
     expect((await failure(await saying(503, '', { 'retry-after': '7' }))).retryAfterMs).toBe(7_000)
     expect((await failure(await saying(503, '', { 'retry-after': 'soon' }))).retryAfterMs).toBeNull()
@@ -151,6 +162,25 @@ describe('D7 what no answer means', () => {
     const url = await answering(() => stop.abort(why))
     await expect(call(url, { signal: stop.signal })).rejects.toBe(why)
   })
+})
+
+test('documents that are sent leave no memory behind: ten of 20 MB at once are not 200 MB', async () => {
+  const url = await answering((request, response) => {
+    request.once('end', () => response.writeHead(200, { 'content-type': 'application/xml' }).end('<document/>'))
+  })
+  let mostMb = 0
+  async function* large(): AsyncGenerator<Uint8Array> {
+    for (let i = 0; i < 80; i++) {
+      yield Buffer.alloc(2 ** 18)
+      mostMb = Math.max(mostMb, process.memoryUsage().arrayBuffers / 2 ** 20)
+    }
+  }
+  await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      for await (const _ of (await call(url, { source: large() })).body);
+    }),
+  )
+  expect(mostMb).toBeLessThan(130)
 })
 
 test('what is sent: the document, its mapping, and whose attempt it was', async () => {

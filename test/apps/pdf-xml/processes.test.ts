@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { running } from '../../cli/command.ts'
@@ -70,10 +70,14 @@ test('E19 E26 SIGTERM when there is no time to finish: back in the queue, withou
 
 test('without GATEWAY_URL the server brings its own gateway, starts it again when it dies, and takes it along when it dies itself', async () => {
   const folder = temporary()
+  const mappings = temporary()
+  writeFileSync(join(mappings, 'receipt.json'), '{\n"name": "receipt"\n')
   const server = await running(['start', ...words(folder), '--port', '0'], {
     ...isWorking,
-    env: { RETRY_BASE_DELAY_MS: '300', WORKER_LEASE_TTL_SEC: '5' },
+    env: { RETRY_BASE_DELAY_MS: '300', WORKER_LEASE_TTL_SEC: '5', MAPPINGS_DIR: mappings },
   })
+  // What it has to say is in the log of the server.
+  expect(server.stderr()).toMatch(/"level":"warn".*"event":"mapping_broken".*"msg":"receipt\.json:3: This is not JSON/)
   const gateways = () =>
     [...server.stderr().matchAll(/"event":"gateway_started".*?"pid":(\d+)/g)].map(([, pid]) => Number(pid))
   const url = /server {2}(\S+)/.exec(server.stdout())?.[1] ?? ''

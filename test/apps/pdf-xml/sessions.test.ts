@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { openSessions } from '../../../apps/pdf-xml/session.ts'
@@ -76,6 +76,15 @@ test('sessions outlive the server, and the key that signs them is for its eyes o
   const key = join(first.folder, 'pdf-xml/session.key')
   expect(statSync(key).mode & 0o777).toBe(0o600)
   expect(readFileSync(key, 'utf8')).toMatch(/^[0-9a-f]{64}$/)
+})
+
+test('a key that cannot be read, or is none, stops the server when it starts, and says what to do', () => {
+  const [folder, short] = [temporary(), temporary()]
+  mkdirSync(join(folder, 'session.key'))
+  writeFileSync(join(short, 'session.key'), 'x')
+  const open = (home: string) => openSessions(readSettings({}, home), false)
+  expect(() => open(folder)).toThrow('session.key, the key that signs sessions, cannot be read (EISDIR).')
+  expect(() => open(short)).toThrow('session.key, the key that signs sessions, is too short.')
 })
 
 test('SESSION_SECRET makes machines know each other’s sessions', () => {

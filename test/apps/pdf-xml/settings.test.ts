@@ -57,6 +57,7 @@ describe('E29 the knobs', () => {
   test('GATEWAY_URL, UPLOADS_DIR and RESULTS_DIR: folders, or object stores', () => {
     expect(read({}).gateway.url).toBeNull()
     expect(read({ GATEWAY_URL: 'https://gw.test/base/' }).gateway.url).toBe('https://gw.test/base')
+    expect(() => read({ GATEWAY_URL: 'http://gw.test/?key=1' })).toThrow('GATEWAY_URL: must end with a path')
     expect(read({}).uploads.url).toBe('file:/srv/redress/uploads')
     expect(read({ UPLOADS_DIR: '/mnt/up', RESULTS_DIR: 's3://bucket/xml?region=eu-central-1' })).toMatchObject({
       uploads: { url: 'file:/mnt/up' },
@@ -64,11 +65,20 @@ describe('E29 the knobs', () => {
     })
   })
 
-  test('MAPPINGS_DIR adds the mappings that are there', () => {
+  test('MAPPINGS_DIR adds the mappings that are there, by the names they give themselves; a broken one is not offered', () => {
     const folder = join(temporary(), 'mappings')
     mkdirSync(folder)
-    for (const name of ['receipt.json', 'README.md']) writeFileSync(join(folder, name), '{}')
-    expect(read({ MAPPINGS_DIR: folder }).mappings).toEqual(['text', 'layout', 'invoice', 'receipt'])
+    const receipt = { name: 'receipt', title: 'Receipt', fields: [{ element: 'sum', find: { label: 'Sum' } }] }
+    const files = {
+      'receipt.json': { ...receipt, version: 1 },
+      'receipt-2.json': { ...receipt, version: 2 },
+      'broken.json': {},
+      'README.md': {},
+    }
+    for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), JSON.stringify(content))
+    const { mappings } = read({ MAPPINGS_DIR: folder })
+    expect(mappings.map(({ name }) => name)).toEqual(['text', 'layout', 'invoice', 'receipt'])
+    expect(mappings.at(-1)?.versions.toSorted()).toEqual([1, 2])
   })
 
   test('what cannot be used is named, all at once, with what to do', () => {

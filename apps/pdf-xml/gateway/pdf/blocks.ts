@@ -1,15 +1,9 @@
 import { readingOrder } from './columns.ts'
-import { isRtlSegment, least, most, rowsOf, type Segment, segmentsOf } from './rows.ts'
+import { isRtlSegment, least, most, rowsOf, type Segment, type Stretch, segmentsOf } from './rows.ts'
 import type { Word } from './words.ts'
 
-interface Line {
-  /** As they are read. */
-  words: readonly Word[]
-  x: number
-  right: number
-  top: number
-  bottom: number
-  size: number
+/** Its words are in the order in which they are read. */
+interface Line extends Stretch {
   isRtl: boolean
   /** Its parts stand too far apart for a line of prose. */
   isTableRow: boolean
@@ -73,11 +67,21 @@ function paragraphsOf(lines: readonly Line[]): Block[] {
   let previous: Line | undefined
   for (const line of lines) {
     const block = blocks.at(-1)
-    if (block === undefined || previous === undefined || begins(line, previous, leading, margin)) blocks.push([line])
-    else block.push(line)
+    const isNext = block !== undefined && previous !== undefined && !begins(line, previous, leading, margin)
+    if (isNext && !isItem(line, block[0] as Line)) block.push(line)
+    else blocks.push([line])
     previous = line
   }
   return blocks.map((block) => ({ lines: block, isRtl: block.filter(({ isRtl }) => isRtl).length * 2 > block.length }))
+}
+
+const BULLET = /^[\u2022\u2023\u2043\u2219\u25AA\u25AB\u25CF\u25CB\u25E6\u25A0\u25A1\u2756\u27A2\u25BA]$/
+const ENUMERATOR = /^(?:\d{1,3}|\p{L})[.)]$|^\((?:\d{1,3}|\p{L})\)$/u
+
+/** A bullet begins an item. A number may just as well end a sentence: only in a list, where the block begins with one, too. */
+function isItem(line: Line, first: Line): boolean {
+  const [mark = '', firstMark = ''] = [line.words[0]?.text, first.words[0]?.text]
+  return BULLET.test(mark) || (ENUMERATOR.test(mark) && ENUMERATOR.test(firstMark))
 }
 
 /** How far a line is indented grows from the side at which it begins. */
@@ -97,7 +101,7 @@ function begins(line: Line, previous: Line, leading: number, margin: number): bo
 function usualLeading(lines: readonly Line[]): number {
   const steps = lines.slice(1).map((line, i) => line.bottom - (lines[i] as Line).bottom)
   const sorted = steps.filter((step) => step > 0).sort((a, b) => a - b)
-  return sorted[Math.floor(sorted.length / 3)] ?? 0
+  return sorted[Math.floor((sorted.length - 1) / 3)] ?? 0
 }
 
 function lineText({ words, isRtl }: Line): string {

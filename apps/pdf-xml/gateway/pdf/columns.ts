@@ -14,17 +14,45 @@ const SEGMENTS_MAX = 5_000
  * The parts of a page in reading order. A gutter is a place that no line of two columns crosses; what does cross it
  * (headings, footers) divides the page into bands, which are read one after the other, each column by column.
  */
-export function readingOrder(segments: readonly Segment[], depth = 0): Segment[][] {
-  if (segments.length < 2 * LINES_MIN || segments.length > SEGMENTS_MAX || depth === DEPTH_MAX) return [[...segments]]
+export function readingOrder(segments: readonly Segment[]): Segment[][] {
+  if (segments.length > SEGMENTS_MAX) return [[...segments]]
+  const { head, body, foot } = withoutFurniture(segments)
+  return [head, ...inColumns(body, 0), foot].filter((part) => part.length > 0)
+}
+
+function inColumns(segments: readonly Segment[], depth: number): Segment[][] {
+  if (segments.length < 2 * LINES_MIN || depth === DEPTH_MAX) return [[...segments]]
   const cut = bestCut(segments)
   if (cut === undefined) return [[...segments]]
   const isRtl = segments.filter(isRtlSegment).length * 2 > segments.length
   return cut.bands.flatMap((band) => {
-    if (band.kind === 'whole') return readingOrder(band.segments, depth + 1)
+    if (band.kind === 'whole') return inColumns(band.segments, depth + 1)
     const columns = isRtl ? [band.right, band.left] : [band.left, band.right]
-    return columns.flatMap((column) => readingOrder(column, depth + 1))
+    return columns.flatMap((column) => inColumns(column, depth + 1))
   })
 }
+
+/** How far the head and the foot of a page are from its text at least, in sizes of the font. */
+const FURNITURE_GAP = 1.9
+const PAGE_NUMBER = /^(?:\p{Nd}{1,4}|[ivxlc]{1,6})$/iu
+
+/** A line at the head or the foot stands over one of the columns, and belongs to none: a page number is not in the middle of the text. */
+function withoutFurniture(segments: readonly Segment[]): { head: Segment[]; body: Segment[]; foot: Segment[] } {
+  const rows = rowsOf(segments)
+  const isApart = (edge: readonly Segment[], distance: number) =>
+    distance > FURNITURE_GAP * most(edge, ({ size }) => size) && (edge.length === 1 || edge.some(isPageNumber))
+  const [first = [], second] = rows
+  const hasHead =
+    second !== undefined &&
+    isApart(first, least(rows.slice(1).flat(), ({ top }) => top) - most(first, ({ bottom }) => bottom))
+  const body = hasHead ? rows.slice(1) : rows
+  const last = body.at(-1) ?? []
+  const above = body.slice(0, -1).flat()
+  const hasFoot = above.length > 0 && isApart(last, least(last, ({ top }) => top) - most(above, ({ bottom }) => bottom))
+  return { head: hasHead ? first : [], body: hasFoot ? above : body.flat(), foot: hasFoot ? last : [] }
+}
+
+const isPageNumber = ({ words }: Segment): boolean => words.length === 1 && PAGE_NUMBER.test(words[0]?.text ?? '')
 
 type Band = { kind: 'whole'; segments: Segment[] } | { kind: 'columns'; left: Segment[]; right: Segment[] }
 

@@ -1,14 +1,17 @@
 import type { Word } from './words.ts'
 
-/** Words that stand together in a row: a line of a column, or a cell of a table. */
-export interface Segment {
-  /** As they stand, from left to right. */
+/** Words beside each other, and the place that they take together. */
+export interface Stretch {
   words: readonly Word[]
   x: number
   right: number
   top: number
   bottom: number
   size: number
+}
+
+/** Words that stand together in a row, from left to right: a line of a column, or a cell of a table. */
+export interface Segment extends Stretch {
   chars: number
 }
 

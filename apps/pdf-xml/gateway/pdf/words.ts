@@ -117,7 +117,7 @@ function addWords(
       continue
     }
     frame.words.push({
-      text: isUnreadable ? '\uFFFD'.repeat([...part].length) : part,
+      text: isUnreadable ? '\uFFFD'.repeat([...part].length) : asWritten(part),
       // The first word of a text that runs from right to left stands at its right end.
       x: isRtl ? start + length - offset - width : start + offset,
       width,
@@ -132,6 +132,12 @@ function addWords(
     isSpaced = false
   }
 }
+
+/** Arabic letters have shapes of their own at the end and in the middle of a word; who looks for a word writes letters. */
+const SHAPES = /[\uFB50-\uFDFF\uFE70-\uFEFC]+/g
+
+const asWritten = (text: string): string =>
+  text.replace(SHAPES, (shapes) => shapes.normalize('NFKC').replaceAll(' ', ''))
 
 function sum(text: string, widthOf: (char: string) => number): number {
   let width = 0

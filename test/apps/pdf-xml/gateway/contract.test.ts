@@ -94,7 +94,7 @@ describe('POST /process', () => {
     )
   })
 
-  test('refuses a mapping that is not there or is broken, and says why, on which line', async () => {
+  test('E7 D25 refuses a mapping that is not there or is broken, and says why, on which line', async () => {
     for (const mapping of ['nonsense', 'text@2', '', '../text', 'constructor']) {
       const answer = await send(gateway.url, plain(), { mapping })
       expect([answer.status, answer.code], mapping).toEqual([400, 'INVALID_MAPPING'])
@@ -124,7 +124,7 @@ describe('POST /process', () => {
     expect([...listed, ...others].sort()).toEqual(Object.keys(REFUSALS).sort())
   })
 
-  test('refuses what is not announced as a PDF, and a client that does not want XML', async () => {
+  test('D7 refuses what is not announced as a PDF, and a client that does not want XML', async () => {
     const type = await send(gateway.url, plain(), { headers: { 'content-type': 'text/plain' } })
     expect([type.status, type.code]).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE'])
     for (const accept of ['application/json', 'text/*', 'application/xml;q=0, */*']) {
@@ -136,7 +136,7 @@ describe('POST /process', () => {
     }
   })
 
-  test('refuses the first byte too many, announced or not, and takes exactly as many as it may', async () => {
+  test('D7 D36 refuses the first byte too many, announced or not, and takes exactly as many as it may', async () => {
     const exact = Buffer.concat([plain(), Buffer.alloc(BYTES_MAX - plain().length, ' ')])
     expect((await send(gateway.url, exact)).status).toBe(200)
     const announced = await send(gateway.url, Buffer.concat([exact, Buffer.from(' ')]))
@@ -154,7 +154,7 @@ describe('POST /process', () => {
 })
 
 describe('limits', () => {
-  test('a document that takes too long is given up, and the next one is read', async () => {
+  test('D7 E7 a document that takes too long is given up, and the next one is read', async () => {
     const own = await start({ parseMs: 500 })
     const answer = await send(own.url, manyLaughs())
     expect([answer.status, answer.code]).toEqual([504, 'PARSE_TIMEOUT'])
@@ -178,7 +178,7 @@ describe('limits', () => {
     expect((await send(gateway.url, plain())).status).toBe(200)
   })
 
-  test('who comes when the queue is full is sent away, and told when to come again', async () => {
+  test('E7 who comes when the queue is full is sent away, and told when to come again', async () => {
     const busy = [await keepBusy(gateway.url), await keepBusy(gateway.url, 1)]
     const answer = await send(gateway.url, plain())
     expect([answer.status, answer.code]).toEqual([503, 'SATURATED'])
@@ -189,7 +189,7 @@ describe('limits', () => {
     expect((await send(gateway.url, plain())).status).toBe(200)
   })
 
-  test('a parser that dies fails its document alone', async () => {
+  test('E7 a parser that dies fails its document alone', async () => {
     const before = new Set(descendants(process.pid))
     const own = await start({})
     const { answer } = await keepBusy(own.url)
@@ -303,7 +303,7 @@ describe('faults that were asked for', () => {
     expect(await statuses(1)).toEqual([200])
   })
 
-  test('connections that are dropped before and during the answer', async () => {
+  test('D7 connections that are dropped before and during the answer', async () => {
     await ask({ drop: 'before', count: 1 })
     await expect(send(gateway.url, plain())).rejects.toThrow('fetch failed')
     await ask({ drop: 'during', count: 1 })
@@ -320,7 +320,17 @@ describe('faults that were asked for', () => {
     await until('the fault has passed', async () => (await send(gateway.url, plain())).status === 200)
   })
 
-  test('health fails only when that was asked for', async () => {
+  test('answers that come late over one connection leave nothing behind on it', async () => {
+    const warnings: string[] = []
+    const keep = ({ name }: Error) => void warnings.push(name)
+    process.on('warning', keep)
+    onTestFinished(() => void process.off('warning', keep))
+    await ask({ delayMs: 1, health: true })
+    for (let i = 0; i < 12; i++) await (await fetch(`${gateway.url}/health`)).text()
+    expect(warnings).not.toContain('MaxListenersExceededWarning')
+  })
+
+  test('D21 E12 health fails only when that was asked for', async () => {
     await ask({ status: 500, count: 1 })
     expect((await fetch(`${gateway.url}/health`)).status).toBe(200)
     await ask({ status: 500, count: 1, health: true })

@@ -29,7 +29,7 @@ afterAll(() => {
   gateway.child.kill('SIGKILL')
 })
 
-/** In both forms at the same time, so that both parsers have to do with it. */
+/** In both forms at the same time, so that one of them waits for the other. */
 async function sendBoth(name: string, pdf: Buffer): Promise<{ text: Answer; layout: Answer }> {
   const [text, layout] = await Promise.all([
     send(gateway.url, pdf, { mapping: 'text' }),
@@ -72,6 +72,23 @@ const read: [name: string, make: Make, paragraphs: string[]][] = [
     ],
   ],
   [
+    'two columns with a page number above the right one and a line below the left one',
+    pdfs.journal,
+    ['Journal of Columns 17', marked('L', 20), marked('R', 18), 'May 2024'],
+  ],
+  [
+    'lists, item by item, and a number at the beginning of a line that is none of a list',
+    pdfs.lists,
+    [
+      'A list of two:',
+      '• the first of them in two lines',
+      '• the second',
+      '1. One',
+      '2. Two',
+      'It was in the year 7. It ended.',
+    ],
+  ],
+  [
     'three columns under a heading',
     pdfs.threeColumns,
     ['A heading that goes across all three of the columns below it', marked('A', 15), marked('B', 15), marked('C', 15)],
@@ -83,6 +100,11 @@ const read: [name: string, make: Make, paragraphs: string[]][] = [
   ['a watermark across the text', pdfs.skewed, ['Upright text of the page in two lines', 'DRAFT']],
   ['Hebrew, as it is read', () => pdfs.rightToLeft(['שלום עולם', 'זה טקסט 42']), ['שלום עולם זה טקסט 42']],
   ['Arabic, as it is read', () => pdfs.rightToLeft(['مرحبا بالعالم']), ['مرحبا بالعالم']],
+  [
+    'Arabic that gives the shapes of its letters, as the letters that they are',
+    () => pdfs.withMeanings('abc', new Map([pdfs.meaning('a', 'ﻻ'), pdfs.meaning('b', 'ﺒ'), pdfs.meaning('c', 'ﻣ')])),
+    ['مبلا'],
+  ],
   ['Chinese in a font that is only named', pdfs.tokyo, ['你好世界']],
   ['Japanese from top to bottom, from right to left', pdfs.vertical, ['日本語 東京都']],
   ['emoji', () => pdfs.withMeanings('ab', new Map([pdfs.meaning('a', '😀'), pdfs.meaning('b', 'é')])), ['😀é']],
@@ -137,7 +159,7 @@ describe('the corpus', () => {
     expect(wordsOf(layout.text).join(' ')).toContain(paragraphs[0]?.split(' ')[0])
   })
 
-  test.each(refused)('is refused, and the next document is read: %s', async (name, make, code) => {
+  test.each(refused)('E7 D25 D26 is refused, and the next document is read: %s', async (name, make, code) => {
     const { text, layout } = await sendBoth(name, await make())
     expect([text.code, layout.code]).toEqual([code, code])
     expect([text.status, layout.status]).toEqual([400, 400])
@@ -260,7 +282,7 @@ describe('the corpus', () => {
     expect(answer.text).toContain('<field name="total" type="money" page="1" currency="EUR">')
   })
 
-  test('a document without a field that its mapping needs is refused, with the name of the field', async () => {
+  test('E7 D25 a document without a field that its mapping needs is refused, with the name of the field', async () => {
     const answer = await send(gateway.url, pdfs.invoice({ total: '' }), { mapping: 'invoice' })
     expect([answer.status, answer.code]).toEqual([400, 'VALIDATION'])
     expect(answer.message).toContain('total')

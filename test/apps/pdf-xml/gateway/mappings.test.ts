@@ -21,7 +21,7 @@ function problemsWith(part: string, replacement: string): { problems: string[]; 
   }
 }
 
-describe('a mapping that is broken', () => {
+describe('E7 a mapping that is broken', () => {
   const cases: [what: string, part: string, replacement: string, problem: string][] = [
     ['is not JSON', '"version": 1,', '"version": 1', '@next This is not JSON: '],
     ['lacks its name', '"name": "invoice",', '', '@top name: '],
@@ -78,8 +78,8 @@ describe('a mapping that is broken', () => {
     expect(problems[0]).toContain(problem.slice(problem.indexOf(' ') + 1))
   })
 
-  test('does not hide the others, and is not asked for in vain', async () => {
-    const mappings = await Mappings.load(undefined)
+  test('does not hide the others, and is not asked for in vain', () => {
+    const mappings = Mappings.load(undefined)
     expect(mappings.entries.map(({ name }) => name)).toEqual(['text', 'layout', 'invoice'])
     expect(mappings.broken).toEqual([])
   })

@@ -39,6 +39,31 @@ export const twoColumns = (): Buffer =>
     },
   ])
 
+/** As journals are set: a name and a number above the columns, another name below one of them. */
+export const journal = (): Buffer =>
+  rawPdf([
+    {
+      content: [
+        lines(['Journal of Columns'], { y: 800 }),
+        lines(['17'], { x: 500, y: 800 }),
+        lines(column('L', 20), { y: 760 }),
+        lines(column('R', 18), { x: 310, y: 760 }),
+        lines(['May 2024'], { y: 60 }),
+      ].join(''),
+    },
+  ])
+
+export const lists = (): Buffer =>
+  rawPdf([
+    {
+      content: [
+        lines(['A list of two:', '\x03 the first of them', 'in two lines', '\x03 the second'], { y: 740 }),
+        lines(['1. One', '2. Two'], { y: 640 }),
+        lines(['It was in the year', '7. It ended.'], { y: 560 }),
+      ].join(''),
+    },
+  ])
+
 export const threeColumns = (): Buffer =>
   rawPdf([
     {

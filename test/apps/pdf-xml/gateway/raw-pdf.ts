@@ -69,7 +69,7 @@ export function rawPdf(pages: readonly RawPage[], options: RawOptions = {}): Buf
   const pdf = new RawPdf()
   const tree = pdf.reserve()
   const helvetica = pdf.add(
-    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /BaseEncoding /WinAnsiEncoding /Differences [1 /fi /fl] >> >>',
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /BaseEncoding /WinAnsiEncoding /Differences [1 /fi /fl /bullet] >> >>',
   )
   const fonts = options.fonts?.(pdf) ?? ''
   const forms = options.forms?.(pdf) ?? ''
