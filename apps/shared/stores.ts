@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import type { S3Credentials } from 'redress'
+import { type ArtifactStore, artifactStore, type Log, RedressError, type S3Credentials } from 'redress'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -16,3 +16,41 @@ export function s3Credentials(env: Environment): S3Credentials | undefined {
     ...(AWS_SESSION_TOKEN && { sessionToken: AWS_SESSION_TOKEN }),
   }
 }
+
+/** How much room must be left: past `soft` it is logged, past `hard` nothing more is taken. */
+export interface Space {
+  soft: { bytesFreeMin: number }
+  hard: { bytesFreeMin: number }
+}
+
+interface Opening {
+  appName: string
+  space: Space
+  env: Environment
+  log: Log
+}
+
+/**
+ * A store for what comes in, and one for what is made of it. What comes in stops first: what was taken must still find
+ * room for what is made of it.
+ */
+export async function openStores(sourcesUrl: string, productsUrl: string, opening: Opening) {
+  const { appName, space, env, log } = opening
+  const open = (url: string, bytesFreeMin: number): Promise<ArtifactStore> =>
+    artifactStore({
+      url,
+      log,
+      limits: { soft: space.soft, hard: { bytesFreeMin } },
+      credentials: s3Credentials(env),
+      onPressure: (pressure, usage) => {
+        if (pressure === 'ok') return
+        log.warn({ event: 'disk_pressure', pressure, ...usage }, `the disk of ${appName} is filling up`)
+      },
+    })
+  const { bytesFreeMin } = space.hard
+  const sources = await open(sourcesUrl, bytesFreeMin)
+  return { sources, products: await open(productsUrl, Math.floor(bytesFreeMin / 4)) }
+}
+
+export const isMissing = (error: unknown): boolean =>
+  error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
