@@ -9,9 +9,9 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs, promisify } from 'node:util'
+import { findPrograms, type MediaPrograms } from '../apps/shared/media/programs.ts'
 import { type Detection, detect } from '../apps/watermark/media/detect.ts'
 import { markVideo } from '../apps/watermark/media/mark.ts'
-import { findPrograms, type MediaPrograms } from '../apps/watermark/media/programs.ts'
 
 const { values } = parseArgs({
   options: {

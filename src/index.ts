@@ -11,6 +11,7 @@ export type {
   JobDefinition,
   JobRequest,
   JobType,
+  Release,
   Retry,
   Submission,
   SubmitManyOptions,

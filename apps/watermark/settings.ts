@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path'
 import { z } from 'zod'
 import { type Environment, readKnobs } from '../shared/knobs.ts'
+import { smtpOf } from '../shared/smtp.ts'
 import { storeUrl } from '../shared/stores.ts'
 
 const MEBIBYTE = 2 ** 20
@@ -74,17 +75,5 @@ export function readSettings(env: Environment, home: string) {
     },
     mail: knobs.SMTP_URL === undefined ? null : { smtp: smtpOf(knobs.SMTP_URL), from: knobs.MAIL_FROM ?? '' },
     webhook: knobs.WEBHOOK_URL === undefined ? null : { url: knobs.WEBHOOK_URL, secret: knobs.WEBHOOK_SECRET ?? '' },
-  }
-}
-
-/** smtp://user:password@mail.example.org:587 */
-function smtpOf(address: string) {
-  const { protocol, hostname, port, username, password } = new URL(address)
-  const auth = { user: decodeURIComponent(username), pass: decodeURIComponent(password) }
-  return {
-    host: hostname,
-    secure: protocol === 'smtps:',
-    ...(port !== '' && { port: Number(port) }),
-    ...(username !== '' && { auth }),
   }
 }

@@ -1,10 +1,9 @@
-import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
 import { renderExplanation } from '../core/explain-text.ts'
 import { isName } from '../core/name.ts'
 import { refuseOwnType } from '../core/notices.ts'
-import { checkPolicyCodes, policy as makePolicy, type Policy } from '../core/policy.ts'
-import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
+import type { Policy } from '../core/policy.ts'
+import type { Taxonomy } from '../core/taxonomy.ts'
 import type { EventView, FailureView } from '../core/view-history.ts'
 import type { RetryQuestion, RetryRefusal } from '../operations/admit-retry.ts'
 import { admitted, type Caller } from '../operations/caller.ts'
@@ -23,15 +22,14 @@ import { traceSubmission } from '../runtime/tracing.ts'
 import type { AddedNotice } from '../store/notices.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
 import type { AsyncExecutor, Executor, SyncExecutor } from '../store/transactional.ts'
-import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
 import type { Duty } from '../worker/duty.ts'
-import type { Handler } from '../worker/handler.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
 import { Batches } from './batches.ts'
 import type { Channel } from './channel.ts'
 import { Channels, type NotifyOptions } from './channels.ts'
 import { DeadLetters, Replays } from './dead-letters.ts'
+import { type Declared, declaredOf } from './declared.ts'
 import { Dependencies, type DependencyOptions } from './dependencies.ts'
 import { dutiesOf } from './duties.ts'
 import type { AppHost } from './host.ts'
@@ -39,8 +37,8 @@ import { Hub } from './hub.ts'
 import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 import { Metrics } from './metrics/metrics.ts'
 import { defaultLocation, type Opened, openStore, refuseUnlogged } from './open-store.ts'
-import { packPayload, readInput } from './read-input.ts'
-import { askRetryHook, type RetryHook } from './retry-hook.ts'
+import { packPayload } from './read-input.ts'
+import { askRetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
 import {
   asRejected,
@@ -71,13 +69,6 @@ export interface AppOptions {
 }
 
 const PAYLOAD_BYTES_MAX = 1024 * 1024
-
-interface Declared {
-  handler: Handler
-  queue: string
-  admit: ((input: unknown, owner: string | null) => unknown) | null
-  admitRetry: RetryHook | null
-}
 
 /** One program's view of a store: the job types it declares, and what it submits and runs. */
 export class App {
@@ -181,46 +172,9 @@ export class App {
       throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
     if (typeof definition?.run !== 'function')
       throw new RedressError('OPTION_INVALID', `The job type ${name} has no \`run\`: a function that does the work.`)
-    const codes: Taxonomy = withEngineCodes<string>(failures(definition.codes ?? {}))
-    const rules = definition.classify ?? []
-    checkRules(rules, codes)
-    const policy = makePolicy(definition.policy)
-    checkPolicyCodes(policy, codes)
-    const { admit, admitRetry, verify } = definition
-    this.#declared.set(name, {
-      queue: definition.queue ?? 'default',
-      admit:
-        admit === undefined
-          ? null
-          : (input, owner) =>
-              admit(input as never, {
-                type: name,
-                owner,
-                fail: (code, options) => {
-                  throw failWith(code, options)
-                },
-              }),
-      admitRetry:
-        admitRetry === undefined
-          ? null
-          : (input, { jobId, type, owner, actor, mode }) => {
-              const fail = (code: string, options?: AttemptFailOptions): never => {
-                throw failWith(code, options)
-              }
-              return admitRetry(input as never, { jobId, type, owner, actor, mode, fail })
-            },
-      handler: {
-        type: name,
-        queue: definition.queue ?? 'default',
-        policy,
-        codes,
-        rules,
-        readInput: (payload) => readInput(name, definition.input, payload),
-        // Bound, not wrapped: a wrapper would stand in every stack.
-        run: definition.run.bind(definition) as Handler['run'],
-        verify: (verify?.bind(definition) as Handler['verify'] | undefined) ?? null,
-      },
-    })
+    const declared = declaredOf(name, definition)
+    const { policy } = declared.handler
+    this.#declared.set(name, declared)
     this.#ready = null
     return {
       name,
@@ -473,19 +427,23 @@ export class App {
     const declared = this.#declared.get(type)
     // A type of another program: its worker checks the input before it runs.
     if (declared === undefined) return newJob(type, this.#pack(type, input), options, this.#makeId)
-    const { handler, admit } = declared
+    const { handler, admit, limitKey } = declared
     const payload = this.#pack(type, input)
+    let own = options
     try {
       // As it will be read back: a Date fits its schema today, and is a text when the worker gets it.
       const read = handler.readInput(JSON.parse(payload))
       if (read instanceof Promise) await read
-      await admit?.(read instanceof Promise ? await read : read, options.owner ?? null)
+      const value = read instanceof Promise ? await read : read
+      await admit?.(value, options.owner ?? null)
+      const key = limitKey === null ? undefined : await limitKey(value)
+      if (key !== undefined) own = { ...options, limitKey: key as string }
     } catch (thrown) {
       if (handler.policy.reject === 'refuse') throw refusal(handler, thrown, this.#clock.nowMs())
       const rejected = rejection(type, handler.codes, handler.rules, thrown, this.#clock.nowMs())
       return asRejected(newJob(type, payload, options, this.#makeId), rejected, handler.policy, this.#clock.nowMs())
     }
-    return newJob(type, payload, options, this.#makeId)
+    return newJob(type, payload, own, this.#makeId)
   }
 
   #pack(type: string, input: unknown): string {

@@ -31,10 +31,21 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
    * shown, to say whether it can be retried; so it must change nothing itself.
    */
   admitRetry?(input: Input, retry: Retry<Codes | EngineCode>): unknown
+  /** Of the input, for those who share `concurrency.perKey` or a rate; wins over the one given with the submission. */
+  limitKey?(input: Input): string | undefined | Promise<string | undefined>
+  /**
+   * Runs after the claim and before the attempt begins: gets hold of what it needs, a lock or a machine. A throw is a
+   * dispatch failure, of a job that never started. What it gives back is called when the attempt is over, however it
+   * ended, and before its outcome is recorded.
+   */
+  acquire?(input: Input, attempt: Attempt<Codes | EngineCode>): Release | Promise<Release>
   run(input: Input, attempt: Attempt<Codes | EngineCode>): Output
   /** A throw here is a verification failure, never an execution one. */
   verify?(output: Awaited<NoInfer<Output>>, attempt: Attempt<Codes | EngineCode>): unknown
 }
+
+/** Lets go of what `acquire` got hold of. */
+export type Release = () => unknown
 
 export interface Submission<Codes extends string> {
   readonly type: string

@@ -7,7 +7,7 @@ import type { AppModule, InstalledApp } from '../http/app-module.ts'
 import type { Log } from '../runtime/log.ts'
 
 /** The systems that ship with Redress. */
-const SHIPPED = ['pdf-xml', 'watermark'] as const
+const SHIPPED = ['pdf-xml', 'watermark', 'proxx'] as const
 const SAMPLE = 'sample'
 
 /** What can stand in `--apps`; all of it is served where nothing is said. */
@@ -45,7 +45,12 @@ export async function installApps(names: readonly string[], app: App, log: Log):
 }
 
 /** Where the files of the apps lie: beside the store's own where it is a file. */
-function homeOf(app: App): string {
-  const place = app.location === null ? null : placeOf(app.location)
+const homeOf = (app: App): string => folderOf(app.location)
+
+function folderOf(location: string | null): string {
+  const place = location === null ? null : placeOf(location)
   return place?.kind === 'file' ? dirname(place.path) : resolve('.redress')
 }
+
+/** A store that is no file has no folder of its own for the lines that some systems write before each change. */
+export const failureLogOf = (location: string): string => join(folderOf(location), 'failures.jsonl')

@@ -1,6 +1,7 @@
 import { redress } from '../app/app.ts'
 import type { OperationName } from '../operations/catalog.ts'
 import type { InputOf } from '../operations/table.ts'
+import { failureLogOf } from './apps.ts'
 import type { Parsed } from './parse.ts'
 import { chooseStore, refuseMissingStore } from './store-option.ts'
 import type { FollowOptions, LiveEvent, Target } from './target.ts'
@@ -15,7 +16,7 @@ export async function openLocal(
   refuseMissingStore(choice.location)
   const app =
     appFile === undefined
-      ? redress({ store: choice.location })
+      ? redress({ store: choice.location, failureLog: failureLogOf(choice.location) })
       : await (await import('./load-app.ts')).loadApp(appFile, choice)
 
   async function* follow({ topics, after, signal, onReady }: FollowOptions): AsyncGenerator<LiveEvent> {

@@ -8,7 +8,7 @@ import type { LogLevel } from '../runtime/json-log.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import type { Export } from '../runtime/otlp/start-export.ts'
 import type { Worker } from '../worker/worker.ts'
-import { APP_NAMES, chosenApps, installApps } from './apps.ts'
+import { APP_NAMES, chosenApps, failureLogOf, installApps } from './apps.ts'
 import { firstSignIn } from './first-sign-in.ts'
 import { HTTP_OPTIONS, type HttpChoice, readHttpOptions } from './http-options.ts'
 import { introduction, type Started } from './introduction.ts'
@@ -188,7 +188,8 @@ async function stopAll(
 }
 
 async function appOf(file: string | undefined, choice: StoreChoice): Promise<App> {
-  if (file === undefined) return redress({ store: choice.location })
+  const { location } = choice
+  if (file === undefined) return redress({ store: location, failureLog: failureLogOf(location) })
   const app = await (await import('./load-app.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(

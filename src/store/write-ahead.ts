@@ -36,8 +36,10 @@ export function withWriteAhead(
   const seen = new Map<JobKey, Known>()
   const workers = new Map<number, string>()
 
+  const knownTypes = new Set<string>()
   const refresh = async () => {
     for (const { name, policy } of await store.types()) {
+      knownTypes.add(name)
       if (policy.audit === 'write-ahead') watched.set(name, policy)
     }
   }
@@ -191,9 +193,9 @@ export function withWriteAhead(
 
     async intervene(params) {
       const job = await store.job({ id: params.id })
-      if (job !== null && watched.has(job.type)) {
-        const known = { id: job.id, type: job.type, worker: job.lease?.worker ?? null, spent: job.spent }
-        await logAll([lineOfIntervention(known, params)])
+      if (job !== null && job.policy.audit === 'write-ahead') {
+        const stood = { id: job.id, type: job.type, worker: job.lease?.worker ?? null, spent: job.spent }
+        await logAll([lineOfIntervention(stood, params)])
       }
       return store.intervene(params)
     },
@@ -210,6 +212,8 @@ export function withWriteAhead(
 
   /** Whoever reads the log must not look for jobs that were announced and then turned away. */
   async function announcing<T>(jobs: readonly NewJob[], submit: () => Promise<T>): Promise<T> {
+    // A program that declares nothing, such as the command line, may submit jobs of a type that others declared.
+    if (jobs.some(({ type }) => !knownTypes.has(type))) await refresh()
     await logAll(linesOfSubmissions(jobs))
     try {
       return await submit()

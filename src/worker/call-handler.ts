@@ -10,6 +10,14 @@ export function callHandler(handler: Handler, input: unknown, attempt: Attempt):
   return handler.run(input, attempt)
 }
 
+export async function callAcquire(
+  acquire: NonNullable<Handler['acquire']>,
+  input: unknown,
+  attempt: Attempt,
+): Promise<unknown> {
+  return await acquire(input, attempt)
+}
+
 export function callVerify(verify: NonNullable<Handler['verify']>, output: unknown, attempt: Attempt): unknown {
   return verify(output, attempt)
 }

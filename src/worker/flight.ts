@@ -24,6 +24,7 @@ export class Flight {
   state: FlightState = 'buffered'
   /** All of these are the worker's monotonic time; the store's clock is `storeNowMs`. */
   readonly claimedMonoMs: number
+  /** Null also while it gets hold of what it needs: until then nothing has begun. */
   startedMonoMs: number | null = null
   deadlineMonoMs = Number.POSITIVE_INFINITY
   /** Until then nobody else can have the job, whatever the store says by then. */
@@ -42,6 +43,8 @@ export class Flight {
   callEpoch: number | null = null
   /** `run` has ended, and `verify` has the attempt. */
   isVerifying = false
+  /** Lets go of what `acquire` got hold of. */
+  release: (() => unknown) | null = null
   /** Given when it begins. */
   world: StageWorld | null = null
   /** While it runs, where somebody traces. */

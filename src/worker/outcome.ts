@@ -44,6 +44,7 @@ export function changeForShutdown(flight: Flight, monoMs: number, chance: number
     type: flight.lease.type,
     codes: flight.handler.codes,
     detail: 'the worker was told to stop, and the attempt did not end in the time it was given',
+    context: Attempt.contextOf(flight.attempt) ?? undefined,
   })
   return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
 }

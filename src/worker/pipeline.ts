@@ -1,11 +1,13 @@
 import { AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
 import { unpackSpent } from '../core/budget.ts'
 import type { Change } from '../core/change.ts'
+import { describe } from '../core/describe.ts'
 import type { Chance } from '../runtime/chance.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { traceAttempt } from '../runtime/tracing.ts'
-import { callHandler, callVerify } from './call-handler.ts'
+import { callAcquire, callHandler, callVerify } from './call-handler.ts'
 import type { Flight, Outcome } from './flight.ts'
+import type { Handler } from './handler.ts'
 import { changeFor, packResult } from './outcome.ts'
 
 /** The steps of an attempt, in order. `claim`, `record` and `tell` are the worker's, the rest is here. */
@@ -46,14 +48,35 @@ export class Pipeline {
     flight.state = 'running'
     flight.isWorking = true
     flight.world = this.#host
-    flight.startedMonoMs = nowMonoMs
     this.#host.tellStart?.(flight.lease.type, flight.storeNowMs(nowMonoMs) - flight.lease.dueSinceMs)
-    const { attemptMs } = flight.handler.policy.timeout
+    const { policy, acquire } = flight.handler
+    const { attemptMs } = policy.timeout
     flight.deadlineMonoMs = Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), flight.totalDeadlineMonoMs())
+    if (acquire === null) this.#depart(flight, nowMonoMs)
+    else void this.#acquire(flight, acquire)
+  }
+
+  async #acquire(flight: Flight, acquire: NonNullable<Handler['acquire']>): Promise<void> {
+    const { handler, lease, attempt } = flight
+    try {
+      const release = await callAcquire(acquire, await handler.readInput(JSON.parse(lease.payload)), attempt)
+      if (typeof release === 'function') flight.release = release as () => unknown
+    } catch (thrown) {
+      this.settle(flight, { kind: 'failed', stage: 'dispatch', thrown })
+      return
+    }
+    if (flight.state === 'running') this.#depart(flight, this.#host.clock.monoMs())
+    // It was decided about, or lost, meanwhile: nothing begins, and what it holds is wanted by others.
+    else await this.#letGo(flight)
+  }
+
+  #depart(flight: Flight, nowMonoMs: number): void {
+    flight.startedMonoMs = nowMonoMs
     // When the process stood still for longer than the lease, somebody else may have the job: the store knows.
     if (mustStartDurably(flight) || flight.trustedUntilMonoMs <= nowMonoMs) {
       void this.#host.tellStartNow(flight).then((isOurs) => {
         if (isOurs && flight.state === 'running') this.#run(flight)
+        else void this.#letGo(flight)
       })
     } else {
       this.#host.tellStartLater(flight)
@@ -73,7 +96,7 @@ export class Pipeline {
     })
     const beganMonoMs = this.#host.clock.monoMs()
     if (flight.totalDeadlineMonoMs() <= beganMonoMs) {
-      this.settle(flight, { kind: 'failed', stage: 'dispatch', thrown: this.timeoutOf(flight) })
+      this.#ended(flight, { kind: 'failed', stage: 'dispatch', thrown: this.timeoutOf(flight) })
       return
     }
     let stage: 'dispatch' | 'execution' = 'dispatch'
@@ -89,11 +112,11 @@ export class Pipeline {
         // A thenable of the author's may give another one, or call back twice; a promise of our own never does.
         Promise.resolve(output).then(
           (value) => this.#verify(flight, value),
-          (thrown) => this.settle(flight, { kind: 'failed', stage: 'execution', thrown }),
+          (thrown) => this.#ended(flight, { kind: 'failed', stage: 'execution', thrown }),
         )
       } else this.#verify(flight, output)
     } catch (thrown) {
-      this.settle(flight, { kind: 'failed', stage, thrown })
+      this.#ended(flight, { kind: 'failed', stage, thrown })
     }
     const heldUpMs = this.#host.clock.monoMs() - beganMonoMs
     if (heldUpMs > HELD_UP_MS_MIN) this.#host.heldUp(flight, heldUpMs)
@@ -105,11 +128,14 @@ export class Pipeline {
     try {
       const read = await input
       // Its time ran out, or its lease was lost, while the schema thought about it: nobody would hear the outcome.
-      if (flight.state !== 'running') return
+      if (flight.state !== 'running') {
+        await this.#letGo(flight)
+        return
+      }
       stage = 'execution'
       this.#verify(flight, await within(flight, () => callHandler(flight.handler, read, flight.attempt)))
     } catch (thrown) {
-      this.settle(flight, { kind: 'failed', stage, thrown })
+      this.#ended(flight, { kind: 'failed', stage, thrown })
     }
   }
 
@@ -121,7 +147,7 @@ export class Pipeline {
     }
     if (!this.#host.enter('verify', flight)) return
     flight.isVerifying = true
-    const failed = (thrown: unknown) => this.settle(flight, { kind: 'failed', stage: 'verification', thrown })
+    const failed = (thrown: unknown) => this.#ended(flight, { kind: 'failed', stage: 'verification', thrown })
     try {
       const verified = within(flight, () => callVerify(verify, output, flight.attempt))
       if (isThenable(verified)) Promise.resolve(verified).then(() => this.#succeed(flight, output), failed)
@@ -133,9 +159,31 @@ export class Pipeline {
 
   #succeed(flight: Flight, output: unknown): void {
     try {
-      this.settle(flight, { kind: 'succeeded', result: packResult(output, this.#host.resultBytesMax) })
+      this.#ended(flight, { kind: 'succeeded', result: packResult(output, this.#host.resultBytesMax) })
     } catch (thrown) {
-      this.settle(flight, { kind: 'failed', stage: 'execution', thrown })
+      this.#ended(flight, { kind: 'failed', stage: 'execution', thrown })
+    }
+  }
+
+  /** The author's code is through with the attempt: what it held is let go before anybody hears of the outcome. */
+  #ended(flight: Flight, outcome: Outcome): void {
+    if (flight.release === null) this.settle(flight, outcome)
+    else
+      void this.#letGo(flight).then((thrown) =>
+        this.settle(flight, thrown === null ? outcome : spoilt(outcome, thrown)),
+      )
+  }
+
+  /** What it was refused with, if it was. */
+  async #letGo(flight: Flight): Promise<{ thrown: unknown } | null> {
+    const { release } = flight
+    flight.release = null
+    try {
+      await release?.()
+      return null
+    } catch (thrown) {
+      flight.attempt.context({ notReleased: describe(thrown) })
+      return { thrown }
     }
   }
 
@@ -144,11 +192,14 @@ export class Pipeline {
     flight.isWorking = false
     if (flight.state !== 'running' || !this.#host.enter('decide', flight)) return
     const nowMonoMs = this.#host.clock.monoMs()
+    const isBegun = flight.startedMonoMs !== null
     // A handler that held up the event loop could not be stopped at its limit. The limit holds all the same.
     const outcome: Outcome =
       heard.kind === 'succeeded' && nowMonoMs > flight.deadlineMonoMs
         ? { kind: 'failed', stage: 'execution', thrown: this.timeoutOf(flight) }
-        : heard
+        : heard.kind === 'failed' && !isBegun
+          ? { ...heard, stage: 'dispatch' }
+          : heard
     const change = changeFor(flight, outcome, nowMonoMs, this.#host.chance())
     flight.endSpan(change.to === 'queued' ? change.cause : change.to, codeOf(change))
     this.#host.close(flight, change, nowMonoMs)
@@ -168,6 +219,10 @@ function mustStartDurably({ handler, lease }: Flight): boolean {
   const { reclaims, releases } = unpackSpent(lease.spent)
   return reclaims > 0 || releases > 0
 }
+
+/** Who could not let go has not done all of its work; a failure stays what it was. */
+const spoilt = (outcome: Outcome, { thrown }: { thrown: unknown }): Outcome =>
+  outcome.kind === 'failed' ? outcome : { kind: 'failed', stage: 'execution', thrown }
 
 const within = <T>({ span }: Flight, work: () => T): T => (span === null ? work() : span.run(work))
 

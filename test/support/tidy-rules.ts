@@ -140,7 +140,13 @@ export const LAYERS: readonly Layer[] = [
   {
     folder: 'bench/',
     // What starts a database or a browser is no part of what is measured; the marks of the watermark app are.
-    mayImport: [...PUBLIC_API, 'apps/watermark/media/', 'test/support/postgres.ts', 'test/browser/chromium.ts'],
+    mayImport: [
+      ...PUBLIC_API,
+      'apps/watermark/media/',
+      'apps/shared/media/',
+      'test/support/postgres.ts',
+      'test/browser/chromium.ts',
+    ],
     reason: 'a benchmark measures what a user of the package would get',
   },
 ]

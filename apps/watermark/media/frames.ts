@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { MediaError, machineFailure } from './errors.ts'
-import { type MediaRun, runFfmpeg, THREADS } from './ffmpeg.ts'
+import { MediaError, machineFailure } from '../../shared/media/errors.ts'
+import { type MediaRun, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import type { MediaPrograms } from '../../shared/media/programs.ts'
+import { inputArguments } from '../../shared/media/sniff.ts'
 import { GRID } from './pattern.ts'
 import type { ProbedMedia } from './probe.ts'
-import type { MediaPrograms } from './programs.ts'
-import { inputArguments } from './sniff.ts'
 
 /** Frames are read this small: two by two samples for each cell of the pattern. */
 export const SIDE = GRID * 2

@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto'
-import { MediaError } from './errors.ts'
+import { MediaError } from '../../shared/media/errors.ts'
 
 /**
  * The invisible mark is a grid of cells over the whole picture, each a little lighter or darker. Which, only the key

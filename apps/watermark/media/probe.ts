@@ -1,9 +1,9 @@
 import { ProgramFailed } from 'redress'
-import { MediaError, type MediaStage, machineFailure } from './errors.ts'
-import { type MediaRun, runFfmpeg, runFfprobe } from './ffmpeg.ts'
-import { type MediaLimits, mediaLimits } from './limits.ts'
-import { findPrograms, type MediaPrograms } from './programs.ts'
-import { inputArguments, type SniffedFile, sniff } from './sniff.ts'
+import { MediaError, type MediaStage, machineFailure } from '../../shared/media/errors.ts'
+import { type MediaRun, runFfmpeg, runFfprobe } from '../../shared/media/ffmpeg.ts'
+import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
+import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
+import { inputArguments, type SniffedFile, sniff } from '../../shared/media/sniff.ts'
 
 export interface ProbedMedia {
   kind: 'video' | 'image'

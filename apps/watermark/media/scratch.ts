@@ -1,6 +1,6 @@
 import { lstat, mkdtemp, open, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { type MediaStage, named } from './errors.ts'
+import { type MediaStage, named } from '../../shared/media/errors.ts'
 
 const PREFIX = '.unfinished-'
 

@@ -1,11 +1,11 @@
 import { join } from 'node:path'
-import { MediaError } from './errors.ts'
-import { type MediaRun, runFfmpeg, THREADS } from './ffmpeg.ts'
-import { type MediaLimits, mediaLimits } from './limits.ts'
+import { MediaError } from '../../shared/media/errors.ts'
+import { type MediaRun, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
+import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
+import { inputArguments } from '../../shared/media/sniff.ts'
 import { type ProbedMedia, probeMedia } from './probe.ts'
-import { findPrograms, type MediaPrograms } from './programs.ts'
 import { inScratch, publish } from './scratch.ts'
-import { inputArguments } from './sniff.ts'
 
 export interface ThumbnailOptions {
   source: string

@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises'
 import { ProgramFailed } from 'redress'
-import { MediaError, machineFailure } from './errors.ts'
-import { type MediaRun, type Progress, runFfmpeg, THREADS } from './ffmpeg.ts'
+import { MediaError, machineFailure } from '../../shared/media/errors.ts'
+import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import type { MediaPrograms } from '../../shared/media/programs.ts'
+import { inputArguments } from '../../shared/media/sniff.ts'
 import { type ProbedMedia, probeMedia } from './probe.ts'
-import type { MediaPrograms } from './programs.ts'
-import { inputArguments } from './sniff.ts'
 
 export interface Expected {
   codec: string

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { access, symlink, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { MediaError } from './errors.ts'
+import { MediaError } from '../../shared/media/errors.ts'
 
 export interface VisibleText {
   text: string

@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFile
 import { join } from 'node:path'
 import { ProgramFailed } from 'redress'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { findPrograms } from '../../../../apps/shared/media/programs.ts'
 import { type MarkOptions, markVideo } from '../../../../apps/watermark/media/mark.ts'
-import { findPrograms } from '../../../../apps/watermark/media/programs.ts'
 import { removeAbandoned } from '../../../../apps/watermark/media/scratch.ts'
 import { smallDisk } from '../../../support/small-disk.ts'
 import { until } from '../../../support/until.ts'
@@ -95,7 +95,11 @@ describe('an encode that claims to have gone well', () => {
   const lies: [what: string, script: string, checked: string][] = [
     ['writes nothing', 'exit 0', 'the output is there'],
     ['damages what it wrote', 'FFMPEG "$@"; printf XXXXXXXX | dd of=marked.mp4 bs=1 seek=9000 conv=notrunc', 'decode'],
-    ['leaves frames out', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -r 12.5 x.mp4; mv x.mp4 marked.mp4', 'every frame'],
+    [
+      'leaves frames out',
+      'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -r 12.5 x.mp4; mv x.mp4 marked.mp4',
+      'every frame',
+    ],
     ['uses another codec', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -c:v mpeg4 x.mp4; mv x.mp4 marked.mp4', 'codec'],
   ]
   test.each(lies)('is not believed when it %s', async (what, script, checked) => {

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeEach, expect } from 'vitest'
-import { MediaError } from '../../../../apps/watermark/media/errors.ts'
-import { findPrograms, type MediaPrograms } from '../../../../apps/watermark/media/programs.ts'
+import { MediaError } from '../../../../apps/shared/media/errors.ts'
+import { findPrograms, type MediaPrograms } from '../../../../apps/shared/media/programs.ts'
 
 export const FONT = join(import.meta.dirname, '../../../../node_modules/dejavu-fonts-ttf/ttf/DejaVuSans.ttf')
 export const KEY = 'the key of one campaign, and of no other'

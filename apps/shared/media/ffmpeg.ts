@@ -8,6 +8,12 @@ export interface MediaRun {
   /** What this run is about, for the failure. */
   subject: 'source' | 'output'
   cwd?: string | undefined
+  /** Where what it says is kept whole. */
+  stderrFile?: string | undefined
+  /** A file that is there already is a failure; otherwise it is overwritten. */
+  keepsExisting?: boolean | undefined
+  /** Each line on its standard output, for what it says beside how far it is, or more than is kept as a whole. */
+  onLine?: ((line: string) => void) | undefined
 }
 
 /** What ffmpeg said last of how far it got. */
@@ -21,6 +27,8 @@ export interface Progress {
  * the names of channels in every MPEG-TS file. Nobody reads those names here, so no tables are found.
  */
 const ENV = { GCONV_PATH: '/nonexistent' }
+
+const QUIETLY = ['-v', 'error', '-nostats', '-progress', 'pipe:1']
 
 /** Threads are a fixed number, because what an encoder writes depends on it. */
 export const THREADS = ['-threads', '2']
@@ -38,15 +46,17 @@ export async function runFfmpeg(
   const progress: Progress = { frames: 0, timeMs: 0 }
   await runProgram({
     program: path,
-    args: ['-nostdin', '-hide_banner', '-y', '-v', 'error', '-nostats', '-progress', 'pipe:1', ...args],
+    args: ['-nostdin', '-hide_banner', run.keepsExisting ? '-n' : '-y', ...QUIETLY, ...args],
     env: ENV,
     cwd: run.cwd,
     signal: run.signal,
     timeoutMs: run.limits.workTimeoutMs,
     limits: kernelLimits(run.limits),
     subject: run.subject,
+    stderrFile: run.stderrFile,
     stdout: {
       onLine: (line) => {
+        run.onLine?.(line)
         const [name, value] = line.split('=', 2)
         if (name === 'frame') progress.frames = Number(value)
         // "N/A" until the first frame is out.
@@ -68,6 +78,6 @@ export function runFfprobe({ path }: MediaProgram, args: readonly string[], run:
     timeoutMs: run.limits.probeTimeoutMs,
     limits: kernelLimits(run.limits),
     subject: run.subject,
-    stdout: 'text',
+    stdout: run.onLine === undefined ? 'text' : { onLine: run.onLine },
   })
 }

@@ -1,0 +1,57 @@
+import { link, open, rename, stat, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { errnoOf } from './paths.ts'
+import type { Clip } from './plan.ts'
+
+/** File systems without hard links: those of memory cards, and of some servers. */
+const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
+
+/**
+ * Gives all outputs of a job their names, or none of them. What is there already is never overwritten, whoever made it
+ * at whatever moment: a link, unlike a rename, cannot replace anything.
+ */
+export async function deliverAll(clips: readonly Clip[], before: (clip: Clip) => Promise<void>): Promise<void> {
+  const undo: (() => Promise<void>)[] = []
+  const linked: string[] = []
+  try {
+    for (const clip of clips) {
+      await before(clip)
+      await synced(clip.partial)
+      const { partial, target } = clip
+      if (await nameOne(clip)) {
+        linked.push(partial)
+        undo.push(() => unlink(target))
+      } else undo.push(() => rename(target, partial))
+    }
+  } catch (error) {
+    // Half a delivery would look like a whole one: all are parts again.
+    for (const take of undo) await take()
+    throw error
+  }
+  for (const partial of linked) await unlink(partial)
+  for (const folder of new Set(clips.map(({ target }) => dirname(target)))) await synced(folder)
+}
+
+/** False when the part was moved, and not linked. */
+async function nameOne({ partial, target }: Clip): Promise<boolean> {
+  try {
+    await link(partial, target)
+    return true
+  } catch (error) {
+    if (!NO_LINKS.includes(errnoOf(error))) throw error
+  }
+  // The empty file is ours alone, so that what the move replaces is nobody's.
+  await (await open(target, 'wx')).close()
+  if ((await stat(target)).size !== 0) throw new Error(`${target} was written by somebody else`)
+  await rename(partial, target)
+  return false
+}
+
+async function synced(path: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}

@@ -1,0 +1,56 @@
+import type { App, Log } from 'redress'
+import type { AppModule, InstalledApp, Surroundings } from 'redress/http'
+import { MediaError } from '../shared/media/errors.ts'
+import { findPrograms } from '../shared/media/programs.ts'
+import type { Desk } from './desk.ts'
+import { JobFiles } from './job-file.ts'
+import { locksLetGo } from './lock.ts'
+import { declareChannels } from './notices.ts'
+import { proxxRoutes } from './routes.ts'
+import { readSettings } from './settings.ts'
+import { declareTranscode } from './transcode.ts'
+
+/** Declares proxx on an app and gives what speaks for it. */
+export function openDesk(app: App, { home, env, log }: Surroundings): Desk {
+  const settings = readSettings(env, home)
+  const files = new JobFiles(app, settings.jobs, log)
+  declareTranscode(app, { settings, files, log, nowMs: Date.now })
+  declareChannels(app, settings)
+  return { app, settings, files, log }
+}
+
+/** Proxies of clips, by a model of failure in which nothing is retried, hidden or half done. */
+const proxx: AppModule = {
+  name: 'proxx',
+  install(app, surroundings): InstalledApp {
+    const desk = openDesk(app, surroundings)
+    const routes = proxxRoutes(desk)
+    return {
+      async mount(server, tools) {
+        await routes(server, tools)
+        desk.files.follow()
+      },
+      async start() {
+        desk.files.follow()
+        await warnWithoutPrograms(surroundings.log)
+      },
+      async stop() {
+        await locksLetGo()
+        await desk.files.stop()
+      },
+    }
+  },
+}
+
+/** Whoever starts without the programs learns it now, and not from the first job. */
+async function warnWithoutPrograms(log: Log): Promise<void> {
+  try {
+    await findPrograms()
+  } catch (error) {
+    if (!(error instanceof MediaError)) throw error
+    const { message, detail, action } = error
+    log.warn({ event: 'program_missing', detail, action }, message)
+  }
+}
+
+export default proxx

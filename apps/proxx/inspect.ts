@@ -1,0 +1,140 @@
+import { ProgramFailed } from 'redress'
+import { MediaError } from '../shared/media/errors.ts'
+import { type MediaRun, runFfprobe } from '../shared/media/ffmpeg.ts'
+import type { MediaPrograms } from '../shared/media/programs.ts'
+import { inputArguments, type SniffedFile, sniff } from '../shared/media/sniff.ts'
+
+/** What the head of a video says of it. */
+export interface Inspected {
+  file: SniffedFile
+  videoIndex: number
+  codec: string
+  profile: string
+  pixelFormat: string
+  /** As it is shown: a picture that is to be turned has been. */
+  width: number
+  height: number
+  fps: number
+  durationMs: number | null
+  /** Null where the head does not say, or contradicts itself. */
+  frames: number | null
+  audio: readonly { codec: string; channels: number; sampleRate: number }[]
+}
+
+interface Stream {
+  index: number
+  codec_type?: string
+  codec_name?: string
+  profile?: string
+  pix_fmt?: string
+  width?: number
+  height?: number
+  avg_frame_rate?: string
+  nb_frames?: string
+  duration?: string
+  channels?: number
+  sample_rate?: string
+  tags?: { DURATION?: string }
+  disposition?: { attached_pic?: number }
+  side_data_list?: { rotation?: number }[]
+}
+
+const ENTRIES =
+  'format=duration:stream=index,codec_type,codec_name,profile,pix_fmt,width,height,avg_frame_rate,nb_frames,duration,' +
+  'channels,sample_rate:stream_tags=DURATION:stream_side_data=rotation:stream_disposition=attached_pic'
+
+/** Throws `MediaError` for what is no video or cannot be read; `ProgramFailed` where ffprobe itself was in trouble. */
+export async function inspectMedia(path: string, programs: MediaPrograms, run: MediaRun): Promise<Inspected> {
+  const file = await sniff(path, 'probe', run.limits)
+  if (file.kind !== 'video') throw unsupported(path, 'This is a picture and no video.')
+  const args = ['-show_entries', ENTRIES, ...inputArguments(file, run.limits)]
+  const said = JSON.parse(await ask(path, programs, args, run)) as {
+    streams?: Stream[]
+    format?: { duration?: string }
+  }
+  const streams = said.streams ?? []
+  const video = streams.find(({ codec_type, disposition }) => codec_type === 'video' && disposition?.attached_pic !== 1)
+  if (video === undefined) throw unsupported(path, 'There is no video in it.')
+  const { width = 0, height = 0 } = video
+  const { sideMax, pixelsMax } = run.limits
+  if (width <= 0 || height <= 0 || Math.max(width, height) > sideMax || width * height > pixelsMax) {
+    throw unsupported(path, `Its pictures have ${width} x ${height} pixels.`)
+  }
+  const isTurned = (video.side_data_list ?? []).some(({ rotation = 0 }) => Math.abs(Math.round(rotation)) % 180 === 90)
+  const fps = rate(video.avg_frame_rate)
+  const durationMs =
+    milliseconds(video.duration) ?? clockMs(video.tags?.DURATION) ?? milliseconds(said.format?.duration)
+  return {
+    file,
+    videoIndex: video.index,
+    codec: video.codec_name ?? '',
+    profile: video.profile ?? '',
+    pixelFormat: video.pix_fmt ?? '',
+    width: isTurned ? height : width,
+    height: isTurned ? width : height,
+    fps,
+    durationMs,
+    frames: plausibleFrames(Number(video.nb_frames ?? 0), fps, durationMs),
+    audio: streams
+      .filter(({ codec_type }) => codec_type === 'audio')
+      .map(({ codec_name = '', channels = 0, sample_rate = '0' }) => ({
+        codec: codec_name,
+        channels,
+        sampleRate: Number(sample_rate),
+      })),
+  }
+}
+
+async function ask(path: string, { ffprobe }: MediaPrograms, args: string[], run: MediaRun): Promise<string> {
+  try {
+    return (await runFfprobe(ffprobe, args, run)).stdout
+  } catch (error) {
+    if (!(error instanceof ProgramFailed) || error.reason !== 'exit') throw error
+    const detail = `${path}: ${error.message}`
+    throw new MediaError('SOURCE_CORRUPT', 'It is damaged or not complete.', { stage: 'probe', detail, cause: error })
+  }
+}
+
+/** An edit list hides frames that the count still holds; then nobody knows how many there are. */
+function plausibleFrames(counted: number, fps: number, durationMs: number | null): number | null {
+  if (counted <= 0 || durationMs === null) return null
+  return Math.abs((counted / fps) * 1000 - durationMs) <= 500 / fps ? counted : null
+}
+
+/**
+ * How many of its frames a source shows, where its head counts more: an edit list hides some, and they are marked so. What
+ * the head counts and the file does not have is not hidden but missing, and is not taken off.
+ */
+export async function shownFrames(source: Inspected, programs: MediaPrograms, run: MediaRun): Promise<number | null> {
+  if (source.frames === null) return null
+  let hidden = 0
+  const onLine = (line: string) => {
+    if (/^[K_]D/.test(line)) hidden++
+  }
+  const asked = ['-select_streams', String(source.videoIndex), '-show_entries', 'packet=flags', '-of', 'csv=p=0']
+  const args = [...asked, ...inputArguments(source.file, run.limits)]
+  await runFfprobe(programs.ffprobe, args, { ...run, onLine })
+  return source.frames - hidden
+}
+
+const unsupported = (path: string, message: string): MediaError =>
+  new MediaError('SOURCE_UNSUPPORTED', message, { stage: 'probe', detail: path })
+
+function milliseconds(seconds: string | undefined): number | null {
+  const value = Number(seconds)
+  return value > 0 ? Math.round(value * 1000) : null
+}
+
+/** "00:01:02.500000000", as Matroska has it. */
+function clockMs(text: string | undefined): number | null {
+  const [, hours, minutes, seconds] = /^(\d+):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text ?? '') ?? []
+  return milliseconds(String(Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)))
+}
+
+const FPS_UNKNOWN = 25
+
+function rate(fraction: string | undefined): number {
+  const [over = 0, under = 0] = (fraction ?? '').split('/').map(Number)
+  const value = over / under
+  return value > 0 && value < 1000 ? value : FPS_UNKNOWN
+}

@@ -1,0 +1,72 @@
+import { basename, extname } from 'node:path'
+import type { Profile } from './profiles.ts'
+
+/** `index` counts from 1, with zeros before it; `source_name` is the file's name without its extension. */
+export const PLACEHOLDERS = ['index', 'source_name', 'profile'] as const
+type Placeholder = (typeof PLACEHOLDERS)[number]
+
+export const NAMING_CHARS_MAX = 200
+/** 255 is what file systems take, and while it is made an output has the id of its job behind its name. */
+const NAME_BYTES_MAX = 200
+const INDEX_DIGITS_MIN = 3
+
+const isPlaceholder = (name: string): name is Placeholder => (PLACEHOLDERS as readonly string[]).includes(name)
+
+/** What is wrong with a pattern, whatever the clips are called. */
+export function namingProblem(naming: string, clips: number): string | null {
+  const used = [...naming.matchAll(/\{([^{}]*)\}/g)].map(([, name = '']) => name)
+  const known = PLACEHOLDERS.map((name) => `{${name}}`).join(', ')
+  const unknown = used.find((name) => !isPlaceholder(name))
+  if (unknown !== undefined) return `{${unknown}} is no placeholder; there are ${known}`
+  if (/[{}]/.test(naming.replace(/\{[^{}]*\}/g, ''))) return `has a brace that opens or closes nothing`
+  if (/[/\\]/.test(naming)) return 'must be a name and no path'
+  if (/\p{Cc}/u.test(naming)) return 'must have no control characters'
+  if (clips > 1 && !used.includes('index') && !used.includes('source_name')) {
+    return `must contain {index} or {source_name} where there are several clips`
+  }
+  return null
+}
+
+/** The names of all outputs, in the order of the sources. */
+export function outputNames(naming: string, sources: readonly string[], { name, extension }: Profile): string[] {
+  const digits = Math.max(INDEX_DIGITS_MIN, String(sources.length).length)
+  const ending = `.${extension}`
+  return sources.map((source, at) => {
+    const values: Record<Placeholder, string> = {
+      index: String(at + 1).padStart(digits, '0'),
+      source_name: basename(source, extname(source)),
+      profile: name,
+    }
+    const stem = naming.replace(/\{([^{}]*)\}/g, (_, key: Placeholder) => values[key])
+    return stem.toLowerCase().endsWith(ending) ? stem : stem + ending
+  })
+}
+
+/** What is wrong with the names that came of it; by the number of the source. */
+export function nameProblems(names: readonly string[]): { at: number; message: string }[] {
+  const seen = new Map<string, number>()
+  return names.flatMap((name, at) => {
+    const message = nameProblem(name)
+    if (message !== null)
+      return [{ at, message: `the output would be called ${JSON.stringify(name)}, which ${message}` }]
+    // Disks of other systems take these for one and the same.
+    const folded = name.normalize('NFC').toLowerCase()
+    const other = seen.get(folded)
+    seen.set(folded, other ?? at)
+    return other === undefined ? [] : [{ at, message: `would be called ${name}, as is the output of source ${other}` }]
+  })
+}
+
+function nameProblem(name: string): string | null {
+  if (/[/\\]/.test(name)) return 'is a path'
+  if (/\p{Cc}/u.test(name) || !name.isWellFormed()) return 'has characters that no name should have'
+  if (name.startsWith('.')) return 'would be hidden'
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX) return `is longer than ${NAME_BYTES_MAX} bytes`
+  return null
+}
+
+/**
+ * An output while it is made, and for good if its job fails. Nobody takes it for a finished one, no program opens it by
+ * its ending, and with the id of the job in it no other job can mean the same file.
+ */
+export const partialName = (name: string, jobId: string): string => `${name}.${jobId}.partial`

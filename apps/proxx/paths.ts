@@ -1,0 +1,55 @@
+import { constants } from 'node:fs'
+import { access, lstat, realpath, stat, statfs } from 'node:fs/promises'
+import { isAbsolute, relative } from 'node:path'
+
+export const errnoOf = (error: unknown): string => String((error as NodeJS.ErrnoException)?.code ?? '')
+
+/** Where a path really leads, or null when it leads nowhere. */
+export async function realPath(path: string): Promise<string | null> {
+  try {
+    return await realpath(path)
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EACCES', 'ENAMETOOLONG'].includes(errnoOf(error))) return null
+    throw error
+  }
+}
+
+/** Links were followed before: a name inside may lead outside. */
+export async function isWithin(real: string, roots: readonly string[]): Promise<boolean> {
+  for (const root of roots) {
+    const realRoot = await realPath(root)
+    if (realRoot === null) continue
+    const way = relative(realRoot, real)
+    if (way === '' || (!isAbsolute(way) && way.split('/')[0] !== '..')) return true
+  }
+  return false
+}
+
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path)
+    return true
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error))) return false
+    throw error
+  }
+}
+
+/** Why nobody here can write into a folder; null when one can. */
+export async function notWritable(folder: string): Promise<string | null> {
+  try {
+    if (!(await stat(folder)).isDirectory()) return 'is not a directory'
+    await access(folder, constants.W_OK | constants.X_OK)
+    return null
+  } catch (error) {
+    const errno = errnoOf(error)
+    if (errno === 'ENOENT' || errno === 'ENOTDIR') return 'is not there'
+    if (errno === 'EROFS') return 'is on a read-only file system'
+    return `cannot be written (${errno})`
+  }
+}
+
+export async function freeBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}

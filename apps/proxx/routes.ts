@@ -1,0 +1,150 @@
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { RedressError } from 'redress'
+import type { Caller, Mount, MountTools } from 'redress/http'
+import { answerRefusals, Refused } from '../shared/refused.ts'
+import { CODES, type Code } from './codes.ts'
+import { type Desk, listOrphans, markFailed, retryJob, submitSpec, submittingOwner, validateSpec } from './desk.ts'
+import { errnoOf } from './paths.ts'
+import { TYPE } from './policy.ts'
+import { PROFILES } from './profiles.ts'
+import { SPEC_SCHEMA } from './spec.ts'
+import { stderrLogOf } from './trace.ts'
+import type { ProxxJob } from './view.ts'
+
+const LIST_MAX = 100
+
+/** The API of proxx. What may be done to whose job is the engine's to say, as everywhere. */
+export function proxxRoutes(desk: Desk): Mount {
+  const { app, files, settings } = desk
+  return async (server, tools) => {
+    answerRefusals(server)
+
+    server.get('/proxx/spec.schema.json', async (_request, reply) =>
+      reply.type('application/schema+json').send(JSON.stringify(SPEC_SCHEMA)),
+    )
+    server.get('/proxx/profiles', async () => ({ profiles: [...PROFILES.values()] }))
+
+    server.post('/proxx/jobs', async (request, reply) => {
+      const caller = await callerOf(tools, request)
+      const { job, isNew } = await submitSpec(desk, request.body ?? null, { caller })
+      return answerMade(reply, caller, job, isNew ? 201 : 200)
+    })
+
+    server.post('/proxx/validate', async (request) => {
+      const caller = await callerOf(tools, request)
+      // Who may not submit must not learn which files there are.
+      const owner = submittingOwner(caller)
+      if (owner === null) await app.performAs(caller, 'jobs.submit', { type: TYPE, input: {}, dryRun: true })
+      const report = await validateSpec(desk, request.body ?? null, owner)
+      return { valid: report.problems.length === 0, ...report }
+    })
+
+    server.get('/proxx/jobs', async (request) => {
+      const caller = await callerOf(tools, request)
+      const { status, code, cursor, limit } = request.query as Record<string, string | undefined>
+      const asked = {
+        type: TYPE,
+        limit: Math.min(LIST_MAX, Number(limit ?? LIST_MAX) || LIST_MAX),
+        ...(status !== undefined && { status: status === 'pending' ? 'queued' : status }),
+        ...(code !== undefined && { code }),
+        ...(cursor !== undefined && { cursor }),
+      }
+      const { jobs, nextCursor } = (await app.performAs(caller, 'jobs.list', asked)) as {
+        jobs: { id: string }[]
+        nextCursor: string | null
+      }
+      const views = await Promise.all(jobs.map(({ id }) => files.view(id)))
+      return { jobs: views.flatMap((view) => (view === null ? [] : [shown(view, caller)])), nextCursor }
+    })
+
+    server.get('/proxx/orphans', async (request) => {
+      const caller = await callerOf(tools, request)
+      await app.performAs(caller, 'orphans.list', { type: TYPE, limit: 1 })
+      return { jobs: await listOrphans(desk) }
+    })
+
+    server.get('/proxx/jobs/:id', async (request) => {
+      const caller = await callerOf(tools, request)
+      return shown(await seen(request, caller), caller)
+    })
+
+    server.get('/proxx/jobs/:id/job.json', async (request, reply) => {
+      const { id } = await seen(request, await staffOf(tools, request))
+      await files.write(id)
+      return sendFile(reply, files.pathOf(id), 'application/json; charset=utf-8')
+    })
+
+    server.get('/proxx/jobs/:id/stderr', async (request, reply) => {
+      const { id } = await seen(request, await staffOf(tools, request))
+      return sendFile(reply, stderrLogOf(settings.jobs, id), 'text/plain; charset=utf-8')
+    })
+
+    server.post('/proxx/jobs/:id/retry', async (request, reply) => {
+      const caller = await callerOf(tools, request)
+      const { id } = await seen(request, caller)
+      const { reason = '', spec } = (request.body ?? {}) as { reason?: string; spec?: unknown }
+      const job = await retryJob(desk, id, { caller, reason, ...(spec !== undefined && { spec }) })
+      return answerMade(reply, caller, job, 201)
+    })
+
+    server.post('/proxx/jobs/:id/mark-failed', async (request) => {
+      const caller = await callerOf(tools, request)
+      const { id } = await seen(request, caller)
+      const { reason = '' } = (request.body ?? {}) as { reason?: string }
+      return shown(await markFailed(desk, id, { caller, reason }), caller)
+    })
+  }
+
+  /** Theirs to see, or a refusal as for every job. */
+  async function seen(request: FastifyRequest, caller: Caller): Promise<ProxxJob> {
+    const { id } = request.params as { id: string }
+    await app.performAs(caller, 'jobs.show', { id })
+    const view = await files.view(id)
+    if (view === null) throw new RedressError('JOB_NOT_FOUND', `There is no job ${id} of proxx.`)
+    return view
+  }
+}
+
+async function callerOf({ findCaller }: MountTools, request: FastifyRequest): Promise<Caller> {
+  const caller = await findCaller(request)
+  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Proxx is for those who have signed in.')
+  return caller
+}
+
+/** What programs said may name anything on the machine: it is for those who run it. */
+async function staffOf(tools: MountTools, request: FastifyRequest): Promise<Caller> {
+  const caller = await callerOf(tools, request)
+  if (caller.role === 'owner') throw new RedressError('ROLE_TOO_LOW', 'Logs and job files are for operators.')
+  return caller
+}
+
+/** A job that failed before it was dispatched is there, and is refused all the same (P5, P9). */
+function answerMade(reply: FastifyReply, caller: Caller, job: ProxxJob, status: number) {
+  void reply.header('location', `/proxx/jobs/${job.id}`)
+  if (job.status !== 'failed' || job.error?.class !== 'pre_dispatch') return reply.code(status).send(shown(job, caller))
+  const { code, message } = job.error
+  const error = { code, message, action: ACTION, jobId: job.id }
+  return reply.code(CODES[code as Code]?.http ?? 422).send({ error, job: shown(job, caller) })
+}
+
+const ACTION = 'Nothing was run. Correct what is wrong and retry the job with another spec, or submit a new one.'
+
+/** Owners are told what happened, and not what was said on which machine. */
+function shown(job: ProxxJob, { role }: Caller): ProxxJob {
+  if (role !== 'owner') return job
+  const error = job.error && { ...job.error, worker: null, stderrTail: null, detail: '' }
+  return { ...job, worker: null, error }
+}
+
+async function sendFile(reply: FastifyReply, path: string, type: string) {
+  try {
+    await stat(path)
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error
+    const message = 'Nothing was run for this job, so no program has said anything.'
+    throw new Refused({ status: 404, code: 'NOTHING_RUN', message, action: 'Look at the error of the job.' })
+  }
+  return reply.type(type).header('cache-control', 'no-store').send(createReadStream(path))
+}

@@ -1,0 +1,186 @@
+import { createHash } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ProgramFailed, runProgram } from 'redress'
+import { type MediaRun, runFfmpeg } from '../shared/media/ffmpeg.ts'
+import type { MediaPrograms } from '../shared/media/programs.ts'
+import { inputArguments } from '../shared/media/sniff.ts'
+import { type Check, codeOfCheck } from './codes.ts'
+import { DECODER_THREADS, STRICTLY } from './encode.ts'
+import { type Inspected, inspectMedia } from './inspect.ts'
+import { errnoOf } from './paths.ts'
+import type { Profile, Size } from './profiles.ts'
+
+/** What an output must be. */
+export interface Expected {
+  profile: Profile
+  size: Size
+  durationMs: number | null
+  /** As the source says, where it does. */
+  sourceFrames: number | null
+  /** As the encoder said. */
+  frames: number
+  fps: number
+  audioTracks: number
+}
+
+/** A fact about what was made, and not about how: the same input, spec and ffmpeg give the same (P45). */
+export interface Fingerprint {
+  /** Of all streams together. */
+  sha256: string
+  /** Each as ffmpeg's stream hash has it: '0,v,SHA256=...'. */
+  streams: string[]
+}
+
+export interface Verified {
+  bytes: number
+  durationMs: number
+  frames: number
+  fingerprint: Fingerprint
+}
+
+/** P30, P34: the output was made, and this check failed it. */
+export class VerificationFailed extends Error {
+  override readonly name = 'VerificationFailed'
+  readonly check: Check
+
+  constructor(check: Check, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.check = check
+  }
+
+  get code() {
+    return codeOfCheck(this.check)
+  }
+}
+
+interface Verifying {
+  programs: MediaPrograms
+  run: MediaRun
+}
+
+/**
+ * P62: the checks of one output, in their fixed order. That ffmpeg ended well does not say that its output is whole: one
+ * that was told to stop leaves a file that plays, only shorter.
+ */
+export async function verifyOutput(path: string, expected: Expected, verifying: Verifying): Promise<Verified> {
+  const bytes = await checkThere(path)
+  const output = await during('decode', () =>
+    inspectMedia(path, verifying.programs, { ...verifying.run, subject: 'output' }),
+  )
+  checkHead(output, expected)
+  const durationMs = checkDuration(output, expected)
+  if (expected.sourceFrames !== null && expected.frames !== expected.sourceFrames) {
+    throw new VerificationFailed('frames', `It has ${expected.frames} frames, and its source ${expected.sourceFrames}.`)
+  }
+  const { frames, streams } = await during('decode', () => decodeWhole(output, verifying))
+  if (frames !== expected.frames) {
+    throw new VerificationFailed('frames', `${frames} of ${expected.frames} frames could be decoded.`)
+  }
+  return { bytes, durationMs, frames, fingerprint: fingerprintOf(streams, 1 + expected.audioTracks) }
+}
+
+async function checkThere(path: string): Promise<number> {
+  const found = await stat(path).catch((error: unknown) => {
+    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error)))
+      throw new VerificationFailed('exists', 'It is not there.', error)
+    throw new VerificationFailed('exists', `It cannot be looked at (${errnoOf(error)}).`, error)
+  })
+  if (!found.isFile()) throw new VerificationFailed('exists', 'It is no regular file.')
+  if (found.size === 0) throw new VerificationFailed('size', 'It has zero bytes.')
+  return found.size
+}
+
+function checkHead({ codec, profile, pixelFormat, width, height, audio }: Inspected, expected: Expected): void {
+  const { video, audioCodec } = expected.profile
+  if (codec !== video.codec) throw new VerificationFailed('codec', `The video is ${codec}, not ${video.codec}.`)
+  const wrong = audio.find((track) => track.codec !== audioCodec)
+  if (wrong !== undefined) throw new VerificationFailed('codec', `A sound track is ${wrong.codec}, not ${audioCodec}.`)
+  const facts: [what: string, is: unknown, should: unknown][] = [
+    ['profile', profile, video.profile],
+    ['pixel format', pixelFormat, video.pixelFormat],
+    ['size', `${width} x ${height}`, `${expected.size.width} x ${expected.size.height}`],
+    ['number of sound tracks', audio.length, expected.audioTracks],
+  ]
+  const off = facts.find(([, is, should]) => is !== should)
+  if (off !== undefined) throw new VerificationFailed('profile', `Its ${off[0]} is ${off[1]}, not ${off[2]}.`)
+}
+
+const TOLERANCE_MS = 100
+const TOLERANCE_FRAMES = 2
+
+function checkDuration(output: Inspected, { durationMs, fps }: Expected): number {
+  if (output.durationMs === null) throw new VerificationFailed('duration', 'It does not say how long it is.')
+  const toleratedMs = Math.max(TOLERANCE_MS, (TOLERANCE_FRAMES * 1000) / fps)
+  if (durationMs !== null && Math.abs(output.durationMs - durationMs) > toleratedMs) {
+    throw new VerificationFailed('duration', `It takes ${output.durationMs} ms, and its source ${durationMs} ms.`)
+  }
+  return output.durationMs
+}
+
+/** Reads every frame of picture and sound, stops at the first that is damaged, and takes the hash of what it reads. */
+async function decodeWhole(
+  output: Inspected,
+  { programs, run }: Verifying,
+): Promise<{ frames: number; streams: string[] }> {
+  const streams: string[] = []
+  const all = ['-map', `0:${output.videoIndex}`, '-map', '0:a?']
+  const args = [
+    ...['-v', 'info', ...DECODER_THREADS, ...STRICTLY],
+    ...inputArguments(output.file, run.limits),
+    ...[...all, '-c', 'copy', '-f', 'streamhash', '-hash', 'sha256', 'pipe:1'],
+    ...[...all, '-fps_mode', 'passthrough', '-f', 'null', '-'],
+  ]
+  const onLine = (line: string) => {
+    if (/^\d+,[a-z],SHA256=[0-9a-f]{64}$/.test(line)) streams.push(line)
+  }
+  const { frames } = await runFfmpeg(programs.ffmpeg, args, { ...run, subject: 'output', onLine })
+  return { frames, streams }
+}
+
+function fingerprintOf(streams: readonly string[], count: number): Fingerprint {
+  if (streams.length !== count) {
+    throw new VerificationFailed('fingerprint', `${streams.length} of ${count} streams have a hash.`)
+  }
+  const sha256 = createHash('sha256').update(streams.join('\n')).digest('hex')
+  return { sha256, streams: [...streams] }
+}
+
+/** Of a whole job: its outputs in their order. */
+export const jobFingerprint = (outputs: readonly Fingerprint[]): string =>
+  createHash('sha256')
+    .update(outputs.map(({ sha256 }) => sha256).join('\n'))
+    .digest('hex')
+
+export interface ScriptCall {
+  folder: string
+  script: string
+  output: string
+  source: string
+  env: Readonly<Record<string, string>>
+}
+
+/** The job's own judge: exit code 0 is a yes. */
+export async function runScript({ folder, script, output, source, env }: ScriptCall, run: MediaRun): Promise<void> {
+  await during('script', () =>
+    runProgram({
+      program: join(folder, script),
+      args: [output, source],
+      env,
+      signal: run.signal,
+      timeoutMs: run.limits.workTimeoutMs,
+      stderrFile: run.stderrFile,
+      subject: 'script',
+    }),
+  )
+}
+
+/** Whatever keeps a check from being made fails it; only the end of the attempt itself stays what it is. */
+async function during<T>(check: Check, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof ProgramFailed && error.reason === 'aborted') throw error
+    throw new VerificationFailed(check, error instanceof Error ? error.message : String(error), error)
+  }
+}

@@ -1,0 +1,64 @@
+import { checkRules } from '../core/classify.ts'
+import { checkPolicyCodes, policy as makePolicy } from '../core/policy.ts'
+import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
+import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
+import type { Handler } from '../worker/handler.ts'
+import type { JobDefinition } from './job-type.ts'
+import { readInput } from './read-input.ts'
+import type { RetryHook } from './retry-hook.ts'
+
+/** A job type as an app keeps it: what its workers need, and what is asked at submission and before a retry. */
+export interface Declared {
+  handler: Handler
+  queue: string
+  admit: ((input: unknown, owner: string | null) => unknown) | null
+  limitKey: ((input: unknown) => unknown) | null
+  admitRetry: RetryHook | null
+}
+
+/** Checks a definition; what contradicts itself is refused before it is used. */
+// biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
+export function declaredOf(name: string, definition: JobDefinition<any, any, any, any>): Declared {
+  const codes: Taxonomy = withEngineCodes<string>(failures(definition.codes ?? {}))
+  const rules = definition.classify ?? []
+  checkRules(rules, codes)
+  const policy = makePolicy(definition.policy)
+  checkPolicyCodes(policy, codes)
+  const { admit, admitRetry, limitKey, acquire, verify } = definition
+  return {
+    queue: definition.queue ?? 'default',
+    admit:
+      admit === undefined
+        ? null
+        : (input, owner) =>
+            admit(input as never, {
+              type: name,
+              owner,
+              fail: (code, options) => {
+                throw failWith(code, options)
+              },
+            }),
+    limitKey: limitKey?.bind(definition) ?? null,
+    admitRetry:
+      admitRetry === undefined
+        ? null
+        : (input, { jobId, type, owner, actor, mode }) => {
+            const fail = (code: string, options?: AttemptFailOptions): never => {
+              throw failWith(code, options)
+            }
+            return admitRetry(input as never, { jobId, type, owner, actor, mode, fail })
+          },
+    handler: {
+      type: name,
+      queue: definition.queue ?? 'default',
+      policy,
+      codes,
+      rules,
+      readInput: (payload) => readInput(name, definition.input, payload),
+      // Bound, not wrapped: a wrapper would stand in every stack.
+      acquire: (acquire?.bind(definition) as Handler['acquire'] | undefined) ?? null,
+      run: definition.run.bind(definition) as Handler['run'],
+      verify: (verify?.bind(definition) as Handler['verify'] | undefined) ?? null,
+    },
+  }
+}

@@ -1,0 +1,218 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { retryJob } from '../../../apps/proxx/desk.ts'
+import type { ProxxJob } from '../../../apps/proxx/view.ts'
+import { isAlive } from '../../runtime/programs.ts'
+import { smallDisk } from '../../support/small-disk.ts'
+import { until } from '../../support/until.ts'
+import { ffmpeg, makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
+import { filesIn, Rig } from './rig.ts'
+
+needsFfmpeg()
+const rig = Rig.open({ env: { PROXX_CLIP_MINUTES: '1' } })
+let clip: string
+let broken: string
+
+beforeAll(async () => {
+  clip = await makeClip(rig.path('a.mov'), { frames: 25 })
+  broken = await makeClip(rig.path('broken.mov'), { frames: 25 })
+  damage(broken)
+})
+
+/** Its head is whole, so that it looks well at submission; what is behind it is noise. */
+function damage(path: string): void {
+  const bytes = readFileSync(path)
+  const from = bytes.indexOf('mdat') + 8
+  bytes.fill(0xa5, from + 64, bytes.indexOf('moov') - 8)
+  writeFileSync(path, bytes)
+}
+
+const outputOf = (job: ProxxJob): string => (job.spec as { output: { directory: string } }).output.directory
+
+/** P20-P28: what every failure of an execution has. */
+function expectExecution(job: ProxxJob, code: string, at: { clip: number; stage: string }): void {
+  expect(job).toMatchObject({
+    status: 'failed',
+    executionAttempted: true,
+    fingerprint: null,
+    outputs: [],
+    error: {
+      type: 'execution_failed',
+      class: 'execution',
+      owner: 'worker',
+      code,
+      worker: 'node-1',
+      check: null,
+      ...at,
+    },
+  })
+  expect(rig.failureLine(job.id)).toMatchObject({
+    class: 'execution',
+    owner: 'worker',
+    code,
+    worker_id: 'node-1',
+    from: 'processing',
+    context: expect.objectContaining({ clip: at.clip, clipStage: at.stage }),
+  })
+  expect(filesIn(outputOf(job))).not.toContain('.proxx.lock')
+}
+
+test('P20 P24 P25 P26 P27 P46 P58 a damaged clip fails the job; later clips are not begun, earlier ones stay as parts', async () => {
+  const job = await rig.done(rig.spec([clip, broken, clip]))
+  expectExecution(job, 'FFMPEG_FAILED', { clip: 2, stage: 'encode' })
+  expect(job.error?.exitCode).toBeGreaterThan(0)
+  expect(job.error?.stderrTail).toMatch(/invalid data/i)
+  expect(job.error?.message).toBe('ffmpeg could not make an output. Clip 2.')
+  const stderr = rig.stderr(job.id)
+  expect(stderr).toMatch(
+    /clip 1 of 3, probe[\s\S]*clip 1 of 3, encode[\s\S]*exit code 0[\s\S]*clip 2 of 3, encode[\s\S]*invalid data/i,
+  )
+  expect(stderr).not.toContain('clip 3 of 3')
+  // Four of five are not a success: nothing has the name of a finished output.
+  expect(filesIn(outputOf(job)).every((name) => name.endsWith(`.${job.id}.partial`))).toBe(true)
+  expect(filesIn(outputOf(job))[0]).toMatch(/^a_001\.mov\./)
+})
+
+test('P23 P28 P29 P35 a retry makes everything anew beside what is left of the failed job, which nobody touches', async () => {
+  const source = await makeClip(rig.path('mended.mov'), { frames: 25 })
+  const good = readFileSync(source)
+  const spec = rig.spec([clip, source])
+  const submitted = await rig.submit(spec)
+  damage(source)
+  const failed = await rig.ended(submitted.id)
+  expectExecution(failed, 'FFMPEG_FAILED', { clip: 2, stage: 'encode' })
+  const left = filesIn(outputOf(failed))
+  const before = left.map((name) => readFileSync(join(outputOf(failed), name)))
+  writeFileSync(source, good)
+  const retried = await rig.ended((await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'copied it again' })).id)
+  expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
+  expect(filesIn(outputOf(failed))).toEqual([...left, 'a_001.mov', 'mended_002.mov'].toSorted())
+  expect(left.map((name) => readFileSync(join(outputOf(failed), name)))).toEqual(before)
+  // P45: as if the first run had succeeded.
+  const clean = await rig.done(rig.spec([clip, source]))
+  expect(clean.fingerprint).toBe(retried.fingerprint)
+})
+
+describe('P20 P22 P25 how ffmpeg can end', () => {
+  const ends: [string, string, string, Record<string, unknown>][] = [
+    ['an exit code', 'FFMPEG_FAILED', 'echo boom >&2; exit 3', { exitCode: 3, stderrTail: 'boom\n' }],
+    ['SIGKILL in the middle', 'FFMPEG_KILLED', '"$FFMPEG" "$@"; kill -9 $$', { signal: 'SIGKILL', exitCode: null }],
+    // It catches the signal, closes its file and leaves one that plays.
+    [
+      'SIGTERM in the middle',
+      'FFMPEG_KILLED',
+      '"$FFMPEG" -re "$@" & pid=$!; while [ ! -s "$OUT" ]; do sleep 0.02; done; kill -TERM $pid; wait $pid; exit $?',
+      { exitCode: 255 },
+    ],
+    ['no output though all is well', 'OUTPUT_MISSING', 'exit 0', { exitCode: 0 }],
+    ['a full disk', 'DISK_FULL', 'exit 228', { exitCode: 228 }],
+  ]
+  test.each(ends)('%s is %s', async (_what, code, script, facts) => {
+    withFfmpeg(rig.folder, `if [ $STAGE = encode ]; then ${script}; fi`)
+    const job = await rig.done(rig.spec([clip]))
+    expectExecution(job, code, { clip: 1, stage: 'encode' })
+    expect(job.error).toMatchObject(facts)
+  })
+
+  test('P20 P38 one that takes too long is stopped, with all its children, and not tried again', async () => {
+    withFfmpeg(rig.folder, 'if [ $STAGE = encode ]; then sleep 300 & echo $! > "$OUT"; wait; fi')
+    const slow = Rig.forTest()
+    slow.desk.settings.clipMs = 300
+    const job = await slow.done(slow.spec([clip]))
+    expect(job.error).toMatchObject({
+      code: 'FFMPEG_TIMEOUT',
+      class: 'execution',
+      exitCode: null,
+      clip: 1,
+      stage: 'encode',
+    })
+    const [partial = ''] = filesIn(outputOf(job))
+    const child = Number(readFileSync(join(outputOf(job), partial), 'utf8'))
+    expect(isAlive(child)).toBe(false)
+  })
+})
+
+test('P20 P23 a disk that fills up is an execution failure, and what fitted is left there', async (context) => {
+  const disk = smallDisk(context, '3m')
+  const source = await makeClip(rig.path('noisy.mov'), {
+    size: '320x240',
+    frames: 25,
+    filter: 'noise=alls=80:allf=t',
+    video: ['-c:v', 'libx264', '-preset', 'ultrafast', '-qp', '20'],
+  })
+  const spec = rig.spec([source], { profile: 'proxy_prores_lt', output: { directory: disk.folder, naming: 'x' } })
+  const submitted = await rig.submit(spec)
+  disk.fill({ butBytes: 200_000 })
+  const job = await rig.ended(submitted.id)
+  expect(job.error).toMatchObject({ code: 'DISK_FULL', class: 'execution', clip: 1, stage: 'encode' })
+  expect(filesIn(disk.folder)).toEqual(['ballast', `x.mov.${job.id}.partial`])
+})
+
+test('P20 an output directory that is removed while ffmpeg runs is told as what it is', async () => {
+  const spec = rig.spec([clip, clip])
+  withFfmpeg(rig.folder, `case "$OUT" in *_002*) rm -r '${spec.output.directory}' ;; esac`)
+  const job = await rig.done(spec)
+  expect(job.error).toMatchObject({ code: 'OUTPUT_NOT_WRITABLE', class: 'execution', clip: 2 })
+  expect(rig.log.lines).toContainEqual(
+    expect.objectContaining({ fields: expect.objectContaining({ event: 'lock_gone', job_id: job.id }) }),
+  )
+})
+
+test('a source that is gone, or another one, when its turn comes is told as what it is', async () => {
+  const source = await makeClip(rig.path('short-lived.mov'))
+  const gone = await rig.submit(rig.spec([clip, source]))
+  rmSync(source)
+  expectExecution(await rig.ended(gone.id), 'INPUT_MISSING', { clip: 2, stage: 'probe' })
+  await makeClip(source)
+  const another = await rig.submit(rig.spec([clip, source]))
+  writeFileSync(source, 'a text by now')
+  expectExecution(await rig.ended(another.id), 'INPUT_UNREADABLE', { clip: 2, stage: 'probe' })
+})
+
+test('an output that somebody else makes meanwhile is never overwritten', async () => {
+  const spec = rig.spec([clip, clip])
+  const other = join(spec.output.directory, 'a_002.mov')
+  withFfmpeg(rig.folder, `case "$OUT" in *_001*) echo precious > '${other}' ;; esac`)
+  const job = await rig.done(spec)
+  expectExecution(job, 'OUTPUT_EXISTS', { clip: 2, stage: 'encode' })
+  expect(readFileSync(other, 'utf8')).toBe('precious\n')
+})
+
+test('P52 P64 a worker that is told to stop fails its job, ends ffmpeg and lets go of the lock', async () => {
+  const stopping = Rig.forTest()
+  withFfmpeg(stopping.folder, 'if [ $STAGE = encode ]; then echo x > "$OUT"; exec sleep 300; fi')
+  const { id, spec } = await stopping.submit(stopping.spec([clip]))
+  const { directory } = (spec as { output: { directory: string } }).output
+  const worker = await stopping.worker()
+  await until('it encodes', async () => {
+    await worker.tick()
+    return filesIn(directory).some((name) => name.endsWith('.partial'))
+  })
+  await worker.stop({ graceMs: 0 })
+  const job = await stopping.job(id)
+  expect(job.error).toMatchObject({ code: 'SHUTDOWN', class: 'execution', owner: 'worker', clip: 1, stage: 'encode' })
+  await until('the lock is let go', () => !existsSync(join(directory, '.proxx.lock')))
+})
+
+test('P67 a job of which nothing can be logged is not done', async () => {
+  const unlogged = Rig.forTest()
+  const { id } = await unlogged.submit(unlogged.spec([clip]))
+  const folder = join(unlogged.desk.settings.jobs, id)
+  // Where the log goes there is a folder.
+  rmSync(join(folder, 'stderr.log'), { force: true })
+  mkdirSync(join(folder, 'stderr.log'))
+  const job = await unlogged.ended(id)
+  expect(job.error).toMatchObject({ code: 'LOG_FAILED', class: 'execution' })
+  expect(filesIn(outputOf(job))).toEqual([])
+})
+
+test('the file that was made has the name it was promised, and nothing else is there', async () => {
+  const spec = rig.spec([clip])
+  const job = await rig.done(spec)
+  expect(job.outputs.map(({ path }) => basename(path))).toEqual(['a_001.mov'])
+  expect(filesIn(spec.output.directory)).toEqual(['a_001.mov'])
+  expect(await ffmpeg(['-i', String(job.outputs[0]?.path), '-f', 'null', '-'])).toBe('')
+  await until('its file says so, too', () => rig.file(job.id).status === 'complete')
+  expect(rig.file(job.id)).toEqual(await rig.job(job.id))
+})

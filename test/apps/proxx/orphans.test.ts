@@ -1,0 +1,158 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, expect, onTestFinished, test } from 'vitest'
+import { listOrphans, markFailed, retryJob } from '../../../apps/proxx/desk.ts'
+import type { ProxxJob } from '../../../apps/proxx/view.ts'
+import { isAlive } from '../../runtime/programs.ts'
+import { until } from '../../support/until.ts'
+import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
+import { filesIn, Rig } from './rig.ts'
+
+needsFfmpeg()
+const hook = {
+  PROXX_WEBHOOK_URL: 'http://127.0.0.1:9/hook',
+  PROXX_WEBHOOK_SECRET: 'whsec_YSBzZWNyZXQgb2YgdGhlIHRlc3RzLCBrbm93biB0byBhbGw=',
+}
+const env = { PROXX_LEASE_SEC: '1', ...hook }
+const rig = Rig.open({ env })
+let clip: string
+let people: Awaited<ReturnType<Rig['serve']>>
+
+beforeAll(async () => {
+  clip = await makeClip(rig.path('a.mov'))
+  people = await rig.serve()
+})
+
+/** A real worker, which is killed with the test if not before. */
+function otherProcess(name: string): ChildProcess {
+  const file = join(import.meta.dirname, 'worker.ts')
+  const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
+  const child = spawn(process.execPath, [...options, file, rig.home, name], {
+    env: { ...process.env, PROXX_FREE_MB: '0', ...env },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  return child
+}
+
+const named = (naming: string) => ({ ...rig.spec([clip]), output: { directory: rig.output(), naming } })
+const statusOf = async ({ id }: ProxxJob) => (await rig.job(id)).status
+
+test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip and during a verification; a person does the rest', async () => {
+  const [pids, stop] = [rig.path('pids'), rig.path('stop')]
+  withFfmpeg(
+    rig.folder,
+    `[ -e '${stop}' ] && exec "$FFMPEG" "$@"
+    case "$STAGE $*" in
+      "encode "*in-a-clip*) echo half > "$OUT" ;;
+      "verify "*in-verification*) : ;;
+      *) exec "$FFMPEG" "$@" ;;
+    esac
+    echo $$ >> '${pids}'; exec sleep 300`,
+  )
+  const specs = [named('before-the-start'), named('in-a-clip'), named('in-verification')]
+  const [first = specs[0]] = specs
+  // Whoever reads who holds this lock never comes back.
+  execFileSync('mkfifo', [join(String(first?.output.directory), '.proxx.lock')])
+  const jobs: ProxxJob[] = []
+  for (const spec of specs) jobs.push(await rig.submit(spec))
+  const [unstarted, encoding, verifying] = jobs as [ProxxJob, ProxxJob, ProxxJob]
+
+  const node2 = otherProcess('node-2')
+  await until('all three are where they are to be', async () => {
+    const running = existsSync(pids) ? readFileSync(pids, 'utf8').trim().split('\n').length : 0
+    return running === 2 && (await statusOf(unstarted)) === 'processing'
+  })
+  node2.kill('SIGKILL')
+  await once(node2, 'exit')
+  // What it ran dies with it: nothing goes on writing behind everybody's back.
+  await until('its programs are gone', () =>
+    readFileSync(pids, 'utf8')
+      .trim()
+      .split('\n')
+      .every((pid) => !isAlive(pid)),
+  )
+
+  const worker = await rig.worker()
+  await worker.enlist()
+  await until('the silence was noticed', async () => {
+    await worker.maintain()
+    return (await listOrphans(rig.desk)).length === 2 && (await statusOf(unstarted)) === 'failed'
+  })
+
+  // Claimed and never started: a dispatch failure, of which nothing was executed.
+  expect(await rig.job(unstarted.id)).toMatchObject({
+    executionAttempted: false,
+    error: { type: 'dispatch_failed', owner: 'coordination', code: 'NEVER_STARTED', worker: 'node-2' },
+  })
+  expect(rig.failureLine(unstarted.id)).toMatchObject({ class: 'dispatch', worker_id: 'node-2', from: 'processing' })
+
+  // Begun: orphans. Listed, logged and told; neither reassigned nor healed.
+  for (let i = 0; i < 3; i++) {
+    await worker.tick()
+    await worker.maintain()
+  }
+  const orphans = (await people.viewer.get('/proxx/orphans')).json.jobs as ProxxJob[]
+  expect(orphans.map(({ id }) => id).toSorted()).toEqual([encoding.id, verifying.id].toSorted())
+  for (const orphan of orphans) {
+    expect(orphan).toMatchObject({ status: 'processing', worker: 'node-2', executionAttempted: true, error: null })
+    expect(orphan.orphanedAt).not.toBeNull()
+    expect(rig.lines(orphan.id).filter(({ event }) => event === 'orphaned')).toEqual([
+      expect.objectContaining({ worker_id: 'node-2', from: 'processing', to: 'processing' }),
+    ])
+    expect(rig.log.lines).toContainEqual(
+      expect.objectContaining({ level: 'warn', fields: expect.objectContaining({ job_id: orphan.id }) }),
+    )
+  }
+  const { notices } = await rig.app.perform('notices.list', { limit: 100 })
+  const told = notices.map(({ kind, subject }) => `${kind} ${JSON.stringify(subject)}`).join('\n')
+  for (const { id } of orphans) expect(told).toContain(id)
+  expect(rig.stderr(encoding.id)).toMatch(/clip 1 of 1, encode/)
+  expect(rig.stderr(verifying.id)).toMatch(/clip 1 of 1, verify/)
+  expect(filesIn(String(specs[1]?.output.directory))).toEqual(['.proxx.lock', `in-a-clip.mov.${encoding.id}.partial`])
+
+  // A retry needs a failed job, and an orphan is none: a person says so first, with a name and a reason.
+  const path = `/proxx/jobs/${encoding.id}`
+  expect((await people.operator.post(`${path}/retry`, { reason: 'x' })).status).toBe(409)
+  expect((await people.viewer.post(`${path}/mark-failed`, { reason: 'x' })).status).toBe(403)
+  expect((await people.operator.post(`${path}/mark-failed`, {})).status).toBe(400)
+  const marked = await people.operator.post(`${path}/mark-failed`, { reason: 'node-2 was unplugged' })
+  expect([marked.status, marked.json.status, marked.json.error.code]).toEqual([200, 'failed', 'MARKED_FAILED'])
+  expect(marked.json.error).toMatchObject({ class: 'execution', owner: 'worker' })
+  expect(marked.json.error.detail).toContain('operator marked it as failed: node-2 was unplugged')
+  await markFailed(rig.desk, verifying.id, { actor: 'ann', reason: 'node-2 was unplugged' })
+  expect(await listOrphans(rig.desk)).toEqual([])
+
+  // And a retry makes everything anew, in a directory whose dead lock is in nobody's way any more.
+  execFileSync('touch', [stop])
+  for (const [spec, failed] of [
+    [specs[1], encoding],
+    [specs[2], verifying],
+  ] as const) {
+    const before = rig.file(failed.id)
+    const retried = await rig.ended(
+      (await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'on this machine' })).id,
+    )
+    expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
+    const name = `${spec?.output.naming}.mov`
+    expect(filesIn(String(spec?.output.directory))).toEqual([name, `${name}.${failed.id}.partial`])
+    expect(rig.file(failed.id)).toEqual(before)
+  }
+})
+
+test('P53 a worker that is slow is no orphan: its heartbeat keeps its job', async () => {
+  const go = rig.path('go-on')
+  withFfmpeg(rig.folder, `if [ $STAGE = encode ]; then while [ ! -e '${go}' ]; do sleep 0.02; done; fi`)
+  const { id } = await rig.submit(named('slow'))
+  const worker = await rig.worker()
+  const startedMs = performance.now()
+  await until('more than a lease has passed', async () => {
+    await worker.tick()
+    expect(await worker.maintain()).toMatchObject({ reported: 0, failed: 0 })
+    return performance.now() - startedMs > 1_500
+  })
+  execFileSync('touch', [go])
+  expect(await rig.ended(id)).toMatchObject({ status: 'complete', orphanedAt: null })
+})

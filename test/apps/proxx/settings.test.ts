@@ -1,0 +1,67 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { CHECKS, CODES, codeOfCheck } from '../../../apps/proxx/codes.ts'
+import { PROFILES } from '../../../apps/proxx/profiles.ts'
+import { KNOB_NAMES, readSettings } from '../../../apps/proxx/settings.ts'
+
+test('everything that is wrong with the environment is said at once, by its name', () => {
+  const env = { PROXX_ROOTS: 'relative', PROXX_FREE_MB: 'much', PROXX_CLIP_MINUTES: '0', PROXX_SCRIPTS: 'here' }
+  expect(() => readSettings(env, '/srv')).toThrow(/PROXX_ROOTS.*PROXX_SCRIPTS.*PROXX_FREE_MB.*PROXX_CLIP_MINUTES/)
+  expect(() => readSettings({ PROXX_MAIL_TO: 'ops@example.org' }, '/srv')).toThrow('PROXX_MAIL_TO: needs SMTP_URL')
+  expect(() => readSettings({ PROXX_WEBHOOK_URL: 'https://a.example' }, '/srv')).toThrow('PROXX_WEBHOOK_SECRET')
+})
+
+test('roots are folders with colons between them', () => {
+  expect(readSettings({ PROXX_ROOTS: '/media:/proxies:' }, '/srv').roots).toEqual(['/media', '/proxies'])
+  expect(readSettings({}, '/srv').roots).toBeNull()
+})
+
+describe('the guide', () => {
+  const guide = readFileSync(join(import.meta.dirname, '../../../docs/guides/proxx.md'), 'utf8')
+  /** The cells of each line of the table that begins with this heading. */
+  const rowsOf = (heading: string): string[][] => {
+    const [, after = ''] = guide.split(`| ${heading} |`)
+    const [table = ''] = after.split('\n\n')
+    return [...table.matchAll(/^\| `.*$/gm)].map(([line]) =>
+      line.split('|').map((cell) => cell.trim().replaceAll('`', '')),
+    )
+  }
+
+  test('has a line for each knob, with its default', () => {
+    const rows = rowsOf('variable')
+    expect(rows.map(([, name]) => name).toSorted()).toEqual(
+      [...KNOB_NAMES, 'FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'].toSorted(),
+    )
+    // With every default written out, the settings are the same: none of them is told wrong.
+    const told = Object.fromEntries(
+      rows.flatMap(([, name = '', value = '']) =>
+        KNOB_NAMES.includes(name) && /^\d/.test(value) ? [[name, value]] : [],
+      ),
+    )
+    expect(Object.keys(told)).toHaveLength(4)
+    expect(readSettings(told, '/srv')).toEqual(readSettings({}, '/srv'))
+  })
+
+  test('P62 has each failure with its words, each check in its order, and each profile with its exact arguments', () => {
+    expect(rowsOf('code').map(([, code, , message]) => [code, message])).toEqual(
+      Object.entries(CODES).map(([code, { message }]) => [code, message]),
+    )
+    expect(rowsOf('check').map(([, check]) => check)).toEqual([...CHECKS])
+    for (const check of CHECKS) expect(CODES).toHaveProperty(codeOfCheck(check))
+    expect(rowsOf('profile')).toEqual(
+      [...PROFILES.values()].map(({ name, version, title, arguments: args }) => [
+        '',
+        name,
+        String(version),
+        title,
+        args.join(' '),
+        '',
+      ]),
+    )
+  })
+
+  test('P38 none of the failures is ever tried again', () => {
+    expect(new Set(Object.values(CODES).map(({ retry }) => retry))).toEqual(new Set(['never']))
+  })
+})

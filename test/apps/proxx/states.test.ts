@@ -1,0 +1,205 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { retryJob } from '../../../apps/proxx/desk.ts'
+import { TYPE, transcodePolicy } from '../../../apps/proxx/policy.ts'
+import { readSettings } from '../../../apps/proxx/settings.ts'
+import type { ProxxJob } from '../../../apps/proxx/view.ts'
+import { edgesOf } from '../../../src/core/policy.ts'
+import { App, policy } from '../../../src/index.ts'
+import type { Client } from '../watermark/rig.ts'
+import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
+import { Rig } from './rig.ts'
+
+needsFfmpeg()
+const rig = Rig.open()
+const settings = readSettings({}, '/srv/proxx')
+let clip: string
+let failed: ProxxJob
+let complete: ProxxJob
+let operator: Client
+
+beforeAll(async () => {
+  operator = (await rig.serve()).operator
+  clip = await makeClip(rig.path('a.mov'))
+  complete = await rig.done(rig.spec([clip]))
+  failed = await rig.submit(rig.spec([rig.path('gone.mov')]))
+})
+
+test('P38 P42 P51 P52 P60 P68 the policy is the one that was asked for, and nothing of it can be set', () => {
+  const made = policy(transcodePolicy(settings))
+  expect(made).toMatchObject({
+    locked: true,
+    forwardOnly: true,
+    cancel: false,
+    retry: { max: 1, unknown: 'never', backoff: null },
+    manualRetry: { mode: 'new-job' },
+    orphan: { action: 'report' },
+    shutdown: 'fail',
+    reject: 'record',
+    audit: 'write-ahead',
+    aggregates: false,
+    rollup: 'all-or-nothing',
+    deny: 'forbid',
+    deadLetter: 'none',
+    breaker: null,
+    retention: { failedMs: null, completeMs: null },
+    notify: { windowMs: 0 },
+  })
+  const edges = edgesOf(made).map(({ from, to }) => `${from} ${to}`)
+  expect(new Set(edges)).toEqual(
+    new Set(['queued processing', 'queued failed', 'processing complete', 'processing failed']),
+  )
+  const env = { PROXX_LEASE_SEC: '5', PROXX_CLIP_MINUTES: '1', PROXX_FREE_MB: '1', PROXX_MEMORY_MB: '512' }
+  const { lease: _, ...set } = policy(transcodePolicy(readSettings(env, '/srv')))
+  const { lease: __, ...unset } = made
+  expect(set).toEqual(unset)
+})
+
+test('P68 a program that declares a weaker policy is refused by the store', async () => {
+  for (const weaker of [
+    { retry: { max: 2 } },
+    { orphan: 'requeue' },
+    { forwardOnly: false },
+    { audit: 'transactional' },
+    { locked: false },
+    { aggregates: true },
+    { manualRetry: 'in-place' },
+  ] as object[]) {
+    const other = new App({ store: `sqlite:${join(rig.home, 'redress.db')}` })
+    other.job(TYPE, {
+      policy: { ...transcodePolicy(settings), forwardOnly: false, shutdown: 'fail', ...weaker },
+      run: () => 'ok',
+    })
+    await expect(other.store(), JSON.stringify(weaker)).rejects.toMatchObject({ code: 'POLICY_LOCKED' })
+    await other.stop()
+  }
+})
+
+describe('P39 P52 nothing moves a job backward', () => {
+  const back = `status = 'queued', ready = 1, finished_at = NULL, failure = NULL, claimed_at = NULL, started_at = NULL, result = NULL`
+
+  const REFUSED = /terminal states are final|only goes forward|the_columns_fit/
+
+  test('no statement of anybody who has the database', async () => {
+    const database = new DatabaseSync(join(rig.home, 'redress.db'))
+    const count = (status: string) => database.prepare('SELECT count(*) AS n FROM jobs WHERE status = ?').get(status)?.n
+    expect([count('failed'), count('complete')]).toEqual([1, 1])
+    for (const change of [
+      back,
+      `${back}, spent = '{"manualRetries":1}'`,
+      `status = 'processing'`,
+      `status = 'complete', failure = NULL`,
+      `status = 'cancelled'`,
+    ]) {
+      expect(() => database.exec(`UPDATE jobs SET ${change} WHERE status = 'failed'`), change).toThrow(REFUSED)
+    }
+    for (const change of [back, `status = 'failed'`, `status = 'cancelled'`]) {
+      expect(() => database.exec(`UPDATE jobs SET ${change} WHERE status = 'complete'`), change).toThrow(REFUSED)
+    }
+    database.close()
+    expect(await rig.job(failed.id)).toEqual(failed)
+    expect(await rig.job(complete.id)).toEqual(complete)
+  })
+
+  test('P16 half a claim is no state: the database takes none', async () => {
+    const { id } = await rig.submit(rig.spec([clip]))
+    const database = new DatabaseSync(join(rig.home, 'redress.db'))
+    for (const half of [
+      `status = 'processing'`,
+      `status = 'processing', ready = NULL, worker = 1`,
+      'worker = 1, lease_until = 1',
+    ]) {
+      expect(() => database.exec(`UPDATE jobs SET ${half} WHERE status = 'queued'`), half).toThrow(
+        /the_columns_fit_the_status/,
+      )
+    }
+    database.close()
+    expect(await rig.ended(id)).toMatchObject({ status: 'complete' })
+  })
+
+  test('P51 no request of the API: a failed job cannot be marked, cancelled or replayed, a complete one not even retried', async () => {
+    const why = { reason: 'because' }
+    const ask = async (id: string, act: string, at = '/api/jobs') =>
+      (await operator.post(`${at}/${id}/${act}`, why)).status
+    expect(await ask(failed.id, 'mark-failed')).toBe(409)
+    expect(await ask(failed.id, 'mark-failed', '/proxx/jobs')).toBe(409)
+    expect(await ask(failed.id, 'cancel')).toBe(409)
+    expect(await ask(complete.id, 'retry')).toBe(409)
+    expect(await ask(complete.id, 'retry', '/proxx/jobs')).toBe(409)
+    expect(await ask(complete.id, 'mark-failed')).toBe(409)
+    expect(await ask(complete.id, 'cancel')).toBe(409)
+    expect((await operator.post('/api/dead-letters/replay', { type: TYPE, ...why })).json?.job ?? null).toBeNull()
+    const pending = await rig.submit(rig.spec([clip]))
+    expect(await ask(pending.id, 'cancel')).toBe(409)
+    expect(await rig.ended(pending.id)).toMatchObject({ status: 'complete' })
+    expect(await rig.job(failed.id)).toEqual(failed)
+    expect(await rig.job(complete.id)).toEqual(complete)
+  })
+})
+
+describe('P40 P41 P44 a retry', () => {
+  test('over HTTP names the failed job, needs a reason, and may bring another spec', async () => {
+    const path = `/proxx/jobs/${failed.id}/retry`
+    expect((await operator.post(path, {})).status).toBe(400)
+    const spec = rig.spec([clip])
+    const { status, json, headers } = await operator.post(path, { reason: 'named the wrong file', spec })
+    expect([status, headers.get('location')]).toEqual([201, `/proxx/jobs/${json.id}`])
+    expect(json).toMatchObject({ status: 'pending', retriedFrom: failed.id, spec, error: null })
+    expect(await rig.ended(json.id)).toMatchObject({ status: 'complete' })
+    const same = await operator.post(path, { reason: 'as it was' })
+    expect([same.status, same.json.error.code]).toEqual([422, 'INPUT_MISSING'])
+    expect(same.json.job).toMatchObject({ spec: failed.spec, retriedFrom: failed.id })
+  })
+
+  test('by the engine’s own door is the same: a new job, and the spec with the version of its profile', async () => {
+    const { json } = await operator.post(`/api/jobs/${failed.id}/retry`, { reason: 'by the other door' })
+    expect(json.job).toMatchObject({ status: 'failed', retriedFrom: failed.id, type: TYPE })
+    expect((await rig.job(json.job.id)).profile).toEqual(failed.profile)
+  })
+
+  test('P43 is not what a scheduler does that submits the same again: that is a new job', async () => {
+    const again = await rig.submit(failed.spec)
+    expect(again).toMatchObject({ retriedFrom: null, status: 'failed' })
+    expect(rig.lines(again.id)).toEqual([expect.objectContaining({ from: null, to: 'failed' })])
+  })
+
+  test('P41 of a job that is no job of ours, or none at all, is refused', async () => {
+    await expect(retryJob(rig.desk, rig.app.newId(), { actor: 'ann', reason: 'x' })).rejects.toMatchObject({
+      code: 'JOB_NOT_FOUND',
+    })
+  })
+})
+
+test('P48 a failed job leaves those before and behind it alone', async () => {
+  withFfmpeg(rig.folder, 'case "$OUT" in *bad*) exit 1 ;; esac')
+  const specs = ['good', 'bad', 'fine'].map((naming) => ({
+    ...rig.spec([clip]),
+    output: { directory: rig.output(), naming },
+  }))
+  const jobs: ProxxJob[] = []
+  for (const spec of specs) jobs.push(await rig.submit(spec))
+  for (const { id } of jobs) await rig.ended(id)
+  expect(await Promise.all(jobs.map(async ({ id }) => (await rig.job(id)).status))).toEqual([
+    'complete',
+    'failed',
+    'complete',
+  ])
+})
+
+test('P49 P50 P59 P61 a failure is in the status, the error field, the log, the history and the monitoring, as soon as it is there', async () => {
+  withFfmpeg(rig.folder, 'exit 1')
+  const job = await rig.done(rig.spec([clip]))
+  expect(job).toMatchObject({ status: 'failed', error: { code: 'FFMPEG_FAILED' } })
+  expect(rig.failureLine(job.id)).toMatchObject({ code: 'FFMPEG_FAILED' })
+  expect((await rig.app.events(job.id)).map(({ kind }) => kind)).toEqual(['queued', 'processing', 'started', 'failed'])
+  const metrics = await rig.app.metrics.text()
+  expect(metrics).toMatch(/jobs_failed_total\{[^}]*FFMPEG_FAILED[^}]*\} [1-9]/)
+  const words = JSON.stringify([job, rig.lines(job.id)]).toLowerCase()
+  for (const word of ['warning', 'partial success', 'degraded', 'will retry']) expect(words).not.toContain(word)
+})
+
+test('P60 nothing of proxx counts failures together: no rate, no share, no percentage', async () => {
+  const { json } = await operator.get('/proxx/jobs')
+  expect(Object.keys(json).toSorted()).toEqual(['jobs', 'nextCursor'])
+})

@@ -1,0 +1,237 @@
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { retryJob, verifyOutputs } from '../../../apps/proxx/desk.ts'
+import { verdictOf } from '../../../apps/proxx/failing.ts'
+import { PROFILES, type ResolvedProfile } from '../../../apps/proxx/profiles.ts'
+import { verifyOutput } from '../../../apps/proxx/verify.ts'
+import { runFfmpeg } from '../../../apps/shared/media/ffmpeg.ts'
+import { mediaLimits } from '../../../apps/shared/media/limits.ts'
+import { findPrograms } from '../../../apps/shared/media/programs.ts'
+import { makeClip, needsFfmpeg, programs, withFfmpeg } from './clips.ts'
+import { filesIn, Rig } from './rig.ts'
+
+needsFfmpeg()
+const rig = Rig.open()
+let clip: string
+
+beforeAll(async () => {
+  clip = await makeClip(rig.path('a.mov'), { frames: 25, sound: 1 })
+})
+
+/** The real ffmpeg has made the file; then this happens to it, and the program still says that all is well. */
+const spoiling = (script: string) =>
+  withFfmpeg(rig.folder, `if [ $STAGE = encode ]; then "$FFMPEG" "$@" || exit $?; ${script}; exit 0; fi`)
+
+/** Another encode under the same name. */
+const instead = (args: string) => `"$FFMPEG" -v error -y -i '${rig.path('a.mov')}' ${args} -f mov "$OUT"`
+
+const LOW = '-c:v libx264 -preset veryfast -profile:v main -pix_fmt yuv420p -c:a pcm_s16le'
+
+const wrongs: [string, string, () => string][] = [
+  ['exists', 'is gone', () => 'mv "$OUT" "$OUT.elsewhere"; mkdir "$OUT"'],
+  ['size', 'has zero bytes', () => ': > "$OUT"'],
+  ['codec', 'has another codec', () => instead('-c:v mpeg4 -c:a pcm_s16le')],
+  ['codec', 'has sound of another codec', () => instead(`${LOW} -c:a pcm_s24le`)],
+  ['profile', 'has another profile of the codec', () => instead(`${LOW} -profile:v baseline`)],
+  ['profile', 'has another size', () => instead(`${LOW} -s 32x24`)],
+  ['profile', 'has lost its sound', () => instead(`${LOW} -an`)],
+  // What SIGTERM leaves behind: it plays, it is whole, it is only shorter.
+  ['duration', 'is a playable short file', () => instead(`${LOW} -t 0.5`)],
+  [
+    'frames',
+    'lacks frames in the middle',
+    () => instead(`${LOW} -vf "select='not(between(n,8,9))'" -fps_mode passthrough`),
+  ],
+  ['decode', 'is truncated in its data', () => 'head -c 300 "$OUT" > "$OUT.x"; mv "$OUT.x" "$OUT"'],
+  [
+    'decode',
+    'is damaged in its data',
+    () =>
+      `'${process.execPath}' -e "const fs=require('fs'),f=process.argv[1],b=fs.readFileSync(f),i=b.indexOf('mdat');b.fill(255,i+300,i+1200);fs.writeFileSync(f,b)" "$OUT"`,
+  ],
+]
+
+test.each(wrongs)(
+  'P30 P31 P32 P33 P34 P47 %s: an output that %s fails the verification, though the encode was done',
+  async (check, _what, script) => {
+    spoiling(script())
+    const spec = rig.spec([clip])
+    const job = await rig.done(spec)
+    expect(job).toMatchObject({
+      status: 'failed',
+      executionAttempted: true,
+      fingerprint: null,
+      outputs: [],
+      error: {
+        type: 'verification_failed',
+        class: 'verification',
+        owner: 'worker',
+        code: `VERIFY_${check.toUpperCase()}`,
+        check,
+        clip: 1,
+        stage: 'verify',
+      },
+    })
+    expect(rig.failureLine(job.id)).toMatchObject({
+      class: 'verification',
+      owner: 'worker',
+      worker_id: 'node-1',
+      from: 'processing',
+    })
+    expect(rig.stderr(job.id)).toContain(`failed, verification_failed (${check})`)
+    // Kept for whoever looks into it, under the name of a part.
+    expect(filesIn(spec.output.directory)).toContain(`a_001.mov.${job.id}.partial`)
+    expect(filesIn(spec.output.directory)).not.toContain('a_001.mov')
+  },
+)
+
+test('P62 P63 what a job says of its failure is what the parts that know no jobs say by themselves', async () => {
+  spoiling(instead('-c:v mpeg4 -c:a pcm_s16le'))
+  const spec = rig.spec([clip])
+  const job = await rig.done(spec)
+  const path = join(spec.output.directory, `a_001.mov.${job.id}.partial`)
+  const limits = mediaLimits()
+  const profile = PROFILES.get('proxy_h264_low') as ResolvedProfile
+  const expected = {
+    profile,
+    size: { width: 64, height: 48 },
+    durationMs: 1_000,
+    sourceFrames: 25,
+    frames: 25,
+    fps: 25,
+    audioTracks: 1,
+  }
+  const failure = await verifyOutput(path, expected, { programs, run: { limits, subject: 'output' } }).catch(
+    (error: unknown) => error,
+  )
+  expect(failure).toMatchObject({ check: job.error?.check, code: job.error?.code })
+  expect(job.error?.detail).toContain((failure as Error).message)
+
+  withFfmpeg(rig.folder, 'echo boom >&2; exit 3')
+  const { ffmpeg } = await findPrograms()
+  const ended = await runFfmpeg(ffmpeg, [], { limits, subject: 'output' }).catch((error: unknown) => error)
+  const verdict = await verdictOf(ended, clip, spec.output.directory)
+  const other = await rig.done(rig.spec([clip]))
+  expect(other.error).toMatchObject({ code: verdict?.code, exitCode: 3 })
+  expect(other.error?.detail).toContain(String(verdict?.detail))
+})
+
+test('P30 a source that ends too early is not passed off as a whole one', async () => {
+  const whole = readFileSync(
+    await makeClip(rig.path('fast.mov'), {
+      frames: 50,
+      video: ['-c:v', 'libx264', '-preset', 'ultrafast', '-movflags', '+faststart'],
+    }),
+  )
+  writeFileSync(rig.path('cut.mov'), whole.subarray(0, Math.floor(whole.length * 0.6)))
+  const job = await rig.done(rig.spec([rig.path('cut.mov')]))
+  expect(job.status).toBe('failed')
+  expect(['VERIFY_DURATION', 'VERIFY_FRAMES', 'FFMPEG_FAILED']).toContain(job.error?.code)
+})
+
+test('P30 a decode that gives no fingerprint fails as that', async () => {
+  withFfmpeg(rig.folder, 'if [ $STAGE = verify ]; then "$FFMPEG" "$@" | grep -v SHA256; exit 0; fi')
+  expect((await rig.done(rig.spec([clip]))).error).toMatchObject({ check: 'fingerprint', type: 'verification_failed' })
+})
+
+test('P30 P38 a verification that is killed fails the job: nobody tries it again', async () => {
+  withFfmpeg(rig.folder, 'if [ $STAGE = verify ]; then kill -9 $$; fi')
+  const job = await rig.done(rig.spec([clip]))
+  expect(job.error).toMatchObject({ check: 'decode', type: 'verification_failed', signal: 'SIGKILL' })
+})
+
+test('P46 P47 P58 the last of several outputs fails all of them: none gets its name', async () => {
+  spoiling('case "$OUT" in *_003*) : > "$OUT" ;; esac')
+  const spec = rig.spec([clip, clip, clip])
+  const job = await rig.done(spec)
+  expect(job.error).toMatchObject({ check: 'size', clip: 3 })
+  expect(filesIn(spec.output.directory)).toHaveLength(3)
+  expect(filesIn(spec.output.directory).every((name) => name.endsWith('.partial'))).toBe(true)
+})
+
+test('P35 a retry makes new outputs and does not look at the old ones', async () => {
+  const spec = rig.spec([clip])
+  withFfmpeg(
+    rig.folder,
+    `if [ $STAGE = encode ] && [ ! -e '${rig.path('spoilt')}' ]; then touch '${rig.path('spoilt')}'; : > "$OUT"; exit 0; fi`,
+  )
+  const failed = await rig.done(spec)
+  expect(failed.error).toMatchObject({ check: 'size' })
+  const retried = await rig.ended((await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'again' })).id)
+  expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
+  expect(filesIn(spec.output.directory)).toEqual(['a_001.mov', `a_001.mov.${failed.id}.partial`])
+})
+
+test('an output whose name is taken at the last moment is not delivered, and neither are the others', async () => {
+  const spec = rig.spec([clip, clip])
+  const taken = join(spec.output.directory, 'a_002.mov')
+  withFfmpeg(rig.folder, `if [ $STAGE = verify ]; then echo precious > '${taken}'; fi`)
+  const job = await rig.done(spec)
+  expect(job.error).toMatchObject({ check: 'delivery', clip: 2, stage: 'deliver', type: 'verification_failed' })
+  expect(readFileSync(taken, 'utf8')).toBe('precious\n')
+  expect(filesIn(spec.output.directory)).toEqual(
+    ['a_001.mov', 'a_002.mov'].flatMap((name, at) =>
+      at === 0 ? [`${name}.${job.id}.partial`] : [name, `${name}.${job.id}.partial`],
+    ),
+  )
+})
+
+describe('P30 the job’s own script', () => {
+  const scripts = rig.path('scripts')
+  const judging = Rig.open({ env: { PROXX_SCRIPTS: scripts } })
+  const script = (name: string, text: string) => {
+    mkdirSync(scripts, { recursive: true })
+    writeFileSync(join(scripts, name), `#!/bin/sh\n${text}\n`)
+    chmodSync(join(scripts, name), 0o755)
+    return name
+  }
+
+  test('is given the output, its source and the job, and a yes lets the job complete', async () => {
+    const noted = rig.path('noted')
+    script('note', `echo "$PROXX_JOB $PROXX_PROFILE $PROXX_CLIP $2" > '${noted}'; test -s "$1"`)
+    const job = await judging.done(judging.spec([clip], { verify: { script: 'note' } }))
+    expect(job.status).toBe('complete')
+    expect(readFileSync(noted, 'utf8')).toBe(`${job.id} proxy_h264_low 1 ${clip}\n`)
+  })
+
+  test('that says no fails the verification, and what it said is kept', async () => {
+    script('refuse', 'echo "the slate is missing" >&2; exit 7')
+    const job = await judging.done(judging.spec([clip], { verify: { script: 'refuse' } }))
+    expect(job.error).toMatchObject({
+      check: 'script',
+      type: 'verification_failed',
+      exitCode: 7,
+      stderrTail: 'the slate is missing\n',
+    })
+    expect(judging.stderr(job.id)).toContain('the slate is missing')
+  })
+})
+
+describe('P45 fingerprints', () => {
+  test('are of the streams alone: another container, another time, another name, and they are the same', async () => {
+    const [one, two] = [
+      await rig.done(rig.spec([clip])),
+      await rig.done(rig.spec([clip], { output: { directory: rig.output(), naming: 'another-{index}' } })),
+    ]
+    expect(two.fingerprint).toBe(one.fingerprint)
+    expect(one).toMatchObject({ ffmpeg: programs.ffmpeg.version, profile: { name: 'proxy_h264_low', version: 1 } })
+    const other = await rig.done(rig.spec([await makeClip(rig.path('other.mov'), { frames: 24 })]))
+    expect(other.fingerprint).not.toBe(one.fingerprint)
+  })
+
+  test('let anybody see later that what was delivered is still what it was', async () => {
+    const job = await rig.done(rig.spec([clip, clip]))
+    expect((await verifyOutputs(rig.desk, job.id)).map(({ isGood }) => isGood)).toEqual([true, true])
+    const [first, second] = job.outputs.map(({ path }) => path)
+    writeFileSync(
+      String(first),
+      readFileSync(await makeClip(rig.path('fake.mov'), { frames: 25, video: LOW.split(' ').slice(0, 8), sound: 1 })),
+    )
+    writeFileSync(String(second), '')
+    const verdicts = await verifyOutputs(rig.desk, job.id)
+    expect(verdicts.map(({ isGood, check }) => `${isGood} ${check}`)).toEqual(['false fingerprint', 'false size'])
+    const failed = await rig.submit(rig.spec(['/nowhere.mov']))
+    await expect(verifyOutputs(rig.desk, failed.id)).rejects.toMatchObject({ code: 'JOB_WRONG_STATE' })
+  })
+})
