@@ -41,12 +41,14 @@ afterAll(() => rm(scratch, { recursive: true, force: true }))
 test('the package holds what was built, and no sources or tests', async () => {
   const files = await readdir(installed, { recursive: true })
   const top = new Set(files.map((file) => file.split('/')[0]))
-  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md']
+  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'proto']
   expect([...top].filter((name) => !expected.includes(String(name)))).toEqual([])
   expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE']))
   expect(files.filter((file) => /\.test\.|[^d]\.ts$/.test(file))).toEqual([])
   // The pages are built, and those who install it need nothing to show them.
   expect(files).toContain('dist/dashboard/index.html')
+  // Whoever reads exported dead letters needs their schema.
+  expect(files).toContain('proto/dead_letter_task.proto')
 })
 
 test('every public name can be imported where the package is installed', async () => {
