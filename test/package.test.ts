@@ -84,6 +84,23 @@ test('a system that ships with it finds its files where the package is installed
   expect(JSON.parse(stdout)).toEqual(['pdf-xml', ['invoice', 'layout', 'text'], true])
 })
 
+test('fetchbox finds the handler that ships with it where the package is installed', async () => {
+  const program = `
+    import { redress } from 'redress'
+    import { loadHandlers } from './node_modules/redress/dist/apps/fetchbox/load-handlers.js'
+    import fetchbox from 'redress/apps/fetchbox'
+    const app = redress({ store: 'sqlite::memory:' })
+    const log = { debug() {}, info() {}, warn() {}, error() {} }
+    const installed = await fetchbox.install(app, { home: 'fetchbox-home', env: {}, log })
+    console.log(JSON.stringify([app.types.sort(), [...(await loadHandlers(null)).keys()]]))
+    await app.stop()
+    await installed.stop()`
+  await writeFile(join(project, 'fetchbox.mjs'), program)
+  const { stdout } = await run(process.execPath, ['fetchbox.mjs'])
+  const types = ['fetchbox.finalize', 'fetchbox.purge', 'fetchbox.resource', 'fetchbox.retention']
+  expect(JSON.parse(stdout)).toEqual([types, ['sample']])
+})
+
 test('the command runs from an installed package', async () => {
   const answer = await run('node_modules/.bin/redress', ['--help'], { path: dirname(process.execPath) })
   expect(answer).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining('redress') })

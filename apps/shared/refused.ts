@@ -5,6 +5,8 @@ export interface Refusal {
   code: string
   message: string
   action: string
+  /** One line for each thing that is wrong, where there may be several. */
+  problems?: readonly string[]
   headers?: Readonly<Record<string, string>>
 }
 
@@ -26,8 +28,9 @@ export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | nu
   server.setErrorHandler((error, request, reply) => {
     // Whatever else is thrown is the server's to answer.
     if (!(error instanceof Refused)) throw error
-    const { status, code, message, action, headers = {} } = error.refusal
+    const { status, code, message, action, problems, headers = {} } = error.refusal
     void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
-    return onPage?.(request, reply, error.refusal) ?? reply.send({ error: { code, message, action } })
+    const told = { code, message, action, ...(problems !== undefined && { problems }) }
+    return onPage?.(request, reply, error.refusal) ?? reply.send({ error: told })
   })
 }
