@@ -5,7 +5,7 @@ import { basename, delimiter, dirname, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 
 const CHECKOUT = join(import.meta.dirname, '..')
-const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', '.planted', 'coverage'])
+const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', 'coverage'])
 
 /** What stands for the star in `redress/apps/*`. */
 const APPS = ['pdf-xml', 'pdf-xml/gateway']

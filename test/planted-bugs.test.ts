@@ -1,82 +1,49 @@
-import { execFile } from 'node:child_process'
-import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { afterAll, describe, expect, test } from 'vitest'
 import { PLANTED_BUGS, type PlantedBug, SUITE } from './support/planted-bugs.ts'
+import type { Order, Tried } from './support/planted-tests.ts'
 
 /**
- * The tests are tested: each planted bug is put into a copy of the sources, and the tests that are there to find it
- * must fail on the copy. Without the bug they pass, so it is the bug they fail on.
+ * The tests are tested: each planted bug is put into the sources as they are loaded, and the tests that are there to
+ * find it must fail. Without the bug they pass, so it is the bug they fail on.
  */
 
 const ROOT = join(import.meta.dirname, '..')
-// Two runs at once, in two terminals, must not remove each other's copies.
-const COPIES = join(ROOT, '.planted', String(process.pid))
-const COPIED = ['src', 'test', 'package.json', 'tsconfig.json', 'vitest.config.ts']
+const NODE_OPTIONS = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
+// The same for everybody: a random test that finds the bug only on some days would be of no use here.
+const env = { ...process.env, REDRESS_SEED: '1', NO_COLOR: '1' }
 
-afterAll(() => rm(COPIES, { recursive: true, force: true }))
+const runner = spawn(process.execPath, [...NODE_OPTIONS, join(ROOT, 'test/support/planted-tests.ts')], {
+  cwd: ROOT,
+  env,
+  stdio: ['pipe', 'pipe', 'inherit'],
+})
+const verdicts = createInterface({ input: runner.stdout })[Symbol.asyncIterator]()
 
-interface Verdict {
-  passed: number
-  failed: number
-  said: string
+afterAll(async () => {
+  runner.stdin.end()
+  if (runner.exitCode === null) await once(runner, 'exit')
+})
+
+async function runTests(order: Order): Promise<Tried> {
+  runner.stdin.write(`${JSON.stringify(order)}\n`)
+  const { done, value } = await verdicts.next()
+  if (done === true) throw new Error('the test runner ended before it had answered')
+  return JSON.parse(value) as Tried
 }
 
-interface Copy {
-  path: string
-  plant(bug: PlantedBug): Promise<void>
-  run(files: readonly string[], tests: string): Promise<Verdict>
-}
-
-async function copySources(name: string): Promise<Copy> {
-  const path = join(COPIES, name)
-  await rm(path, { recursive: true, force: true })
-  await mkdir(path, { recursive: true })
-  for (const each of COPIED) await cp(join(ROOT, each), join(path, each), { recursive: true })
-  return {
-    path,
-    async plant({ file, find, replace }) {
-      const text = await readFile(join(path, file), 'utf8')
-      expect(text.split(find).length - 1, `"${find}" must stand in ${file} exactly once`).toBe(1)
-      await writeFile(
-        join(path, file),
-        text.replace(find, () => replace),
-      )
-    },
-    async run(files, tests) {
-      const report = join(path, 'report.json')
-      const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs')
-      const options = ['run', ...files, '-t', tests, '--reporter=json', `--outputFile=${report}`]
-      // The same for everybody: a random test that finds the bug only on some days would be of no use here.
-      const env = { ...process.env, REDRESS_SEED: '1', NO_COLOR: '1' }
-      const said = await new Promise<string>((resolve) => {
-        execFile(process.execPath, [vitest, ...options], { cwd: path, env }, (_, out, err) => resolve(out + err))
-      })
-      const { numPassedTests, numFailedTests } = JSON.parse(await readFile(report, 'utf8'))
-      return { passed: numPassedTests, failed: numFailedTests, said }
-    },
-  }
-}
-
-async function tryInCopy(bug: PlantedBug, name: string): Promise<Verdict> {
-  const copy = await copySources(name)
-  await copy.plant(bug)
-  return copy.run([bug.caughtBy.file], bug.caughtBy.tests)
-}
-
-/** The promises of a store need no test runner and no copy: the bug is planted as the sources are loaded. */
-async function keepPromises(tests: string, bug: PlantedBug | null): Promise<Verdict> {
+/** The promises of a store need no test runner. */
+async function keepPromises(tests: string, bug: PlantedBug | null): Promise<Tried> {
   const script = join(ROOT, 'test/support/planted-promises.ts')
-  const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning', script, tests]
-  const env = { ...process.env, REDRESS_SEED: '1' }
-  const planted = JSON.stringify(bug)
+  const options = [...NODE_OPTIONS, script, tests, JSON.stringify(bug)]
   const { out, err } = await new Promise<{ out: string; err: string }>((resolve) => {
-    execFile(process.execPath, [...options, planted], { cwd: ROOT, env }, (_, out, err) => resolve({ out, err }))
+    execFile(process.execPath, options, { cwd: ROOT, env }, (_, out, err) => resolve({ out, err }))
   })
   if (!out.startsWith('{')) throw new Error(`the promises were not tried at all:\n${out}${err}`)
-  const { times, ...verdict } = JSON.parse(out) as Verdict & { times: number }
-  if (bug !== null) expect(times, `"${bug.find}" must stand in ${bug.file} exactly once`).toBe(1)
-  return verdict
+  return JSON.parse(out) as Tried
 }
 
 /** One after another: other files are tried beside this one. */
@@ -90,7 +57,7 @@ describe('the tests', () => {
     const files = [...new Set(elsewhere.map(({ caughtBy }) => caughtBy.file))]
     const verdicts = [
       await keepPromises(testsOf(inSuite), null),
-      await (await copySources('none')).run(files, testsOf(elsewhere)),
+      await runTests({ bug: null, files, tests: testsOf(elsewhere) }),
     ]
     for (const [n, { passed, failed, said }] of verdicts.entries()) {
       expect(failed, said).toBe(0)
@@ -98,9 +65,11 @@ describe('the tests', () => {
     }
   })
 
-  test.each(PLANTED_BUGS.map((bug, i) => ({ ...bug, i })))('notice when $name', async ({ i, ...bug }) => {
+  test.each(PLANTED_BUGS)('notice when $name', async (bug) => {
     const { file, tests } = bug.caughtBy
-    const { passed, failed, said } = await (file === SUITE ? keepPromises(tests, bug) : tryInCopy(bug, String(i + 1)))
+    const tried = await (file === SUITE ? keepPromises(tests, bug) : runTests({ bug, files: [file], tests }))
+    const { passed, failed, said, times } = tried
+    expect(times, `"${bug.find}" must stand in ${bug.file} exactly once`).toBe(1)
     expect(passed + failed, `no test is called "${tests}"\n${said}`).toBeGreaterThan(0)
     expect(failed, `nobody noticed that ${bug.name}`).toBeGreaterThan(0)
   })

@@ -17,7 +17,7 @@ import {
 } from './support/tidy-rules.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const NOT_OURS = new Set(['.git', 'node_modules', 'dist', '.redress', '.planted', 'coverage', 'package-lock.json'])
+const NOT_OURS = new Set(['.git', 'node_modules', 'dist', '.redress', 'coverage', 'package-lock.json'])
 const TEXT = /(^|\/)([^./]+|\.[^./]+)$|\.(ts|tsx|js|mjs|json|md|css|html|sh|sql|ya?ml|txt)$/
 
 function read(path: string): string {

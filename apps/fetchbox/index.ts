@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs'
-import { artifactStore } from 'redress'
+import type { ArtifactStore } from 'redress'
 import type { AppModule } from 'redress/http'
 import { outboundGuard } from 'redress/outbound'
-import { s3Credentials } from '../shared/stores.ts'
+import { openStore } from '../shared/stores.ts'
 import { declareFinalize } from './finalize-job.ts'
 import { batchData } from './ingest.ts'
 import { loadHandlers } from './load-handlers.ts'
@@ -32,16 +32,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
       const settings = readSettings(env, home)
       const handlers = await loadHandlers(settings.handlersDir)
       mkdirSync(settings.work, { recursive: true })
-      const storage = await artifactStore({
-        url: settings.storageUrl,
-        log,
-        limits: settings.space,
-        credentials: s3Credentials(env),
-        onPressure: (pressure, usage) => {
-          if (pressure === 'ok') return
-          log.warn({ event: 'disk_pressure', pressure, ...usage }, 'the storage of fetchbox is filling up')
-        },
-      })
+      const storage = await openStore(settings.storageUrl, { appName: 'fetchbox', space: settings.space, env, log })
       const transfer = given.transfer ?? (await realTransfer(settings, storage))
       const guard = outboundGuard(settings.outbound)
       const metadataOf = remembering(async (id: string) => (await batchData(app, id))?.metadata ?? {})
@@ -62,7 +53,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
   }
 }
 
-async function realTransfer(settings: Settings, store: Awaited<ReturnType<typeof artifactStore>>): Promise<Transfer> {
+async function realTransfer(settings: Settings, store: ArtifactStore): Promise<Transfer> {
   const { work: folder, timeouts, resourceBytesMax: bytesMax, outbound, proxiesFile } = settings
   return openTransfer({
     store,

@@ -1,9 +1,7 @@
 import { join, resolve } from 'node:path'
-import { RedressError } from 'redress'
 import { z } from 'zod'
+import { type Environment, readKnobs } from '../shared/knobs.ts'
 import { storeUrl } from '../shared/stores.ts'
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 const MEBIBYTE = 2 ** 20
 const DAY_MS = 86_400_000
@@ -45,20 +43,7 @@ export type Settings = ReturnType<typeof readSettings>
 
 /** Reads the knobs. Everything that is wrong is said at once, by its name. */
 export function readSettings(env: Environment, home: string) {
-  const given = Object.fromEntries(
-    KNOB_NAMES.flatMap((name) => {
-      const value = env[name]?.trim()
-      return value === undefined || value === '' ? [] : [[name, value]]
-    }),
-  )
-  const read = KNOBS.safeParse(given)
-  if (!read.success) {
-    const problems = read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
-    const message = `The environment has values that fetchbox cannot use: ${problems.join('; ')}`
-    const action = 'Correct them, or unset them: the guide to fetchbox has their meaning and defaults.'
-    throw new RedressError('OPTION_INVALID', message, { problems, action })
-  }
-  const knobs = read.data
+  const knobs = readKnobs(KNOBS, env, 'fetchbox')
   return {
     downloadTriesMax: knobs.DOWNLOAD_RETRY_LIMIT,
     storageTriesMax: knobs.STORAGE_RETRY_LIMIT,

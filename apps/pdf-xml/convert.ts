@@ -1,16 +1,8 @@
 import { type App, type Attempt, type JobType, RedressError, rule } from 'redress'
 import { z } from 'zod'
+import { isMissing } from '../shared/stores.ts'
 import { CODES, type Code } from './codes.ts'
-import {
-  existingResult,
-  type Files,
-  isMissing,
-  NotWellFormed,
-  resultKey,
-  sourceKey,
-  TooMuchXml,
-  wellFormed,
-} from './files.ts'
+import { existingResult, type Files, NotWellFormed, resultKey, sourceKey, TooMuchXml, wellFormed } from './files.ts'
 import { callGateway, GatewayFailed } from './gateway-client.ts'
 import { convertPolicy } from './policy.ts'
 import type { Settings } from './settings.ts'

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
-import { type ArtifactStore, artifactStore, type Log, RedressError } from 'redress'
+import { type ArtifactStore, type Log, RedressError } from 'redress'
 import { SaxesParser } from 'saxes'
-import type { Environment, Settings } from './settings.ts'
+import type { Environment } from '../shared/knobs.ts'
+import { isMissing, openStores } from '../shared/stores.ts'
+import type { Settings } from './settings.ts'
 
 /** What was handed in, and what was made of it. Names follow from the job's id: nobody can name another's file. */
 export interface Files {
@@ -15,37 +17,9 @@ export const resultKey = (jobId: string): string => `${jobId}.xml`
 export const jobOfKey = (key: string): string => key.replace(/\.(pdf|xml)$/, '')
 
 export async function openFiles({ uploads, results, space }: Settings, env: Environment, log: Log): Promise<Files> {
-  const open = (url: string, hardBytes: number) =>
-    artifactStore({
-      url,
-      log,
-      limits: { soft: space.soft, hard: { bytesFreeMin: hardBytes } },
-      credentials: s3Credentials(env),
-      onPressure: (pressure, usage) => {
-        if (pressure !== 'ok')
-          log.warn({ event: 'disk_pressure', pressure, ...usage }, 'the disk of pdf-xml is filling up')
-      },
-    })
-  const { bytesFreeMin } = space.hard
-  // Uploads stop first: what was taken in must still find room for what is made of it.
-  return {
-    uploads: await open(uploads.url, bytesFreeMin),
-    results: await open(results.url, Math.floor(bytesFreeMin / 4)),
-  }
+  const opened = await openStores(uploads.url, results.url, { appName: 'pdf-xml', space, env, log })
+  return { uploads: opened.sources, results: opened.products }
 }
-
-function s3Credentials(env: Environment) {
-  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env
-  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined
-  return {
-    accessKeyId: AWS_ACCESS_KEY_ID,
-    secretAccessKey: AWS_SECRET_ACCESS_KEY,
-    ...(AWS_SESSION_TOKEN && { sessionToken: AWS_SESSION_TOKEN }),
-  }
-}
-
-export const isMissing = (error: unknown): boolean =>
-  error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
 
 /** No gateway of ours sends more than 256 MB, or nests deeper than a few elements. */
 const XML_BYTES_MAX = 256 * 2 ** 20

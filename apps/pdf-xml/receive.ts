@@ -1,6 +1,7 @@
 import type { MultipartFile } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { type App, type JobType, type Log, RedressError, type StoredArtifact } from 'redress'
+import { plainFileName } from '../shared/file-names.ts'
 import { CODES, type Code } from './codes.ts'
 import type { ConvertInput } from './convert.ts'
 import { existingResult, type Files, sourceKey } from './files.ts'
@@ -84,7 +85,7 @@ async function takeParts(request: FastifyRequest, upload: Upload, key: string, {
       part.file.resume()
       continue
     }
-    upload.fileName = nameOf(part)
+    upload.fileName = plainFileName(part.filename, 'unnamed.pdf')
     upload.stored = await uploads.put(key, pdfOnly(part.file), {
       bytesMax: UPLOAD_BYTES_MAX,
       contentType: 'application/pdf',
@@ -148,20 +149,6 @@ async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 function letRestGo({ raw }: FastifyRequest): void {
   raw.unpipe()
   raw.resume()
-}
-
-const NAME_CHARS_MAX = 200
-
-/** As it is shown and given back: never a path, and nothing that a terminal or a page would obey. */
-function nameOf({ filename }: MultipartFile): string {
-  const last = filename.split(/[/\\]/).at(-1) ?? ''
-  const plain = last
-    .toWellFormed()
-    .replace(/[\p{Cc}\p{Cf}]/gu, '')
-    .trim()
-  // Cut last: half of a character at the end would be no text that a header or a database takes.
-  const cut = plain.slice(0, NAME_CHARS_MAX).replace(/[\uD800-\uDBFF]$/, '')
-  return cut === '' ? 'unnamed.pdf' : cut
 }
 
 const ACTIONS: Partial<Record<Code, string>> = {

@@ -1,9 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import { linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { RedressError } from 'redress'
 import type { Caller } from 'redress/http'
+import { secretIn } from '../shared/secret.ts'
 import type { Settings } from './settings.ts'
 
 /**
@@ -29,13 +27,18 @@ const SCOPES = [
 ]
 
 const KEPT_SECONDS = 30 * 86_400
+const SESSION_KEY = {
+  what: 'the key that signs sessions',
+  knob: 'SESSION_SECRET',
+  loss: 'Without the old one, visitors are strangers.',
+}
 const NAME = /^anon-[A-Za-z0-9_-]{22}$/
 
 export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean): Sessions {
   // Over https a cookie can belong to this one host and to no other; browsers hold to what its name says.
   const cookieName = isHttps ? '__Host-pdf-xml' : 'pdf-xml'
   // Now, not with the first visitor: a key that cannot be read should stop who starts the server, not who visits it.
-  const secret = sessionSecret ?? secretIn(home)
+  const secret = sessionSecret ?? secretIn(home, 'session.key', SESSION_KEY)
   const sign = (name: string): string => createHmac('sha256', secret).update(name).digest('base64url')
   const isSigned = (name: string, signature: string): boolean => {
     const [right, given] = [Buffer.from(sign(name)), Buffer.from(signature)]
@@ -62,36 +65,3 @@ export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean
 }
 
 const ownerNamed = (name: string): Caller => ({ name, role: 'owner', account: name, scopes: SCOPES, isPerson: true })
-
-/** Made once and kept beside the files. Processes on other machines need the same: SESSION_SECRET. */
-function secretIn(home: string): string {
-  const path = join(home, 'session.key')
-  try {
-    const secret = keptIn(home, path)
-    if (secret.length >= 32) return secret
-  } catch (cause) {
-    throw unusable(path, `cannot be read (${(cause as NodeJS.ErrnoException).code ?? 'for an unknown reason'})`, cause)
-  }
-  throw unusable(path, 'is too short')
-}
-
-function unusable(path: string, why: string, cause?: unknown): RedressError {
-  const action =
-    'Let the server read it, remove it, or set SESSION_SECRET. Without the old one, visitors are strangers.'
-  return new RedressError('OPTION_INVALID', `${path}, the key that signs sessions, ${why}.`, { action, cause })
-}
-
-function keptIn(home: string, path: string): string {
-  mkdirSync(home, { recursive: true })
-  const own = `${path}.${randomBytes(8).toString('hex')}`
-  writeFileSync(own, randomBytes(32).toString('hex'), { mode: 0o600 })
-  try {
-    // Of several processes that begin at once, one names the key; and nobody reads half of it.
-    linkSync(own, path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  } finally {
-    unlinkSync(own)
-  }
-  return readFileSync(path, 'utf8').trim()
-}

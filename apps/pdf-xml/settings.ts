@@ -1,9 +1,9 @@
 import { join, resolve } from 'node:path'
 import { RedressError } from 'redress'
 import { z } from 'zod'
+import { type Environment, readKnobs } from '../shared/knobs.ts'
+import { storeUrl } from '../shared/stores.ts'
 import { Mappings } from './gateway/mappings.ts'
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 /** 50 MB, counted as file managers do: 50 times 1,048,576 bytes. */
 export const UPLOAD_BYTES_MAX = 50 * 2 ** 20
@@ -60,25 +60,7 @@ export type Settings = ReturnType<typeof readSettings>
 
 /** Reads the knobs. Everything that is wrong is said at once, by its name. */
 export function readSettings(env: Environment, home: string) {
-  const given = Object.fromEntries(
-    KNOB_NAMES.flatMap((name) => {
-      const value = env[name]?.trim()
-      return value === undefined || value === '' ? [] : [[name, value]]
-    }),
-  )
-  const read = KNOBS.safeParse(given)
-  if (!read.success) {
-    const problems = read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
-    throw new RedressError(
-      'OPTION_INVALID',
-      `The environment has values that pdf-xml cannot use: ${problems.join('; ')}`,
-      {
-        problems,
-        action: 'Correct them, or unset them: the guide to pdf-xml has their meaning and defaults.',
-      },
-    )
-  }
-  const knobs = read.data
+  const knobs = readKnobs(KNOBS, env, 'pdf-xml')
   return {
     home,
     retry: {
@@ -106,9 +88,6 @@ export function readSettings(env: Environment, home: string) {
     sessionSecret: knobs.SESSION_SECRET ?? null,
   }
 }
-
-/** A folder, or the address of an object store. */
-const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
 
 /** As the gateway reads them: by the names that they give themselves, and without those that are broken. */
 function mappingsIn(folder: string | undefined): OfferedMapping[] {

@@ -7,8 +7,9 @@ export function plainFileName(given: string, fallback: string): string {
     .toWellFormed()
     .replace(/[\p{Cc}\p{Cf}]/gu, '')
     .trim()
-    .slice(0, CHARS_MAX)
-  return plain === '' ? fallback : plain
+  // Cut last: half of a character at the end would be no text that a header or a database takes.
+  const cut = plain.slice(0, CHARS_MAX).replace(/[\uD800-\uDBFF]$/, '')
+  return cut === '' ? fallback : cut
 }
 
 /** The header that has a file saved, never shown: what strangers sent must not become a page of ours. */

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { RedressError } from 'redress'
 
 export interface Refusal {
   status: number
@@ -21,16 +22,30 @@ export class Refused extends Error {
   }
 }
 
-/** Puts a refusal on a page, for a browser; null where the words of JSON are right. */
-type RefusalPage = (request: FastifyRequest, reply: FastifyReply, refusal: Refusal) => unknown
+/** Puts a refusal on a page, for whoever asks with a browser. */
+interface RefusalPage {
+  isFor(request: FastifyRequest): boolean
+  show(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): unknown
+}
 
 export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | null = null): void {
   server.setErrorHandler((error, request, reply) => {
-    // Whatever else is thrown is the server's to answer.
-    if (!(error instanceof Refused)) throw error
-    const { status, code, message, action, problems, headers = {} } = error.refusal
+    const refusal = refusalOf(error)
+    if (refusal === null) throw error
+    const { status, code, message, action, problems, headers = {} } = refusal
+    const isOurs = error instanceof Refused
+    // What the engine refuses is the server's to answer, except on a page.
+    if (!isOurs && onPage?.isFor(request) !== true) throw error
     void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
-    const told = { code, message, action, ...(problems !== undefined && { problems }) }
-    return onPage?.(request, reply, error.refusal) ?? reply.send({ error: told })
+    if (onPage?.isFor(request)) return onPage.show(request, reply, refusal)
+    return reply.send({ error: { code, message, action, ...(problems !== undefined && { problems }) } })
   })
+}
+
+/** What is the server's own fault is not among these: only the server may say how much of that is told. */
+function refusalOf(error: unknown): Refusal | null {
+  if (error instanceof Refused) return error.refusal
+  if (!(error instanceof RedressError) || error.httpStatus >= 500) return null
+  const { httpStatus, code, message, action } = error
+  return { status: httpStatus, code, message, action }
 }

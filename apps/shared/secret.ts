@@ -1,12 +1,38 @@
 import { randomBytes } from 'node:crypto'
 import { linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { RedressError } from 'redress'
 
 const CHARS_MIN = 32
 
+interface SecretUse {
+  /** 'the key that signs sessions' */
+  what: string
+  /** The variable that gives it instead. */
+  knob: string
+  /** What it would mean to go on with another one. */
+  loss: string
+}
+
 /** Made once and kept in a folder of the app's own. Processes on other machines must be given the same one. */
-export function secretIn(folder: string, fileName: string): string {
+export function secretIn(folder: string, fileName: string, use: SecretUse): string {
   const path = join(folder, fileName)
+  try {
+    const secret = keptIn(folder, path)
+    if (secret.length >= CHARS_MIN) return secret
+  } catch (cause) {
+    const why = (cause as NodeJS.ErrnoException).code ?? 'for an unknown reason'
+    throw unusable(path, `cannot be read (${why})`, use, cause)
+  }
+  throw unusable(path, 'is too short', use)
+}
+
+function unusable(path: string, why: string, { what, knob, loss }: SecretUse, cause?: unknown): RedressError {
+  const action = `Let the server read it, remove it, or set ${knob}. ${loss}`
+  return new RedressError('OPTION_INVALID', `${path}, ${what}, ${why}.`, { action, cause })
+}
+
+function keptIn(folder: string, path: string): string {
   mkdirSync(folder, { recursive: true })
   const own = `${path}.${randomBytes(8).toString('hex')}`
   writeFileSync(own, randomBytes(32).toString('hex'), { mode: 0o600 })
@@ -18,7 +44,5 @@ export function secretIn(folder: string, fileName: string): string {
   } finally {
     unlinkSync(own)
   }
-  const secret = readFileSync(path, 'utf8').trim()
-  if (secret.length >= CHARS_MIN) return secret
-  throw new Error(`the secret in ${fileName} is too short: put back what was in it`)
+  return readFileSync(path, 'utf8').trim()
 }

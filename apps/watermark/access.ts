@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
 import type { Caller, MountTools } from 'redress/http'
-import { Refused } from '../shared/refused.ts'
+import { type Refusal, Refused } from '../shared/refused.ts'
 
 /** Whose campaigns these are: an account's, or those of a token that stands for none. */
 export const ownerOf = ({ account, name }: Caller): string => account ?? name
@@ -21,7 +21,7 @@ export async function neededCaller(
   const caller = await findCaller(request)
   if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Campaigns are for those who have signed in.')
   const scope = SCOPES[toDo]
-  if (caller.scopes !== null && !caller.scopes.some((one) => one === scope || one === 'batches.*')) {
+  if (!hasScope(caller, scope)) {
     throw new RedressError('ROLE_TOO_LOW', `${scope} is not in the scopes of ${caller.name}.`)
   }
   if (toDo === 'write' && caller.role === 'viewer') {
@@ -30,11 +30,24 @@ export async function neededCaller(
   return caller
 }
 
+const hasScope = ({ scopes }: Caller, scope: string): boolean =>
+  scopes === null || scopes.some((one) => one === scope || one === 'batches.*')
+
+/** For pages, which offer nobody what they would be refused. */
+export const mayWrite = (caller: Caller): boolean => caller.role !== 'viewer' && hasScope(caller, SCOPES.write)
+
 /** What is another's is not there (W28). */
-export const notFound = (what: 'asset' | 'campaign' | 'token'): Refused =>
+export const notFound = (what: 'asset' | 'campaign' | 'token' | 'detection'): Refused =>
   new Refused({
     status: 404,
     code: `${what.toUpperCase()}_NOT_FOUND`,
     message: `There is no such ${what}.`,
     action: 'Check the address.',
   })
+
+export const NOT_PUBLISHED: Refusal = {
+  status: 409,
+  code: 'CAMPAIGN_NOT_PUBLISHED',
+  message: 'This campaign is a draft: it has no links and no copies yet.',
+  action: 'Publish it first.',
+}

@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify'
+import { isMissing } from '../shared/stores.ts'
 import { notFound, ownerOf, seenBy } from './access.ts'
 import { findAsset, listAssets, viewAsset } from './assets.ts'
 import { type Desk, nextOf, UPLOAD_MS } from './desk.ts'
-import { isMissing, thumbnailKey } from './files.ts'
+import { thumbnailKey } from './files.ts'
 import { flash, wantsPage } from './pages.ts'
 import { receiveAsset } from './uploads.ts'
 

@@ -1,10 +1,11 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { Refused } from '../shared/refused.ts'
 import { notFound, seenBy } from './access.ts'
 import { findAsset } from './assets.ts'
 import { type CampaignView, viewCampaign } from './campaign-view.ts'
 import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
 import { type Desk, nextOf } from './desk.ts'
-import { readClone, readDraft } from './drafts.ts'
+import { DraftRefused, readClone, readDraft, readDraftForm } from './drafts.ts'
 import { publish } from './publishing.ts'
 
 export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
@@ -30,13 +31,22 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
   server.post('/campaigns', async (request, reply) => {
     const caller = await desk.writing(request)
     const nowMs = await desk.nowMs()
-    const { assetId, ...draft } = readDraft(request.body, nowMs)
-    const asset = await findAsset(rows, assetId, seenBy(caller))
-    if (asset === null) throw notFound('asset')
-    const id = newId()
-    // Who makes a campaign of another's file makes it for them.
-    await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
-    return desk.changed(request, reply, id, `${draft.name} is a draft.`, 201)
+    const pages = desk.pagesFor(request)
+    const fields = fieldsOf(request)
+    try {
+      const { assetId, ...draft } = fields === null ? readDraft(request.body, nowMs) : readDraftForm(fields, nowMs)
+      const asset = await findAsset(rows, assetId, seenBy(caller))
+      if (asset === null) throw notFound('asset')
+      const id = newId()
+      // Who makes a campaign of another's file makes it for them.
+      await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
+      return await desk.changed(request, reply, id, `${draft.name} is a draft.`, 201)
+    } catch (error) {
+      if (pages === null || fields === null || !(error instanceof Refused)) throw error
+      const { message } = error.refusal
+      const problems = error instanceof DraftRefused ? error.problems : [{ field: 'assetId', message }]
+      return pages.draftAgain(request, reply.code(400), { caller, fields, problems })
+    }
   })
 
   server.post('/campaigns/:id/publish', async (request, reply) => {
@@ -51,12 +61,15 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     const campaign = await desk.campaignOf(request, caller)
     const nowMs = await desk.nowMs()
     const changes = readClone(request.body, nowMs)
+    const asset = await findAsset(rows, changes.assetId ?? campaign.asset_id, seenBy(caller))
+    // A campaign is made for whom its file belongs to.
+    if (asset === null || asset.account_id !== campaign.account_id) throw notFound('asset')
     const { expires_at: endMs } = campaign
     const id = newId()
     const clone = {
       id,
       owner: campaign.account_id,
-      assetId: campaign.asset_id,
+      assetId: asset.id,
       name: changes.name ?? campaign.name,
       maxDownloads: campaign.max_downloads,
       // An end that has passed is none that could be meant again.
@@ -72,4 +85,10 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     await addCampaign(rows, clone, newId, nowMs)
     return desk.changed(request, reply, id, `${clone.name} is a draft.`, 201)
   })
+}
+
+/** What a form of a page says; null for what a program sent. */
+function fieldsOf({ headers, body }: FastifyRequest): Record<string, string> | null {
+  const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') ?? false
+  return isForm ? ((body ?? {}) as Record<string, string>) : null
 }

@@ -1,10 +1,10 @@
 import type { App, BatchState, BatchView, JobView } from 'redress'
 import type { Rows } from '../shared/rows.ts'
-import { type CampaignRow, type TokenRow, tokensOf } from './campaigns.ts'
+import { type CampaignRow, findToken, type TokenRow, tokensOf } from './campaigns.ts'
 import type { Links } from './links.ts'
 
-type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
-type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
+export type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
+export type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
 
 /** W24, in the words of campaigns. Copies are never cancelled, so none can all be. */
 export const STATE_OF: Readonly<Record<BatchState, CampaignState>> = {
@@ -40,6 +40,9 @@ export interface TokenView {
   progress: number | null
   retryCount: number
   maxRetries: number
+  /** While it waits for its next try: when that is, and why it has to try again. */
+  retryAt: string | null
+  waiting: string | null
   /** Only where it is FAILED. */
   error: { code: string; message: string } | null
   downloads: number
@@ -121,6 +124,23 @@ export async function viewCampaignDetail(
   }
 }
 
+/** Some of its tokens, without a look at all the others; the campaign's own counts are the batch's. */
+export async function viewCampaignPart(
+  { app, rows, links }: { app: App; rows: Rows; links: Links },
+  campaign: CampaignRow,
+  tokenIds: readonly string[],
+): Promise<CampaignDetail> {
+  const view = viewWith(campaign, await batchOf(app, campaign))
+  const nowMs = await (await app.store()).nowMs()
+  const tokens: TokenView[] = []
+  for (const id of tokenIds) {
+    const token = await findToken(rows, id)
+    if (token === null || token.campaign_id !== campaign.id) continue
+    tokens.push(viewToken(token, await app.find(id), campaign, links, nowMs))
+  }
+  return { ...view, tokens }
+}
+
 export function viewToken(
   token: TokenRow,
   job: JobView | null,
@@ -139,6 +159,9 @@ export function viewToken(
     progress: state === 'PROCESSING' ? Math.floor((job?.progress ?? 0) * 100) : null,
     retryCount: job?.retryCount ?? 0,
     maxRetries: job === null ? 0 : job.maxAttempts - 1,
+    retryAt: state === 'PENDING' ? (job?.retryAfter ?? null) : null,
+    // Between two tries a job shows what is read while it waits.
+    waiting: state === 'PENDING' ? errorMessage : null,
     error: state === 'FAILED' && errorCode !== null ? { code: errorCode, message: errorMessage ?? '' } : null,
     downloads: token.downloads,
     revokedAt: iso(token.revoked_at),

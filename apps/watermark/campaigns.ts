@@ -93,6 +93,12 @@ export function findCampaign(rows: Rows, id: string, owner: string | null): Prom
   )
 }
 
+/** Whether the copies of a campaign are marked with this key: the one that it was published with. */
+export async function isMarkedWith(rows: Rows, campaignId: string, keyId: string): Promise<boolean> {
+  const sql = 'SELECT key_id FROM wm_keys WHERE campaign_id = $1'
+  return (await rows.first<{ key_id: string }>(sql, campaignId))?.key_id === keyId
+}
+
 export function listCampaigns(rows: Rows, { owner, limit, before }: Page): Promise<CampaignRow[]> {
   const where = owner === null ? '' : 'account_id = $3 AND '
   const sql = `SELECT ${COLUMNS} FROM wm_campaigns WHERE ${where}id < $1 ORDER BY id DESC LIMIT $2`

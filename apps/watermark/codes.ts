@@ -22,6 +22,13 @@ export const CODES = failures({
     retry: 'never',
     message: 'Nobody here knows how to watermark this kind of file.',
   },
+  KEY_MISSING: {
+    fault: 'operator',
+    retry: 'transient',
+    waiting: 'The key of this campaign was not there. We’ll retry.',
+    message:
+      'The key of this campaign is not there any more. Retry when it is back, or publish a copy of the campaign.',
+  },
   PROGRAM_MISSING: {
     fault: 'operator',
     retry: 'transient',
@@ -83,6 +90,11 @@ export const DETECT_CODES: Taxonomy<Code> = failures({
     message: 'The file is damaged, or no video or image that we know.',
   },
   SOURCE_MISSING: { fault: 'operator', retry: 'never', message: 'The file is not there any more. Send it again.' },
+  KEY_MISSING: {
+    fault: 'operator',
+    retry: 'never',
+    message: 'The key of this campaign’s marks is not there any more.',
+  },
   PROGRAM_MISSING: { fault: 'operator', retry: 'never', message: 'The program that looks for marks was not there.' },
   OUT_OF_MEMORY: { fault: 'system', retry: 'never', message: 'There was not enough memory. Send a smaller file.' },
   TIMEOUT: { fault: 'system', retry: 'never', message: 'It took too long. Send a shorter file.' },

@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { JobType } from 'redress'
 import type { Caller, MountTools } from 'redress/http'
-import { Refused } from '../shared/refused.ts'
 import { neededCaller, notFound, seenBy } from './access.ts'
 import type { Page } from './assets.ts'
 import { type CampaignDetail, viewCampaignDetail } from './campaign-view.ts'
@@ -15,30 +14,32 @@ import type { UploadOptions } from './uploads.ts'
 export interface RouteOptions extends UploadOptions, PublishingOptions {
   links: Links
   detect: JobType<DetectInput>
-  pages: Pages | null
 }
 
 /** A slow line takes its time for a film; one that does not move at all is ended by the server long before. */
 export const UPLOAD_MS = 4 * 3_600_000
 const PAGE_MAX = 100
+/** A page hears of each campaign that it shows, and a stream has at most 50 topics. */
+const SHOWN_MAX = 40
 
 /** What every route of campaigns begins and ends with: who asks, about what, and how they want it answered. */
 export class Desk {
   readonly options: RouteOptions
   readonly tools: MountTools
+  readonly #pages: Pages
 
-  constructor(options: RouteOptions, tools: MountTools) {
+  constructor(options: RouteOptions, tools: MountTools, pages: Pages) {
     this.options = options
     this.tools = tools
+    this.#pages = pages
   }
 
-  /** Pages are given to browsers, where there are pages. */
+  /** For browsers; null for programs. */
   pagesFor(request: FastifyRequest): Pages | null {
-    return wantsPage(request) ? this.options.pages : null
+    return wantsPage(request) ? this.#pages : null
   }
 
-  async reading(request: FastifyRequest): Promise<Caller> {
-    if (this.pagesFor(request) !== null && (await this.tools.findCaller(request)) === null) throw new Refused(SIGN_IN)
+  reading(request: FastifyRequest): Promise<Caller> {
     return neededCaller(this.tools, request, 'read')
   }
 
@@ -52,12 +53,19 @@ export class Desk {
 
   pageOf(request: FastifyRequest, caller: Caller): Page {
     const { limit, cursor } = request.query as { limit?: string; cursor?: string }
-    const wanted = Number(limit ?? PAGE_MAX)
+    const most = wantsPage(request) ? SHOWN_MAX : PAGE_MAX
+    const wanted = Number(limit ?? most)
     return {
       owner: seenBy(caller),
-      limit: Number.isInteger(wanted) && wanted >= 1 ? Math.min(wanted, PAGE_MAX) : PAGE_MAX,
+      limit: Number.isInteger(wanted) && wanted >= 1 ? Math.min(wanted, most) : most,
       before: typeof cursor === 'string' ? cursor : null,
     }
+  }
+
+  /** Under which recipients reach this server. */
+  originOf(request: FastifyRequest): string {
+    const scheme = this.tools.isHttps ? 'https' : request.protocol
+    return this.options.settings.publicUrl ?? `${scheme}://${request.host}`
   }
 
   async campaignOf(request: FastifyRequest, caller: Caller): Promise<CampaignRow> {
@@ -90,11 +98,3 @@ export class Desk {
 /** Where the next page begins; null after the last. */
 export const nextOf = (page: readonly { id: string }[], { limit }: Page): string | null =>
   page.length < limit ? null : (page.at(-1)?.id ?? null)
-
-const SIGN_IN = {
-  status: 303,
-  code: 'SIGN_IN_REQUIRED',
-  message: 'Campaigns are for those who have signed in.',
-  action: 'Sign in.',
-  headers: { location: '/sign-in' },
-}

@@ -1,9 +1,10 @@
 import { join } from 'node:path'
 import type { App, Attempt, JobType } from 'redress'
 import { z } from 'zod'
-import { findCampaign, tokensOf } from './campaigns.ts'
+import { isMissing } from '../shared/stores.ts'
+import { findCampaign, isMarkedWith, tokensOf } from './campaigns.ts'
 import { type Code, DETECT_CODES } from './codes.ts'
-import { fetchTo, inWorkFolder, isMissing, sourceKey, suspectKey } from './files.ts'
+import { fetchTo, inWorkFolder, sourceKey, suspectKey } from './files.ts'
 import type { MarkingOptions } from './marking.ts'
 import { failWithMedia } from './media.ts'
 import { detectPolicy, QUEUE, RULES } from './policy.ts'
@@ -16,8 +17,10 @@ export type DetectInput = z.input<typeof inputSchema>
 /** Nobody reads further down a list of who it was not. */
 const RANKED_MAX = 20
 
-interface DetectResult {
+export interface DetectResult {
   verdict: 'match' | 'inconclusive'
+  bestDecoyZ: number
+  decoys: number
   ranked: { tokenId: string; name: string; email: string; z: number }[]
 }
 
@@ -35,10 +38,11 @@ export function declareDetecting(app: App, options: MarkingOptions): JobType<Det
 async function whoseCopy(
   { campaignId }: DetectInput,
   attempt: Attempt<Code>,
-  { rows, files, media, markKey }: MarkingOptions,
+  { rows, files, media, markKey, markKeyId }: MarkingOptions,
 ): Promise<DetectResult> {
   const campaign = await findCampaign(rows, campaignId, null)
   if (campaign === null) return attempt.fail('SOURCE_MISSING', { detail: 'the campaign is gone' })
+  if (!(await isMarkedWith(rows, campaignId, markKeyId))) return attempt.fail('KEY_MISSING')
   const tokens = await tokensOf(rows, campaignId)
   const { signal } = attempt
   return inWorkFolder(files.work, attempt.jobId, attempt.number, async (folder) => {
@@ -56,7 +60,7 @@ async function whoseCopy(
     // Marks are found without it, too, if they are strong enough.
     const source = await fetched(sourceKey(campaign.asset_id), 'source')
     try {
-      const { verdict, ranking } = await media.detect({
+      const { verdict, ranking, bestDecoyZ, decoys } = await media.detect({
         suspect,
         source,
         key: markKey,
@@ -70,7 +74,7 @@ async function whoseCopy(
         const { recipient_name = '', recipient_email = '' } = named.get(tokenId) ?? {}
         return { tokenId, name: recipient_name, email: recipient_email, z }
       })
-      return { verdict, ranked }
+      return { verdict, bestDecoyZ, decoys, ranked }
     } catch (error) {
       failWithMedia(attempt, error)
     }

@@ -3,10 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { App, ArtifactHead } from 'redress'
 import { attachment } from '../shared/file-names.ts'
 import { type Refusal, Refused } from '../shared/refused.ts'
+import { isMissing } from '../shared/stores.ts'
 import { isPast } from './campaign-view.ts'
 import { type CampaignRow, countDownload, findCampaign, findToken, type TokenRow } from './campaigns.ts'
 import type { Desk } from './desk.ts'
-import { copyKey, type Files, isMissing } from './files.ts'
+import { copyKey, type Files } from './files.ts'
 import type { Links } from './links.ts'
 import type { CopyResult } from './marking.ts'
 import type { Pages } from './pages.ts'
@@ -95,7 +96,7 @@ async function copyOf(app: App, tokenId: string): Promise<Copy> {
 function preparing(request: FastifyRequest, reply: FastifyReply, progress: number, pages: Pages | null): unknown {
   const message = 'Your copy is being prepared. Come back in a moment.'
   void reply.code(202).header('retry-after', PREPARING_SECONDS)
-  if (pages !== null) return pages.preparing(request, reply, { progress, message })
+  if (pages !== null) return pages.preparing(request, reply, { progress })
   return reply.send({ state: 'PROCESSING', progress, message })
 }
 

@@ -1,17 +1,14 @@
 import { z } from 'zod'
 import { Refused } from '../shared/refused.ts'
-import { cleanText } from './media.ts'
+import { cleanText, isVisible } from './media.ts'
+import { type Line, linesOf } from './recipient-lines.ts'
 
 const RECIPIENTS_MAX = 1_000
 const NAME_CHARS_MAX = 200
 /** As far as the engine counts. */
 const EXPIRY_MS_MAX = 3_650 * 86_400_000
 
-const nameField = z
-  .string()
-  .max(NAME_CHARS_MAX)
-  .transform(cleanText)
-  .refine((text) => text !== '', 'must have a visible character')
+const nameField = z.string().max(NAME_CHARS_MAX).transform(cleanText).refine(isVisible, 'must have a visible character')
 const truth = z.union([
   z.boolean(),
   z.enum(['true', 'on', '1', 'false', '0', '']).transform((text) => /^[to1]/.test(text)),
@@ -21,16 +18,7 @@ const orNull = <T extends z.ZodType>(field: T) =>
 
 const recipientField = z.strictObject({ name: nameField, email: z.email().max(254) })
 
-/** 'Ann Example, ann@example.org' on each line, as a form without script has it. */
-function fromLines(given: unknown): unknown {
-  if (typeof given !== 'string') return given
-  const lines = given.split(/\r?\n/).filter((line) => line.trim() !== '')
-  return lines.map((line) => {
-    const [, name = line, email = ''] = /^(.*)[,;\t](.*)$/.exec(line) ?? []
-    return { name: name.trim(), email: email.trim() }
-  })
-}
-
+const assetField = z.string().min(1).max(100)
 const expiryField = orNull(z.iso.datetime({ offset: true }))
 
 const draftSchema = z
@@ -38,11 +26,11 @@ const draftSchema = z
     name: nameField,
     maxDownloads: orNull(z.coerce.number().int().min(1).max(1_000_000)).default(null),
     expiresAt: expiryField.default(null),
-    assetId: z.string().min(1).max(100),
+    assetId: assetField,
     visible: truth.default(true),
     invisible: truth.default(true),
     recipients: z
-      .preprocess(fromLines, z.array(recipientField))
+      .array(recipientField)
       .refine((list) => list.length > 0, 'must name at least one recipient')
       .refine((list) => list.length <= RECIPIENTS_MAX, `must name at most ${RECIPIENTS_MAX} recipients`)
       .refine((list) => isUnique(list.map(({ email }) => email.toLowerCase())), 'must name each address once'),
@@ -55,34 +43,92 @@ const draftSchema = z
 const isUnique = (list: readonly string[]): boolean => new Set(list).size === list.length
 
 const cloneSchema = z.strictObject({
+  /** Another file for the same recipients: the first may have been damaged. */
+  assetId: assetField.optional(),
   name: nameField.optional(),
   expiresAt: expiryField.optional(),
 })
 
-/** A draft as somebody sent it, or what is wrong with it. */
+/** What is wrong with one field of a draft. */
+export interface DraftProblem {
+  field: string
+  message: string
+}
+
+export class DraftRefused extends Refused {
+  readonly problems: readonly DraftProblem[]
+
+  constructor(problems: readonly DraftProblem[]) {
+    const said = problems.slice(0, 10).map(({ field, message }) => [field, message].filter(Boolean).join(': '))
+    super({
+      status: 400,
+      code: 'REQUEST_INVALID',
+      message: `This campaign cannot be made: ${said.join('; ')}.`,
+      action: 'Correct what is named and send it again.',
+    })
+    this.problems = problems
+  }
+}
+
+/** A draft as somebody sent it, or what is wrong with it. Recipients may also be text, one on each line. */
 export function readDraft(body: unknown, nowMs: number) {
-  const { expiresAt, ...draft } = read(draftSchema, body)
+  const { recipients } = (body ?? {}) as { recipients?: unknown }
+  const lines = typeof recipients === 'string' ? linesOf(recipients) : null
+  const given = lines === null ? body : { ...(body as object), recipients: lines.map(({ recipient }) => recipient) }
+  const { expiresAt, ...draft } = read(draftSchema, given, lines)
   return { ...draft, expiresAtMs: expiryOf(expiresAt, nowMs) }
 }
 
-export function readClone(body: unknown, nowMs: number) {
-  const { name, expiresAt } = read(cloneSchema, body ?? {})
-  return { name, expiresAtMs: expiresAt === undefined ? undefined : expiryOf(expiresAt, nowMs) }
+/** The same of a form, in which a time has no zone: it says that UTC is meant. */
+export function readDraftForm(fields: Readonly<Record<string, string>>, nowMs: number) {
+  const { expiresAt = '' } = fields
+  // Browsers leave out seconds that are none.
+  const [, minutes, seconds = ':00'] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?$/.exec(expiresAt) ?? []
+  return readDraft({ ...fields, expiresAt: minutes === undefined ? expiresAt : `${minutes}${seconds}Z` }, nowMs)
 }
 
-function read<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
+export function readClone(body: unknown, nowMs: number) {
+  const { assetId, name, expiresAt } = read(cloneSchema, body ?? {}, null)
+  return { assetId, name, expiresAtMs: expiresAt === undefined ? undefined : expiryOf(expiresAt, nowMs) }
+}
+
+function read<T extends z.ZodType>(schema: T, body: unknown, lines: readonly Line[] | null): z.output<T> {
   const answer = schema.safeParse(body)
   if (answer.success) return answer.data
-  const problems = answer.error.issues.map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '))
-  throw invalid(`This campaign cannot be made: ${problems.slice(0, 10).join('; ')}.`)
+  throw new DraftRefused(
+    answer.error.issues.flatMap(({ path, message }) => {
+      if (lines === null || path[0] !== 'recipients') return [{ field: path.join('.'), message }]
+      return ofLines(lines, path[1], path[2], message)
+    }),
+  )
 }
+
+/** By the number of the line, as whoever wrote it can find it. */
+function ofLines(lines: readonly Line[], index: unknown, part: unknown, message: string): DraftProblem[] {
+  const field = 'recipients'
+  const at = typeof index === 'number' ? lines[index] : undefined
+  if (at !== undefined) {
+    const { line, recipient } = at
+    if (part === 'name') return [{ field, message: `line ${line}: the name ${message.replace(/^Too big.*/, IS_LONG)}` }]
+    const isThere = recipient.email !== ''
+    return [{ field, message: `line ${line}: ${isThere ? `"${recipient.email}" is no email address` : NO_ADDRESS}` }]
+  }
+  const known = new Map<string, number>()
+  const twice = lines.flatMap(({ line, recipient }) => {
+    const address = recipient.email.toLowerCase()
+    const first = known.get(address)
+    known.set(address, first ?? line)
+    return first === undefined ? [] : [{ field, message: `line ${line}: the address is that of line ${first}` }]
+  })
+  return message.includes('each address') && twice.length > 0 ? twice : [{ field, message }]
+}
+
+const IS_LONG = `must have at most ${NAME_CHARS_MAX} characters`
+const NO_ADDRESS = 'there is no email address; write Name, email'
 
 function expiryOf(text: string | null, nowMs: number): number | null {
   if (text === null) return null
   const atMs = Date.parse(text)
   if (atMs > nowMs && atMs <= nowMs + EXPIRY_MS_MAX) return atMs
-  throw invalid('This campaign cannot be made: expiresAt: must be a time to come, within ten years.')
+  throw new DraftRefused([{ field: 'expiresAt', message: 'must be a time to come, within ten years' }])
 }
-
-const invalid = (message: string): Refused =>
-  new Refused({ status: 400, code: 'REQUEST_INVALID', message, action: 'Correct what is named and send it again.' })

@@ -2,9 +2,10 @@ import { createWriteStream } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { type ArtifactStore, artifactStore, type Log, RedressError } from 'redress'
-import { s3Credentials } from '../shared/stores.ts'
-import type { Environment, Settings } from './settings.ts'
+import type { ArtifactStore, Log } from 'redress'
+import type { Environment } from '../shared/knobs.ts'
+import { openStores } from '../shared/stores.ts'
+import type { Settings } from './settings.ts'
 
 /** What was handed in, and what was made of it. Names follow from ids: nobody can name another's file. */
 export interface Files {
@@ -23,28 +24,9 @@ export const copyKey = (tokenId: string): string => tokenId
 
 export async function openFiles(settings: Settings, env: Environment, log: Log): Promise<Files> {
   const { assetsUrl, copiesUrl, space, work } = settings
-  const open = (url: string, hardBytes: number) =>
-    artifactStore({
-      url,
-      log,
-      limits: { soft: space.soft, hard: { bytesFreeMin: hardBytes } },
-      credentials: s3Credentials(env),
-      onPressure: (pressure, usage) => {
-        if (pressure !== 'ok')
-          log.warn({ event: 'disk_pressure', pressure, ...usage }, 'the disk of watermark is filling up')
-      },
-    })
-  const { bytesFreeMin } = space.hard
-  // Uploads stop first: what was taken in must still find room for what is made of it.
-  return {
-    assets: await open(assetsUrl, bytesFreeMin),
-    copies: await open(copiesUrl, Math.floor(bytesFreeMin / 4)),
-    work,
-  }
+  const opened = await openStores(assetsUrl, copiesUrl, { appName: 'watermark', space, env, log })
+  return { assets: opened.sources, copies: opened.products, work }
 }
-
-export const isMissing = (error: unknown): boolean =>
-  error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND'
 
 /** Programs take names of files; the store may be a bucket. Fails where the bytes are not those that were stored. */
 export async function fetchTo(

@@ -6,9 +6,8 @@ import { letOwnersHear, mapEvents } from './events.ts'
 import { openFiles } from './files.ts'
 import { openLinks } from './links.ts'
 import { declareMarking } from './marking.ts'
-import { ffmpegMedia, type Media } from './media.ts'
+import { ffmpegMedia, type Media, warnWithoutPrograms } from './media.ts'
 import { declareChannels } from './notices.ts'
-import type { Pages } from './pages.ts'
 import { channelsOf } from './policy.ts'
 import { finishPublishing, type PublishingOptions } from './publishing.ts'
 import { declareRetention } from './retention.ts'
@@ -19,9 +18,14 @@ import { TABLES } from './tables.ts'
 export interface WatermarkOptions {
   /** Who works on pictures; ffmpeg when left out. */
   media?: Media
-  pages?: Pages
   /** Where the jobs are, for an app that was handed a store and cannot say it. */
   location?: string
+}
+
+const KEY_USE = {
+  what: 'the key of links and invisible marks',
+  knob: 'WATERMARK_SECRET',
+  loss: 'With another one, links that were sent lead nowhere and no copy made before is recognised.',
 }
 
 /** Campaigns: a copy for each recipient with a mark of its own, links to them, and whose copy one is that leaked. */
@@ -33,24 +37,28 @@ export function watermarkApp(given: WatermarkOptions = {}): AppModule {
       const location = given.location ?? app.location
       const rows = openRows({ location, tables: TABLES, storeOpened: () => app.store() })
       const files = await openFiles(settings, env, log)
-      const links = openLinks(settings.secret ?? secretIn(home, 'watermark.key'))
-      const media = given.media ?? ffmpegMedia(settings.fontFile)
-      const marking = { rows, files, media, settings, markKey: links.markKey }
+      const links = openLinks(settings.secret ?? secretIn(home, 'watermark.key', KEY_USE))
+      const media = given.media ?? ffmpegMedia(settings)
+      const { markKey, markKeyId } = links
+      const marking = { rows, files, media, settings, markKey, markKeyId }
       const marks = declareMarking(app, marking)
       const detect = declareDetecting(app, marking)
       declareChannels(app, rows, settings)
       mapEvents(app)
-      const publishing: PublishingOptions = { app, rows, marks, notify: channelsOf(settings).settled, log }
+      const notify = channelsOf(settings).settled
+      const publishing: PublishingOptions = { app, rows, marks, notify, markKeyId, log }
       declareRetention(app, { rows, files, log, finishPublishing: () => finishPublishing(publishing) })
-      const pages = given.pages ?? null
-      const routes = watermarkRoutes({ ...publishing, files, media, settings, links, detect, pages })
+      const routes = watermarkRoutes({ ...publishing, files, media, settings, links, detect })
       return {
         page: '/campaigns',
         async mount(server, tools) {
           letOwnersHear(tools, rows)
           await routes(server, tools)
         },
-        start: () => finishPublishing(publishing),
+        async start() {
+          if (given.media === undefined) await warnWithoutPrograms(log)
+          await finishPublishing(publishing)
+        },
         async stop() {
           await rows.close()
           await Promise.all([files.assets.close(), files.copies.close()])

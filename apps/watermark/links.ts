@@ -13,6 +13,8 @@ export interface Links {
   isGranted(tokenId: string, grant: string, nowMs: number): boolean
   /** Of the invisible marks. */
   markKey: string
+  /** Says which key that is, and nothing else about it. */
+  markKeyId: string
 }
 
 export function openLinks(secret: string): Links {
@@ -27,6 +29,7 @@ export function openLinks(secret: string): Links {
 
   return {
     markKey: keyFor('marks'),
+    markKeyId: keyFor('the name of marks').slice(0, 16),
     pathOf: (tokenId) => `/d/${tokenId}.${sign(tokenId)}`,
     tokenOf(link) {
       const [tokenId = '', signature = '', ...rest] = link.split('.')

@@ -3,10 +3,11 @@ import { join } from 'node:path'
 import { type App, type Attempt, type JobType, RedressError } from 'redress'
 import { z } from 'zod'
 import type { Rows } from '../shared/rows.ts'
+import { isMissing } from '../shared/stores.ts'
 import { type AssetRow, findAsset } from './assets.ts'
-import { type CampaignRow, findCampaign, findToken, type TokenRow } from './campaigns.ts'
+import { type CampaignRow, findCampaign, findToken, isMarkedWith, type TokenRow } from './campaigns.ts'
 import { CODES, type Code } from './codes.ts'
-import { copyKey, type Files, fetchTo, inWorkFolder, isMissing, sourceKey } from './files.ts'
+import { copyKey, type Files, fetchTo, inWorkFolder, sourceKey } from './files.ts'
 import { failWithMedia, type Kind, type Media, type Probed } from './media.ts'
 import { markPolicy, QUEUE, RULES } from './policy.ts'
 import type { Settings } from './settings.ts'
@@ -32,6 +33,7 @@ export interface MarkingOptions {
   settings: Settings
   /** Of the invisible marks. */
   markKey: string
+  markKeyId: string
 }
 
 export function declareMarking(app: App, options: MarkingOptions): Readonly<Record<Kind, JobType<MarkInput>>> {
@@ -76,13 +78,15 @@ async function orderOf(rows: Rows, tokenId: string): Promise<Order | null> {
 async function makeCopy(
   kind: Kind,
   attempt: Attempt<Code>,
-  { rows, files, media, markKey }: MarkingOptions,
+  { rows, files, media, markKey, markKeyId }: MarkingOptions,
 ): Promise<CopyResult> {
   const tokenId = attempt.jobId
   const order = await orderOf(rows, tokenId)
   if (order === null) return attempt.fail('SOURCE_MISSING', { detail: 'there is no token of this id' })
   const { token, campaign, asset } = order
   if (asset.kind !== kind) return attempt.fail('UNKNOWN_JOB_TYPE', { detail: `the asset is of kind ${asset.kind}` })
+  // A copy with a mark of another key could not be traced: a worker that was given another secret leaves it alone.
+  if (!(await isMarkedWith(rows, campaign.id, markKeyId))) return attempt.fail('KEY_MISSING')
   const { signal } = attempt
   return inWorkFolder(files.work, tokenId, attempt.number, async (folder) => {
     const [source, target] = [join(folder, 'source'), join(folder, 'copy')]

@@ -1,14 +1,17 @@
 import { createRequire } from 'node:module'
-import type { Attempt } from 'redress'
+import type { Attempt, Log } from 'redress'
 import type { Code } from './codes.ts'
 import { detect } from './media/detect.ts'
 import { type MediaCode, MediaError } from './media/errors.ts'
 import { markImage, markVideo } from './media/mark.ts'
 import { probeMedia } from './media/probe.ts'
+import { findPrograms } from './media/programs.ts'
 import { makeThumbnail } from './media/thumbnail.ts'
+import type { Settings } from './settings.ts'
 
-export { MediaError } from './media/errors.ts'
-export { cleanText } from './media/visible-text.ts'
+export { MATCH_Z_MIN } from './media/detect.ts'
+export { MediaError, named } from './media/errors.ts'
+export { cleanText, isVisible } from './media/visible-text.ts'
 
 export type Kind = 'video' | 'image'
 
@@ -47,6 +50,9 @@ interface Detected {
   verdict: 'match' | 'inconclusive'
   /** The likeliest first. */
   ranking: { tokenId: string; z: number }[]
+  /** The best of so many tokens that nobody was given: what chance can do with this file. */
+  bestDecoyZ: number
+  decoys: number
 }
 
 /** All that campaigns ask of whoever works on pictures. Failures are a `MediaError`. */
@@ -57,16 +63,29 @@ export interface Media {
   detect(request: DetectRequest): Promise<Detected>
 }
 
-export function ffmpegMedia(fontFile: string | null): Media {
+/** Marking and searching may take as long as their job may: a program must not be ended before it. */
+export function ffmpegMedia({ fontFile, attemptMs }: Pick<Settings, 'fontFile' | 'attemptMs'>): Media {
+  const limits = { workTimeoutMs: attemptMs }
   return {
     probe: (file, signal) => probeMedia(file, { signal }),
     thumbnail: (source, target, signal) => makeThumbnail({ source, target, signal }),
     mark(kind, { visibleText, invisible, ...request }) {
       const visible = visibleText === null ? undefined : { text: visibleText, fontFile: fontFile ?? shippedFont() }
       const mark = kind === 'video' ? markVideo : markImage
-      return mark({ ...request, visible, invisible: invisible ?? undefined })
+      return mark({ ...request, limits, visible, invisible: invisible ?? undefined })
     },
-    detect: ({ source, ...request }) => detect({ ...request, source: source ?? undefined }),
+    detect: ({ source, ...request }) => detect({ ...request, limits, source: source ?? undefined }),
+  }
+}
+
+/** Whoever starts without the programs learns it now, and not from the first upload. */
+export async function warnWithoutPrograms(log: Log): Promise<void> {
+  try {
+    await findPrograms()
+  } catch (error) {
+    if (!(error instanceof MediaError)) throw error
+    const { message, detail, action } = error
+    log.warn({ event: 'program_missing', detail, action }, message)
   }
 }
 

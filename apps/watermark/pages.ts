@@ -2,22 +2,41 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from 'redress/http'
 import type { Refusal } from '../shared/refused.ts'
 import type { CampaignDetail, CampaignView } from './campaign-view.ts'
+import type { CampaignRow } from './campaigns.ts'
+import type { DetectionView } from './detections.ts'
+import type { DraftProblem } from './drafts.ts'
 
-/** What people see instead of JSON. Routes ask for it where a browser does, and do without where there is none. */
+/** What people see instead of JSON. Routes ask for it where a browser does. */
 export interface Pages {
   campaigns(
     request: FastifyRequest,
     reply: FastifyReply,
     shown: { caller: Caller; campaigns: CampaignView[]; nextCursor: string | null },
   ): unknown
-  /** `flash` is what became of the form that led here; one that was left by a redirect is in the cookie `wm-flash`. */
+  /** A form that was refused, with everything that was typed into it. */
+  draftAgain(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    shown: { caller: Caller; fields: Readonly<Record<string, string>>; problems: readonly DraftProblem[] },
+  ): unknown
+  /** `flash` is what was wrong with the form that led here; what a redirect left to be said is in a cookie. */
   campaign(
     request: FastifyRequest,
     reply: FastifyReply,
     shown: { caller: Caller; campaign: CampaignDetail; flash?: string },
   ): unknown
+  detections(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    shown: { caller: Caller; campaign: CampaignRow; detections: DetectionView[] },
+  ): unknown
+  detection(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    shown: { caller: Caller; campaign: CampaignRow; detection: DetectionView },
+  ): unknown
   /** A recipient opened a link before the copy was there. */
-  preparing(request: FastifyRequest, reply: FastifyReply, shown: { progress: number; message: string }): unknown
+  preparing(request: FastifyRequest, reply: FastifyReply, shown: { progress: number }): unknown
   /** Status and headers are there already. */
   refused(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): unknown
 }
@@ -25,16 +44,20 @@ export interface Pages {
 export const wantsPage = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
 
 const FLASH = 'wm-flash'
+const FLASH_PATH = '/campaigns'
 const FLASH_SECONDS = 60
 
 /** Back to a page, which says once what was done. Kept in a cookie: words in an address could be anybody's. */
 export function flash(reply: FastifyReply, path: string, said: string): FastifyReply {
   return reply
-    .setCookie(FLASH, said, {
-      path: '/campaigns',
-      httpOnly: true,
-      sameSite: 'lax',
-      maxAge: FLASH_SECONDS,
-    })
+    .setCookie(FLASH, said, { path: FLASH_PATH, httpOnly: true, sameSite: 'lax', maxAge: FLASH_SECONDS })
     .redirect(path, 303)
+}
+
+/** What is to be said, which is then said. */
+export function takeFlash(request: FastifyRequest, reply: FastifyReply): string | null {
+  const said = request.cookies[FLASH] ?? ''
+  if (said === '') return null
+  void reply.clearCookie(FLASH, { path: FLASH_PATH })
+  return said
 }

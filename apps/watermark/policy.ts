@@ -13,13 +13,10 @@ export function channelsOf({ mail, webhook }: Settings): { failed: string[]; set
 
 /** What happens to a copy that cannot be made (W4, W14, W15, W39, W40). */
 export function markPolicy(settings: Settings): PolicyInput {
-  const { retriesMax, attemptMs } = settings
+  const { retriesMax, retryDelays, attemptMs } = settings
   return {
-    ...COMMON,
-    retry:
-      retriesMax === 0
-        ? { max: 1 }
-        : { max: retriesMax + 1, backoff: table(['1m', '5m', '15m']), unknown: 'transient' },
+    ...common(settings),
+    retry: retriesMax === 0 ? { max: 1 } : { max: retriesMax + 1, backoff: table(retryDelays), unknown: 'transient' },
     manualRetry: { mode: 'in-place', budget: 'reset' },
     rollup: 'partial',
     // A campaign knows no cancelled copies: a link that is not wanted is revoked.
@@ -33,11 +30,12 @@ export function markPolicy(settings: Settings): PolicyInput {
 }
 
 /** W10, W53: never tried again, neither by itself nor by a person; who wants it again sends the file again. */
-export function detectPolicy({ attemptMs }: Settings): PolicyInput {
-  return { ...COMMON, retry: { max: 1 }, manualRetry: 'off', timeout: { attempt: attemptMs } }
+export function detectPolicy(settings: Settings): PolicyInput {
+  return { ...common(settings), retry: { max: 1 }, manualRetry: 'off', timeout: { attempt: settings.attemptMs } }
 }
 
-const COMMON: PolicyInput = {
+const common = ({ leaseMs }: Settings): PolicyInput => ({
+  lease: { ttl: leaseMs },
   // A worker that was killed says nothing about the file (W40); one whose workers die again and again is set aside.
   orphan: { action: 'requeue', budget: 'free', maxReclaims: 5 },
   errors: 'latest',
@@ -45,7 +43,7 @@ const COMMON: PolicyInput = {
   shutdown: 'requeue',
   deny: 'hide',
   aggregates: true,
-}
+})
 
 /** What is thrown by others than the media core, which names its failures itself (W22, W23). */
 export const RULES = [

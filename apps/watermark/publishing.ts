@@ -13,6 +13,8 @@ export interface PublishingOptions {
   marks: Readonly<Record<Kind, JobType<MarkInput>>>
   /** Channels that are told what a campaign comes to. */
   notify: readonly string[]
+  /** Which key copies are marked with from now on. */
+  markKeyId: string
   log: Log
 }
 
@@ -22,7 +24,7 @@ export interface PublishingOptions {
  * leaves something that the next one can finish, and nobody makes a second batch.
  */
 export async function publish(options: PublishingOptions, campaign: CampaignRow): Promise<void> {
-  const { app, rows } = options
+  const { app, rows, markKeyId } = options
   if (campaign.state === 'PUBLISHED') return
   if (campaign.state === 'DRAFT') {
     const nowMs = await (await app.store()).nowMs()
@@ -34,8 +36,17 @@ export async function publish(options: PublishingOptions, campaign: CampaignRow)
         action: 'Clone it with a later end.',
       })
     }
-    const sql = `UPDATE wm_campaigns SET state = 'PUBLISHING', published_at = $2 WHERE id = $1 AND state = 'DRAFT'`
-    await rows.run(sql, campaign.id, nowMs)
+    await rows.atomically([
+      {
+        sql: `UPDATE wm_campaigns SET state = 'PUBLISHING', published_at = $2 WHERE id = $1 AND state = 'DRAFT'`,
+        params: [campaign.id, nowMs],
+      },
+      // Of two who publish at once, the first one's.
+      {
+        sql: 'INSERT INTO wm_keys (campaign_id, key_id) VALUES ($1, $2) ON CONFLICT DO NOTHING',
+        params: [campaign.id, markKeyId],
+      },
+    ])
   }
   await finish(options, campaign.id)
 }

@@ -1,9 +1,7 @@
-import { join } from 'node:path'
-import { RedressError } from 'redress'
+import { join, resolve } from 'node:path'
 import { z } from 'zod'
+import { type Environment, readKnobs } from '../shared/knobs.ts'
 import { storeUrl } from '../shared/stores.ts'
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 const MEBIBYTE = 2 ** 20
 const MINUTE_MS = 60_000
@@ -11,14 +9,24 @@ const MINUTE_MS = 60_000
 const whole = (min: number, max: number, fallback: number) =>
   z.coerce.number().int().min(min).max(max).default(fallback)
 const place = z.string().min(1).optional()
+const DELAYS_DEFAULT = '1m,5m,15m'
+/** Times with commas between them. */
+const delays = z
+  .string()
+  .default(DELAYS_DEFAULT)
+  .transform((text) => text.split(',').map((part) => part.trim()))
+  .refine((list) => list.every((part) => /^\d+(ms|s|m|h|d)$/.test(part)), `must be times such as ${DELAYS_DEFAULT}`)
 
 const KNOBS = z
   .object({
     WATERMARK_MAX_RETRIES: whole(0, 99, 3),
+    WATERMARK_RETRY_DELAYS: delays,
+    WATERMARK_LEASE_SEC: whole(1, 86_400, 30),
     WATERMARK_TIMEOUT_MINUTES: whole(1, 1_440, 60),
     WATERMARK_UPLOAD_MB: whole(1, 1_000_000, 2_048),
     WATERMARK_ASSETS_DIR: place,
     WATERMARK_COPIES_DIR: place,
+    WATERMARK_WORK_DIR: place,
     WATERMARK_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
     WATERMARK_FONT: place,
     WATERMARK_PUBLIC_URL: z.url({ protocol: /^https?$/ }).optional(),
@@ -38,34 +46,25 @@ const KNOBS = z
     message: 'must be given with WEBHOOK_URL',
   })
 
-const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
+export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 
 /** Reads the knobs. Everything that is wrong is said at once, by its name. */
 export function readSettings(env: Environment, home: string) {
-  const given = Object.fromEntries(
-    KNOB_NAMES.flatMap((name) => {
-      const value = env[name]?.trim()
-      return value === undefined || value === '' ? [] : [[name, value]]
-    }),
-  )
-  const read = KNOBS.safeParse(given)
-  if (!read.success) {
-    const problems = read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
-    const message = `The environment has values that watermark cannot use: ${problems.join('; ')}`
-    throw new RedressError('OPTION_INVALID', message, { problems, action: 'Correct them, or unset them.' })
-  }
-  const knobs = read.data
+  const knobs = readKnobs(KNOBS, env, 'watermark')
   return {
     home,
     retriesMax: knobs.WATERMARK_MAX_RETRIES,
+    /** Before the first retry, the second, and so on; the last holds for all that follow. */
+    retryDelays: knobs.WATERMARK_RETRY_DELAYS,
+    leaseMs: knobs.WATERMARK_LEASE_SEC * 1000,
     attemptMs: knobs.WATERMARK_TIMEOUT_MINUTES * MINUTE_MS,
     uploadBytesMax: knobs.WATERMARK_UPLOAD_MB * MEBIBYTE,
     assetsUrl: storeUrl(knobs.WATERMARK_ASSETS_DIR ?? join(home, 'assets')),
     copiesUrl: storeUrl(knobs.WATERMARK_COPIES_DIR ?? join(home, 'copies')),
     /** Where files lie while programs work on them: those take names, not streams. */
-    work: join(home, 'work'),
+    work: resolve(knobs.WATERMARK_WORK_DIR ?? join(home, 'work')),
     secret: knobs.WATERMARK_SECRET ?? null,
     fontFile: knobs.WATERMARK_FONT ?? null,
     publicUrl: knobs.WATERMARK_PUBLIC_URL?.replace(/\/+$/, '') ?? null,

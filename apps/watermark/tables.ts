@@ -47,5 +47,18 @@ export const TABLES: Tables = {
       revoked_at bigint,
       UNIQUE (campaign_id, position)
     )`,
+    // Which searches were made for a campaign: a job knows its input, and nobody can ask jobs for theirs.
+    `CREATE TABLE wm_detections (
+      id text PRIMARY KEY,
+      campaign_id text NOT NULL REFERENCES wm_campaigns (id) ON DELETE CASCADE,
+      file_name text NOT NULL,
+      created_at bigint NOT NULL
+    );
+    CREATE INDEX wm_detections_campaign ON wm_detections (campaign_id, id)`,
+    // Which key a campaign is marked with, by its fingerprint: what is marked with one cannot be found with another.
+    `CREATE TABLE wm_keys (
+      campaign_id text PRIMARY KEY REFERENCES wm_campaigns (id) ON DELETE CASCADE,
+      key_id text NOT NULL
+    )`,
   ],
 }

@@ -6,7 +6,7 @@ import { Refused } from '../shared/refused.ts'
 import type { Rows } from '../shared/rows.ts'
 import { type AssetRow, addAsset } from './assets.ts'
 import { type Files, fetchTo, inWorkFolder, sourceKey, thumbnailKey } from './files.ts'
-import { type Media, MediaError, type Probed } from './media.ts'
+import { type Media, MediaError, named, type Probed } from './media.ts'
 import { receiveFile } from './receive.ts'
 import type { Settings } from './settings.ts'
 
@@ -25,7 +25,7 @@ export async function receiveAsset(request: FastifyRequest, owner: string, optio
   const id = app.newId()
   const file = await receiveFile(request, files.assets, sourceKey(id), settings.uploadBytesMax)
   try {
-    const probed = await lookInto(id, options)
+    const probed = await lookInto(id, options).catch((error: unknown) => refuse(id, error, options))
     const asset: AssetRow = {
       id,
       account_id: owner,
@@ -48,24 +48,29 @@ export async function receiveAsset(request: FastifyRequest, owner: string, optio
   }
 }
 
-async function lookInto(id: string, { files, media, log }: UploadOptions): Promise<Probed> {
+async function lookInto(id: string, { files, media }: UploadOptions): Promise<Probed> {
   return inWorkFolder(files.work, id, 0, async (folder) => {
     const [source, thumbnail] = [join(folder, 'source'), join(folder, 'thumbnail.jpg')]
     await fetchTo(files.assets, sourceKey(id), source)
-    try {
-      const probed = await media.probe(source)
-      await media.thumbnail(source, thumbnail)
-      await files.assets.put(thumbnailKey(id), createReadStream(thumbnail), { contentType: 'image/jpeg' })
-      return probed
-    } catch (error) {
-      if (!(error instanceof MediaError)) throw error
-      const { code, isPermanent, message, action } = error
-      if (!isPermanent) log.error({ event: 'upload_failed', asset_id: id, err: error }, 'an upload was not looked into')
-      throw new Refused(
-        isPermanent
-          ? { status: 400, code, message, action }
-          : { status: 503, code, message: 'The file could not be looked into.', action: 'Send it again in a while.' },
-      )
-    }
+    const probed = await media.probe(source)
+    await media.thumbnail(source, thumbnail)
+    await files.assets.put(thumbnailKey(id), createReadStream(thumbnail), { contentType: 'image/jpeg' })
+    return probed
+  })
+}
+
+/** A file that is at fault is refused for good; a machine that is, for a while: no room, no program, no rights. */
+function refuse(id: string, error: unknown, { log }: UploadOptions): never {
+  const failure = named(error, 'prepare')
+  if (!(failure instanceof MediaError)) throw error
+  const { code, isPermanent, message, action } = failure
+  if (isPermanent) throw new Refused({ status: 400, code, message, action })
+  log.error({ event: 'upload_failed', asset_id: id, err: failure }, 'an upload was not looked into')
+  const isFull = code === 'DISK_FULL'
+  throw new Refused({
+    status: isFull ? 507 : 503,
+    code,
+    message: isFull ? 'There is no room to look into the file.' : 'The file could not be looked into.',
+    action: 'Send it again in a while.',
   })
 }

@@ -5,6 +5,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FindCaller } from './callers.ts'
 import { notBuiltPage } from './pages/not-built-page.ts'
+import { type CookieShape, sendToSignIn } from './sign-in.ts'
 
 /** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
 const PAGES = [
@@ -47,7 +48,10 @@ interface Asset {
 }
 
 /** The operator's pages: static files that read the same HTTP API as everybody. */
-export function addDashboard(server: FastifyInstance, { findCaller }: { findCaller: FindCaller }): void {
+export function addDashboard(
+  server: FastifyInstance,
+  { findCaller, cookie }: { findCaller: FindCaller; cookie: CookieShape },
+): void {
   const folder = PLACES.find((place) => existsSync(join(place, 'index.html')))
   const document = folder === undefined ? null : readAsset(join(folder, 'index.html'), 'text/html; charset=utf-8')
   const tag = document && `"${createHash('sha256').update(document.plain).digest('base64url').slice(0, 22)}"`
@@ -56,7 +60,7 @@ export function addDashboard(server: FastifyInstance, { findCaller }: { findCall
   for (const path of PAGES) {
     server.get(path, async (request, reply) => {
       // Who is not known is shown the door, not an empty page; a store that cannot be asked is another matter.
-      if ((await findCaller(request)) === null) return reply.redirect('/sign-in', 303)
+      if ((await findCaller(request)) === null) return sendToSignIn(request, reply, cookie)
       void reply.header('cache-control', 'no-cache').header('vary', 'accept-encoding')
       if (document === null || tag === null) return reply.code(503).type('text/html').send(notBuiltPage())
       if (request.headers['if-none-match'] === tag) return reply.code(304).send()

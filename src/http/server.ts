@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import cookies from '@fastify/cookie'
-import fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
+import fastify, { type FastifyInstance, type FastifyPluginAsync, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
 import { inScope } from '../operations/caller.ts'
@@ -23,7 +23,7 @@ import { openApi } from './openapi.ts'
 import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
 import { addTableRoutes, type RouteOptions } from './routes.ts'
-import { addSignIn, cookieShape } from './sign-in.ts'
+import { addSignIn, cookieShape, sendToSignIn } from './sign-in.ts'
 import { BODY_MS_MAX, endSlowBodies } from './slow-bodies.ts'
 import { StoreAway, StoreWatch } from './store-watch.ts'
 import { answerUnreadable } from './unreadable.ts'
@@ -61,6 +61,8 @@ export type Mount = (server: FastifyInstance, tools: MountTools) => void | Promi
 export interface MountTools {
   app: App
   findCaller: FindCaller
+  /** Shows a stranger with a browser the door; once they have signed in, they are back where they were. */
+  sendToSignIn(request: FastifyRequest, reply: FastifyReply): FastifyReply
   /** Whether people reach the server by https: then a cookie can be theirs and this host's alone. */
   isHttps: boolean
   /**
@@ -173,7 +175,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     }
     return reply.type(app.metrics.contentType).send(await watch.answered(app.metrics.text()))
   })
-  addDashboard(server, { findCaller })
+  addDashboard(server, { findCaller, cookie })
   const document = openApi(packageVersion(), '/', cookie.name)
   server.get('/openapi.json', async (request, reply) => {
     await neededCaller(findCaller, request)
@@ -185,6 +187,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
         app,
         findCaller,
         isHttps,
+        sendToSignIn: (request, reply) => sendToSignIn(request, reply, cookie),
         letIn: (find) => void guests.push(asOwner(find)),
         offerFile: (type, find) => void files.set(type, find),
         letHear: (thing, may) => void ownTopics.set(thing, may),

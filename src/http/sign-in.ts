@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from '../core/errors.ts'
 import { endSession, openSession } from '../operations/authenticate.ts'
 import type { Store } from '../store/store.ts'
@@ -24,6 +24,25 @@ export const cookieShape = (isHttps: boolean): CookieShape =>
   isHttps ? { name: '__Host-redress', isSecure: true } : { name: 'redress', isSecure: false }
 
 export const SESSION_MS = 12 * 3_600_000
+
+const BACK = 'redress-back'
+const BACK_SECONDS = 15 * 60
+const BACK_CHARS_MAX = 1_000
+
+/** Shows somebody the door. Once they are in, they are where they wanted to go. */
+export function sendToSignIn(request: FastifyRequest, reply: FastifyReply, { isSecure }: CookieShape): FastifyReply {
+  if (request.method === 'GET') {
+    const attributes = { path: '/sign-in', httpOnly: true, sameSite: 'lax', secure: isSecure } as const
+    void reply.setCookie(BACK, request.url, { ...attributes, maxAge: BACK_SECONDS })
+  }
+  return reply.redirect('/sign-in', 303)
+}
+
+/** Only a path of this server: an address that begins with two slashes is another's. */
+function wayBack(request: FastifyRequest): string {
+  const path = request.cookies[BACK] ?? ''
+  return /^\/(?![/\\])[\x21-\x7e]*$/.test(path) && path.length <= BACK_CHARS_MAX ? path : '/'
+}
 
 export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, cookie }: SignInOptions): void {
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure: cookie.isSecure } as const
@@ -64,7 +83,8 @@ export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, c
         .send(signInPage(null, error.message))
     }
     void reply.setCookie(cookie.name, session.secret, { ...attributes, maxAge: SESSION_MS / 1000 })
-    return isForm ? reply.redirect('/', 303) : { name: session.caller.name, role: session.caller.role }
+    if (request.cookies[BACK] !== undefined) void reply.clearCookie(BACK, { path: '/sign-in' })
+    return isForm ? reply.redirect(wayBack(request), 303) : { name: session.caller.name, role: session.caller.role }
   })
 
   server.post('/sign-out', async (request, reply) => {

@@ -33,6 +33,29 @@ test('a link signs a browser in once, and only by the button: looking at it does
   expect(again.text).not.toContain(code)
 })
 
+test('whoever wanted a page and had to sign in first gets it then, and is never sent to another site', async () => {
+  const world = await makeWorld()
+  const { ask, server } = world
+  const door = await ask('/jobs/7?tab=events')
+  expect(door).toMatchObject({ status: 303, headers: { location: '/sign-in' } })
+  const form = { 'content-type': 'application/x-www-form-urlencoded', origin: server.url }
+  const signIn = async (cookie: string) =>
+    ask('/sign-in', { rawBody: `code=${await linkOf(world)}`, headers: { ...form, cookie } })
+  const signedIn = await signIn(cookieOf(door.headers))
+  expect(signedIn).toMatchObject({ status: 303, headers: { location: '/jobs/7?tab=events' } })
+  expect(signedIn.headers['set-cookie']).toContainEqual(expect.stringMatching(/^redress-back=;/))
+  for (const wrong of [
+    '//evil.example',
+    '/\\evil.example',
+    'https://evil.example',
+    '/a\r\nx: y',
+    `/${'a'.repeat(1_000)}`,
+  ]) {
+    const { headers } = await signIn(`redress-back=${encodeURIComponent(wrong)}`)
+    expect(headers.location, wrong).toBe('/')
+  }
+})
+
 test('a session acts from its own pages only, and is worth nothing after signing out', async () => {
   const world = await makeWorld()
   const { ask, server, jobs } = world

@@ -1,4 +1,4 @@
-/** Faults that could be made in earnest. Each is planted in a copy of the sources; some test must notice. */
+/** Faults that could be made in earnest. Each is planted in the sources as they are loaded; some test must notice. */
 export interface PlantedBug {
   name: string
   file: string

@@ -1,7 +1,8 @@
 import type { App, JobView } from 'redress'
+import { isMissing } from '../../shared/stores.ts'
 import { CODES } from '../codes.ts'
 import { CONVERT, type ConvertInput } from '../convert.ts'
-import { type Files, isMissing, resultKey } from '../files.ts'
+import { type Files, resultKey } from '../files.ts'
 import { Line, type Place } from './line.ts'
 
 /** One of somebody's conversions, with all that its row says. */

@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type App, type Log, RedressError } from 'redress'
 import type { Caller, FindCaller } from 'redress/http'
+import { addAssets } from '../../shared/page-assets.ts'
 import type { Files } from '../files.ts'
 import { ownerOf } from '../owner.ts'
 import type { Received } from '../receive.ts'
 import type { Settings } from '../settings.ts'
-import { addAssets } from './assets.ts'
 import { Conversions } from './conversions.ts'
 import { type NoticeName, noticeNamed, noticeOfError, noticeOfRefusal } from './notices.ts'
 import { serviceNow } from './service.ts'
@@ -29,7 +29,11 @@ const ACTS = ['retry', 'cancel'] as const
 /** `/convert`: for people, with and without script. */
 export function addPage(server: FastifyInstance, options: PageOptions): void {
   const { app, settings, files, log, bodyMs, findCaller, callerOf, receive } = options
-  const addressOf = addAssets(server)
+  const addressOf = addAssets(server, {
+    folder: new URL('./assets/', import.meta.url),
+    path: '/convert/assets',
+    names: ['convert.js', 'convert.css'],
+  })
   const conversions = new Conversions(app, files)
 
   server.get('/convert', async (request, reply) => {

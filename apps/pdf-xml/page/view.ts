@@ -1,9 +1,10 @@
 import { type Html, html, page } from 'redress/http'
+import { ageOf, sizeText } from '../../shared/page-words.ts'
 import { type OfferedMapping, type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
 import type { Conversion, ConversionPage } from './conversions.ts'
 import { type Notice, noticeNamed } from './notices.ts'
 import type { Service } from './service.ts'
-import { ageOf, sizeText, standingOf } from './words.ts'
+import { standingOf } from './words.ts'
 
 interface Shown {
   settings: Settings

@@ -1,5 +1,6 @@
 import type { JobView } from 'redress'
 import { type Html, html } from 'redress/http'
+import { clockTime, sizeText } from '../../shared/page-words.ts'
 import { CODES } from '../codes.ts'
 import type { ConvertResult } from '../convert.ts'
 import type { Conversion } from './conversions.ts'
@@ -69,16 +70,3 @@ function made({ pages, bytes }: ConvertResult): Html {
   const xml = `${sizeText(bytes)} of XML`
   return html`${pages === null ? xml : `${pages} ${pages === 1 ? 'page' : 'pages'}, ${xml}`}`
 }
-
-/** As file managers count: in steps of 1,024. */
-export function sizeText(bytes: number): string {
-  if (bytes < 1024) return `${bytes} bytes`
-  const [size, unit] = bytes < 1024 ** 2 ? [bytes / 1024, 'KB'] : [bytes / 1024 ** 2, 'MB']
-  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${unit}`
-}
-
-/** Whose clock a reader has, only their browser knows: a script puts it into its words. */
-const clockTime = (iso: string): Html => html`<time datetime="${iso}" data-as="clock">${iso.slice(11, 16)} UTC</time>`
-
-export const ageOf = (iso: string): Html =>
-  html`<time datetime="${iso}" data-as="age">${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC</time>`

@@ -16,6 +16,12 @@ export interface Progress {
   timeMs: number
 }
 
+/**
+ * Static builds of these programs end with SIGSEGV when they load the machine's own tables of characters, as they do for
+ * the names of channels in every MPEG-TS file. Nobody reads those names here, so no tables are found.
+ */
+const ENV = { GCONV_PATH: '/nonexistent' }
+
 /** Threads are a fixed number, because what an encoder writes depends on it. */
 export const THREADS = ['-threads', '2']
 
@@ -33,6 +39,7 @@ export async function runFfmpeg(
   await runProgram({
     program: path,
     args: ['-nostdin', '-hide_banner', '-y', '-v', 'error', '-nostats', '-progress', 'pipe:1', ...args],
+    env: ENV,
     cwd: run.cwd,
     signal: run.signal,
     timeoutMs: run.limits.workTimeoutMs,
@@ -56,6 +63,7 @@ export function runFfprobe({ path }: MediaProgram, args: readonly string[], run:
   return runProgram({
     program: path,
     args: ['-v', 'error', '-hide_banner', '-of', 'json', ...args],
+    env: ENV,
     signal: run.signal,
     timeoutMs: run.limits.probeTimeoutMs,
     limits: kernelLimits(run.limits),

@@ -32,6 +32,10 @@ const FORMATS: readonly Format[] = [
   { reader: 'webp_pipe', kind: 'image', isSo: (head) => text(head, 0, 4) === 'RIFF' && text(head, 8, 12) === 'WEBP' },
 ]
 
+/** ffmpeg shows nothing of one, as if it were damaged. The flag is the second bit of the extended header. */
+const isMovingWebp = (head: Buffer): boolean =>
+  text(head, 0, 4) === 'RIFF' && text(head, 8, 16) === 'WEBPVP8X' && ((head[20] ?? 0) & 2) !== 0
+
 const READERS = FORMATS.map(({ reader }) => reader).join(',')
 const HEAD_BYTES = 1024
 
@@ -58,6 +62,7 @@ export async function sniff(path: string, stage: MediaStage, limits: MediaLimits
     await file.read(head, 0, HEAD_BYTES, 0)
     const format = FORMATS.find(({ isSo }) => isSo(head))
     if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that can be marked.')
+    if (isMovingWebp(head)) throw refuse('SOURCE_UNSUPPORTED', 'The picture moves: an animated WebP cannot be marked.')
     return { path, reader: format.reader, kind: format.kind }
   } finally {
     await file.close()

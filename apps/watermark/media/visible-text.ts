@@ -27,6 +27,9 @@ export function cleanText(text: string): string {
   return graphemes.slice(0, GRAPHEMES_MAX).join('')
 }
 
+/** Whether somebody would see anything of it: marks that only change others, and blanks of every kind, are not seen. */
+export const isVisible = (line: string): boolean => /[\p{L}\p{N}\p{P}\p{S}]/u.test(line)
+
 /**
  * The filter that writes the text at the lower edge, small enough to fit. Text and font are files of the working folder
  * with plain names, so nothing that a person typed becomes part of the filter.
@@ -37,7 +40,7 @@ export async function textFilter(
   { width, height }: { width: number; height: number },
 ): Promise<string> {
   const line = cleanText(text)
-  if (!/[\p{L}\p{N}\p{P}\p{S}]/u.test(line)) {
+  if (!isVisible(line)) {
     throw new MediaError('TEXT_UNUSABLE', 'The visible mark has no text.', { stage: 'prepare' })
   }
   const font = resolve(fontFile)

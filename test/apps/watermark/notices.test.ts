@@ -129,6 +129,17 @@ test('W53 the webhook campaign_ready is signed, and says that a campaign is READ
   expect(headers['webhook-signature']).toBe(signed)
 })
 
+test('a test of the channels arrives: at the sender’s own address, and at the webhook as what it is', async () => {
+  const { mails } = await mailServer({ port: smtpPort })
+  for (const channel of ['watermark-mail', 'watermark-webhook']) {
+    await rig.app.perform('notices.test', { channel, actor: 'olga', reason: 'do they go out?' })
+  }
+  await told()
+  expect(mails.map(({ to }) => to)).toEqual([['campaigns@example.org']])
+  expect(mails[0]?.parsed.text).toContain('do they go out?')
+  expect(called.map(({ body }) => JSON.parse(body).type)).toEqual(['test'])
+})
+
 test('W34 W52 token_failed is heard on the token and on its campaign by their owner, once, and by nobody else', async () => {
   await mailServer({ port: smtpPort })
   rig.media.onMark = ({ visibleText }) => {

@@ -9,7 +9,7 @@ const { file } = mediaFolder()
 
 let rig: Rig
 beforeAll(async () => {
-  rig = await Rig.open({ media: ffmpegMedia(FONT) })
+  rig = await Rig.open({ media: ffmpegMedia({ fontFile: FONT, attemptMs: 60_000 }) })
   if (isHere) await makeClip(file('spring.mp4'), 'testsrc2=size=320x240:rate=10', 2)
 })
 

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { afterAll } from 'vitest'
 import { watermarkApp } from '../../../apps/watermark/index.ts'
 import type { Media } from '../../../apps/watermark/media.ts'
-import type { Pages } from '../../../apps/watermark/pages.ts'
 import type { App } from '../../../src/app/app.ts'
 import { type InstalledApp, startServer } from '../../../src/http/index.ts'
 import { type TestKit, testKit } from '../../../src/testing/index.ts'
@@ -18,7 +17,6 @@ export type Shown = any
 export interface RigOptions {
   env?: Record<string, string>
   media?: Media
-  pages?: Pages
 }
 
 /** The app on a real server in this process, in a time that stands still until a test moves it. */
@@ -48,13 +46,13 @@ export class Rig {
   }
 
   /** For all tests of a file. */
-  static async open({ env = {}, media, pages }: RigOptions = {}): Promise<Rig> {
+  static async open({ env = {}, media }: RigOptions = {}): Promise<Rig> {
     const folder = mkdtempSync(join(tmpdir(), 'redress-watermark-'))
     const log = keepingLog()
     const kit = testKit({ log, startMs: Date.UTC(2030, 0, 1) })
     const { app } = kit
     const standIn = new StandIn()
-    const module = watermarkApp({ media: media ?? standIn, ...(pages !== undefined && { pages }) })
+    const module = watermarkApp({ media: media ?? standIn })
     // Nothing is to be refused because the machine of the test has little room.
     const space = { DISK_FREE_SOFT_MB: '0', DISK_FREE_HARD_MB: '0' }
     const installed = await module.install(app, { home: join(folder, 'watermark'), env: { ...space, ...env }, log })

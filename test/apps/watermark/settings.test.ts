@@ -1,10 +1,11 @@
-import { statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { secretIn } from '../../../apps/shared/secret.ts'
+import { CODES } from '../../../apps/watermark/codes.ts'
 import { openLinks } from '../../../apps/watermark/links.ts'
 import { channelsOf, detectPolicy, markPolicy } from '../../../apps/watermark/policy.ts'
-import { readSettings } from '../../../apps/watermark/settings.ts'
+import { KNOB_NAMES, readSettings } from '../../../apps/watermark/settings.ts'
 import { policy } from '../../../src/index.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 
@@ -32,6 +33,20 @@ test('W4 the number of retries is a setting of the whole system, and may be none
   const max = (retries: string) =>
     policy(markPolicy(readSettings({ WATERMARK_MAX_RETRIES: retries }, '/srv/watermark'))).retry.max
   expect([max('0'), max('5')]).toEqual([1, 6])
+})
+
+test('the waits between retries, the lease and the folder for work are settings, too', () => {
+  const env = { WATERMARK_RETRY_DELAYS: '10s, 2m', WATERMARK_LEASE_SEC: '5', WATERMARK_WORK_DIR: '/fast/work' }
+  const settings = readSettings(env, '/srv/watermark')
+  expect(policy(markPolicy(settings))).toMatchObject({
+    retry: { max: 4, backoff: { delaysMs: [10_000, 120_000] } },
+    lease: { ttlMs: 5_000 },
+  })
+  expect(policy(detectPolicy(settings)).lease.ttlMs).toBe(5_000)
+  expect([settings.work, readSettings({}, '/srv/watermark').work]).toEqual(['/fast/work', '/srv/watermark/work'])
+  for (const wrong of ['soon', '1m,', '1m;5m', '-1s']) {
+    expect(() => readSettings({ WATERMARK_RETRY_DELAYS: wrong }, '/srv')).toThrow('WATERMARK_RETRY_DELAYS: must be')
+  }
 })
 
 test('W36 nobody is mailed and no webhook is called unless the settings say where', () => {
@@ -64,7 +79,8 @@ test('everything that is wrong with the environment is said at once, by its name
 
 test('the secret is made once, for the eyes of its user only; links made with it are good in every process', () => {
   const folder = temporaryFolder()
-  const [first, second] = [secretIn(folder, 'watermark.key'), secretIn(folder, 'watermark.key')]
+  const use = { what: 'the key', knob: 'WATERMARK_SECRET', loss: 'Links would be lost.' }
+  const [first, second] = [secretIn(folder, 'watermark.key', use), secretIn(folder, 'watermark.key', use)]
   expect(second).toBe(first)
   expect(statSync(join(folder, 'watermark.key')).mode & 0o777).toBe(0o600)
   const path = openLinks(first).pathOf('abc')
@@ -72,4 +88,44 @@ test('the secret is made once, for the eyes of its user only; links made with it
   expect(openLinks(`${second}x`).tokenOf(path.slice('/d/'.length))).toBeNull()
   // What signs links says nothing about what is hidden in pictures.
   expect(path).not.toContain(openLinks(first).markKey)
+})
+
+describe('the guide', () => {
+  const guide = readFileSync(join(import.meta.dirname, '../../../docs/guides/watermark.md'), 'utf8')
+  /** The cells of each line of the table that begins with this heading. */
+  const rowsOf = (heading: string): string[][] => {
+    const [, after = ''] = guide.split(`| ${heading} |`)
+    const [table = ''] = after.split('\n\n')
+    return [...table.matchAll(/^\| `.*$/gm)].map(([line]) =>
+      line.split('|').map((cell) => cell.trim().replaceAll('`', '')),
+    )
+  }
+
+  test('has a line for each knob, with its default', () => {
+    const rows = rowsOf('variable')
+    expect(rows.map(([, name]) => name).toSorted()).toEqual(
+      [...KNOB_NAMES, 'FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'].toSorted(),
+    )
+    // With every default written out, the settings are the same: none of them is told wrong.
+    const told = Object.fromEntries(
+      rows.flatMap(([, name = '', value = '']) =>
+        KNOB_NAMES.includes(name) && /^\d/.test(value) ? [[name, value]] : [],
+      ),
+    )
+    expect(Object.keys(told).length).toBeGreaterThanOrEqual(7)
+    expect(readSettings(told, '/srv')).toEqual(readSettings({}, '/srv'))
+  })
+
+  test('has each failure with its words', () => {
+    expect(rowsOf('code')).toEqual(
+      Object.entries(CODES).map(([code, { retry, waiting = '', message }]) => [
+        '',
+        code,
+        retry === 'never' ? 'no' : 'yes',
+        waiting,
+        message,
+        '',
+      ]),
+    )
+  })
 })

@@ -31,7 +31,8 @@ export class StandIn implements Media {
   async detect({ suspect, tokens }: { suspect: string; tokens: readonly string[] }) {
     const [, found] = (await readFile(suspect, 'utf8')).split('|')
     const ranking = tokens.map((tokenId) => ({ tokenId, z: tokenId === found ? 9 : 1 })).sort((a, b) => b.z - a.z)
-    return { verdict: (ranking[0]?.z ?? 0) > 6 ? ('match' as const) : ('inconclusive' as const), ranking }
+    const verdict = (ranking[0]?.z ?? 0) > 6 ? ('match' as const) : ('inconclusive' as const)
+    return { verdict, ranking, bestDecoyZ: 3.1, decoys: 1_000 }
   }
 }
 

@@ -1,6 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync, readlinkSync } from 'node:fs'
+import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { openRows, type Rows } from '../../../apps/shared/rows.ts'
 import { addAsset, findAsset, listAssets } from '../../../apps/watermark/assets.ts'
@@ -142,6 +145,105 @@ test('on PostgreSQL a campaign goes all the way, its jobs and its rows in one da
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(2)
   expect((await me.get(`/campaigns/${draft.id}`)).json.tokens[0]).toMatchObject({ state: 'CONSUMED', downloads: 2 })
 })
+
+/** Two servers on one store, and a link with five downloads to a copy of some megabytes. */
+async function twoServers(store: string) {
+  const home = join(temporaryFolder(), 'watermark')
+  const urls: string[] = []
+  for (let i = 0; i < 2; i++) {
+    const app = redress({ store })
+    const installed = await watermarkApp({ media: new StandIn() }).install(app, { home, env: {}, log: keepingLog() })
+    const http = await startServer({ app, port: 0, auth: 'none', mounts: [installed.mount ?? (() => undefined)] })
+    onTestFinished(async () => {
+      await http.stop({ graceMs: 0 })
+      await app.stop({ graceMs: 5_000 })
+      await installed.stop?.()
+    })
+    await http.ready
+    urls.push(http.url)
+    if (i === 0) await app.work({ pollMs: 20 })
+  }
+  const me = new Client(urls[0] ?? '', null)
+  const film = Buffer.concat([VIDEO, Buffer.alloc(4 * 2 ** 20, '0123456789')])
+  const asset = (await me.upload('/assets', film, 'spring.mov')).json
+  const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
+  const draft = (await me.post('/campaigns', { assetId: asset.id, name: 'Spring', recipients, maxDownloads: 5 })).json
+  await me.post(`/campaigns/${draft.id}/publish`)
+  const token = async (): Promise<Shown> => (await me.get(`/campaigns/${draft.id}`)).json.tokens[0]
+  const { link, id } = await until('it is ready', async () => ((await token()).state === 'ACTIVE' ? token() : null))
+  return { urls, link: String(link), token, file: join(home, 'copies', String(id)) }
+}
+
+/** One request on a connection of its own. What is left in the middle is ended there, and gives its beginning. */
+function asked(url: string, headers: Record<string, string>, { method = 'GET', isLeft = false } = {}) {
+  return new Promise<{ answer: IncomingMessage; body: string; port: number }>((resolve, reject) => {
+    const sending = request(url, { method, headers, agent: false }, async (answer) => {
+      const port = answer.socket.localPort ?? 0
+      if (!isLeft || answer.statusCode === 410) return resolve({ answer, body: await text(answer), port })
+      const [part] = (await once(answer, 'data')) as [Buffer]
+      answer.destroy()
+      resolve({ answer, body: part.toString(), port })
+    })
+    sending.on('error', reject).end()
+  })
+}
+
+const FILES: [name: string, store: () => Promise<string>][] = [
+  ['SQLite', async () => `sqlite:${join(temporaryFolder(), 'redress.db')}`],
+  ['PostgreSQL', () => ownDatabase(server.url)],
+]
+
+test.each(FILES)(
+  'on %s, of a hundred connections to two servers, whole, in parts and broken off, exactly five get a copy',
+  async (_name, store) => {
+    const { urls, link, token, file } = await twoServers(await store())
+    const kinds = [
+      ...Array.from({ length: 40 }, () => ({})),
+      ...Array.from({ length: 20 }, () => ({ isLeft: true })),
+      ...Array.from({ length: 15 }, () => ({ range: 'bytes=0-' })),
+      // From the middle, by somebody who was not counted: a download like any other.
+      ...Array.from({ length: 15 }, (_, i) => ({ range: `bytes=${i + 5}-` })),
+      ...Array.from({ length: 10 }, () => ({ method: 'HEAD' })),
+    ].map((kind: { range?: string; method?: string; isLeft?: boolean }, i) => ({ kind, at: (i * 37) % 100 }))
+    kinds.sort((one, other) => one.at - other.at)
+    const answers = await Promise.all(
+      kinds.map(async ({ kind: { range, ...how } }, i) => {
+        const got = await asked((urls[i % 2] ?? '') + link, range === undefined ? {} : { range }, how)
+        return { ...got, isLook: how.method === 'HEAD', status: got.answer.statusCode }
+      }),
+    )
+    expect(new Set(answers.map(({ port }) => port)).size).toBe(100)
+    const counted = answers.filter(({ isLook }) => !isLook).map(({ status }) => status)
+    expect(counted.filter((status) => status === 410)).toHaveLength(85)
+    expect(counted.filter((status) => status === 200 || status === 206)).toHaveLength(5)
+    expect(await token()).toMatchObject({ state: 'CONSUMED', downloads: 5 })
+    await until('no copy is open any more', () => !openFiles().includes(file))
+  },
+)
+
+test('a download that broke off counts once, and goes on where it was, at any server, for free', async () => {
+  const { urls, link, token, file } = await twoServers(`sqlite:${join(temporaryFolder(), 'redress.db')}`)
+  const [here = '', there = ''] = urls
+  const whole = (await asked(here + link, {})).body
+  const { answer, body } = await asked(here + link, {}, { isLeft: true })
+  expect(body.length).toBeLessThan(whole.length)
+  await until('the server let go of it', () => !openFiles().includes(file))
+  const rest = { range: `bytes=${body.length}-`, 'if-range': String(answer.headers.etag) }
+  const goneOn = await asked(there + link, rest)
+  expect([goneOn.answer.statusCode, body + goneOn.body === whole]).toEqual([206, true])
+  expect((await token()).downloads).toBe(2)
+})
+
+function openFiles(): string[] {
+  return readdirSync('/proc/self/fd').flatMap((name) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${name}`)]
+    } catch {
+      // It was the one that lists the others.
+      return []
+    }
+  })
+}
 
 test.each(['before-jobs', 'after-jobs'])(
   'a publish that is killed %s is finished by the next process, each copy once',

@@ -1,0 +1,25 @@
+import { RedressError } from 'redress'
+import type { z } from 'zod'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** Reads an app's variables. Everything that is wrong is said at once, by its name; an empty one is none. */
+export function readKnobs<Shape extends z.ZodObject>(knobs: Shape, env: Environment, appName: string): z.output<Shape> {
+  const given = Object.fromEntries(
+    Object.keys(knobs.shape).flatMap((name) => {
+      const value = env[name]?.trim()
+      return value === undefined || value === '' ? [] : [[name, value]]
+    }),
+  )
+  const read = knobs.safeParse(given)
+  if (read.success) return read.data
+  const problems = read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
+  throw new RedressError(
+    'OPTION_INVALID',
+    `The environment has values that ${appName} cannot use: ${problems.join('; ')}`,
+    {
+      problems,
+      action: `Correct them, or unset them: the guide to ${appName} has their meaning and defaults.`,
+    },
+  )
+}

@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { extname } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+}
+
+interface AssetsOptions<Name extends string> {
+  /** Where the files are: `new URL('./assets/', import.meta.url)`. */
+  folder: URL
+  /** Under which they are served: '/convert/assets'. */
+  path: string
+  names: readonly Name[]
+}
+
+/** Serves the files of an app's pages; gives the address of each. */
+export function addAssets<Name extends string>(
+  server: FastifyInstance,
+  { folder, path, names }: AssetsOptions<Name>,
+): (name: Name) => string {
+  const addresses = new Map<Name, string>()
+  for (const name of names) {
+    const content = readFileSync(new URL(name, folder))
+    const version = createHash('sha256').update(content).digest('base64url').slice(0, 12)
+    addresses.set(name, `${path}/${name}?v=${version}`)
+    server.get(`${path}/${name}`, async (request, reply) => {
+      // Under the address that the page gives, it never changes.
+      const isThisOne = (request.query as { v?: unknown }).v === version
+      const caching = isThisOne ? 'public, max-age=31536000, immutable' : 'no-cache'
+      return reply
+        .type(TYPES[extname(name)] as string)
+        .header('cache-control', caching)
+        .send(content)
+    })
+  }
+  return (name) => addresses.get(name) as string
+}

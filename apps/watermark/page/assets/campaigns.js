@@ -1,0 +1,304 @@
+/** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
+
+const GATHER_MS = 500
+const ANSWER_MS_MAX = 15_000
+const AGAIN_MS = 2_000
+const AGAIN_MS_MAX = 30_000
+const AGES_MS = 30_000
+const NEWS_MAX = 3
+
+const element = (id) => document.getElementById(id)
+const page = element('page')
+const rows = element('rows')
+
+document.documentElement.classList.add('live')
+
+// ---- hearing -------------------------------------------------------------------------------------------------------
+
+let stream = null
+let failedInARow = 0
+let again = 0
+let isLive = page?.dataset.live === 'yes'
+
+/** One stream for a page that is seen and can change: a browser has few connections, and people have many tabs. */
+function hear() {
+  if (!isLive || document.hidden) return unhear()
+  if (stream !== null) return
+  clearTimeout(again)
+  const query = new URLSearchParams([
+    ['every', GATHER_MS],
+    ...JSON.parse(page.dataset.topics).map((topic) => ['topic', topic]),
+  ])
+  stream = new EventSource(`/api/events?${query}`)
+  // Whatever happened before this moment was not heard: the whole page is asked for.
+  stream.addEventListener('open', () => refresh(shownIds()))
+  stream.addEventListener('changes', ({ data }) => heard(JSON.parse(data)))
+  stream.addEventListener('error', () => {
+    lost()
+    if (stream?.readyState !== EventSource.CLOSED) return
+    // A browser comes back by itself after a line that broke, and gives up on an answer that is none.
+    unhear()
+    again = setTimeout(hear, Math.min(AGAIN_MS * 2 ** failedInARow++, AGAIN_MS_MAX))
+  })
+}
+
+function unhear() {
+  clearTimeout(again)
+  stream?.close()
+  stream = null
+}
+
+/**
+ * What happened in the last moment, and to whom (W46: `token_failed` is among it). Nothing, now and then, which is the
+ * sign that the line is good, and the time to ask how far those are that are being made: that has no events.
+ */
+function heard({ events, subjects, isMore }) {
+  const underWay = [...document.querySelectorAll('[data-state="PROCESSING"]')].map(idOf)
+  const isNews = Object.keys(events).length > 0 || isMore
+  if (!isNews && underWay.length === 0 && rows !== null) return
+  const changed = new Set(subjects.map((subject) => subject.slice(subject.indexOf(':') + 1)))
+  void refresh(isMore ? shownIds() : shownIds().filter((id) => changed.has(id) || underWay.includes(id)))
+}
+
+const idOf = (row) => row.id.slice('row-'.length)
+const shownIds = () => [...(rows?.children ?? [])].map(idOf)
+
+// ---- asking --------------------------------------------------------------------------------------------------------
+
+const wanted = new Set()
+let isWanted = false
+let isAsking = false
+
+/** One question at a time; what is wanted meanwhile is asked for next. */
+async function refresh(ids) {
+  for (const id of ids) wanted.add(id)
+  isWanted = true
+  if (isAsking) return
+  isAsking = true
+  let isAnswered = true
+  while (isWanted && isAnswered) {
+    isWanted = false
+    const asked = [...wanted]
+    wanted.clear()
+    isAnswered = await ask(asked)
+  }
+  isAsking = false
+  // Otherwise there is a time set to come back, and then everything is asked for.
+  if (isAnswered) hear()
+}
+
+async function ask(ids) {
+  try {
+    const answer = await fetch(`${page.dataset.state}?${new URLSearchParams({ ids: ids.join(',') })}`, {
+      headers: { accept: 'application/json' },
+      signal: AbortSignal.timeout(ANSWER_MS_MAX),
+    })
+    if (answer.status === 401) {
+      connection('You are not signed in any more. Load this page again.')
+      isLive = false
+      return true
+    }
+    if (!answer.ok) throw new Error(`answered ${answer.status}`)
+    show(await answer.json())
+    failedInARow = 0
+    connection('')
+    return true
+  } catch {
+    lost()
+    unhear()
+    again = setTimeout(hear, Math.min(AGAIN_MS * 2 ** failedInARow++, AGAIN_MS_MAX))
+    return false
+  }
+}
+
+const lost = () => connection('The connection is lost. Trying again…')
+
+function connection(text) {
+  const said = element('connection')
+  said.textContent = text
+  said.hidden = text === ''
+}
+
+// ---- showing -------------------------------------------------------------------------------------------------------
+
+const htmlOf = new Map()
+
+function show(state) {
+  for (const [id, html] of Object.entries(state.parts)) {
+    if (htmlOf.get(id) === html) continue
+    htmlOf.set(id, html)
+    element(id).innerHTML = html
+    sayTimes(element(id))
+  }
+  const news = state.rows.flatMap(({ id, html }) => (htmlOf.get(id) === html ? [] : [place(id, html)]))
+  announce(news.filter((text) => text !== null))
+  isLive = state.isLive ?? rows.querySelector('[data-live]') !== null
+}
+
+/** Puts a row in the place of the one that is there. Gives what is worth saying of it. */
+function place(id, html) {
+  htmlOf.set(id, html)
+  const old = element(`row-${id}`)
+  if (old === null) return null
+  const template = document.createElement('template')
+  template.innerHTML = html
+  const next = template.content.firstElementChild
+  sayTimes(next)
+  if (old.outerHTML === next.outerHTML) return null
+  // What somebody has opened stays open, and where they are they stay.
+  for (const details of old.querySelectorAll('details[open]')) {
+    const same = next.querySelector(`details.${details.className}`)
+    if (same !== null) same.open = true
+  }
+  const focused = old.contains(document.activeElement) ? document.activeElement : null
+  old.replaceWith(next)
+  const same = focused && next.querySelector(`[data-act="${focused.dataset.act}"]:not(:disabled)`)
+  if (focused) (same ?? next).focus({ preventScroll: true })
+  const badge = (row) => row.querySelector('.status-badge').textContent.replace(/ \(.*/, '')
+  return badge(old) === badge(next) ? null : `${next.querySelector('.name').textContent}: ${badge(next)}.`
+}
+
+function announce(news) {
+  if (news.length === 0) return
+  const rest = news.length > NEWS_MAX ? ` And ${news.length - NEWS_MAX} more.` : ''
+  element('announced').textContent = news.slice(0, NEWS_MAX).join(' ') + rest
+}
+
+function say(text, isProblem) {
+  const box = document.createElement('p')
+  box.className = `box ${isProblem ? 'bad' : 'info'}`
+  box.textContent = text
+  element('said').replaceChildren(box)
+}
+
+// ---- doing ---------------------------------------------------------------------------------------------------------
+
+rows?.addEventListener('submit', async (event) => {
+  const form = event.target
+  if (!form.matches('.retry-form')) return
+  event.preventDefault()
+  if (form.dataset.isSent) return
+  form.dataset.isSent = 'yes'
+  const row = form.closest('[data-token-id]')
+  try {
+    const answer = await fetch(form.action, { method: 'POST', headers: { accept: 'application/json' } })
+    const { error } = await answer.json()
+    if (error) say(error.message, true)
+    else say(`Retry queued for ${row.querySelector('.name').textContent}.`, false)
+  } catch {
+    say('That did not reach us. Try it again.', true)
+  }
+  delete form.dataset.isSent
+  isLive = true
+  await refresh([row.dataset.tokenId])
+})
+
+rows?.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-act="copy"]')
+  if (button === null) return
+  const field = button.parentElement.querySelector('input')
+  field.select()
+  try {
+    await navigator.clipboard.writeText(field.value)
+  } catch {
+    // Not every page may use it: one that came without https asks as pages did before.
+    document.execCommand('copy')
+  }
+  element('announced').textContent = 'The link is copied.'
+  button.classList.add('done')
+  setTimeout(() => button.classList.remove('done'), AGAIN_MS)
+})
+
+// ---- sending -------------------------------------------------------------------------------------------------------
+
+for (const form of document.querySelectorAll('form.upload')) {
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault()
+    if (form.dataset.isSent) return
+    const [bar, problem, button] = ['progress', '.problem', 'button'].map((selector) => form.querySelector(selector))
+    const refuse = (text) => {
+      problem.textContent = text
+      problem.hidden = text === ''
+    }
+    refuse('')
+    if (form.elements.file.files[0].size > Number(form.dataset.bytesMax)) return refuse('This file is too large.')
+    form.dataset.isSent = 'yes'
+    button.disabled = true
+    bar.hidden = false
+    const { status, answer } = await send(form, (share) => {
+      bar.value = share
+    })
+    delete form.dataset.isSent
+    button.disabled = false
+    bar.hidden = true
+    if (status === 201) location.assign(form.dataset.next)
+    else if (status === 202) location.assign(form.dataset.next + answer.id)
+    else if (status === 0) refuse('Not connected. Send it again when you are.')
+    else refuse(`${answer?.error?.message ?? 'The file was not taken.'} ${answer?.error?.action ?? ''}`)
+  })
+}
+
+function send(form, onShare) {
+  return new Promise((resolve) => {
+    const request = new XMLHttpRequest()
+    request.open('POST', form.action)
+    request.setRequestHeader('accept', 'application/json')
+    request.responseType = 'json'
+    request.upload.addEventListener('progress', ({ loaded, total }) => onShare(total > 0 ? loaded / total : 0))
+    request.addEventListener('loadend', () => resolve({ status: request.status, answer: request.response }))
+    request.send(new FormData(form))
+  })
+}
+
+addEventListener('beforeunload', (event) => {
+  if (document.querySelector('form.upload[data-is-sent]')) event.preventDefault()
+})
+
+for (const field of document.querySelectorAll('[data-into]')) {
+  field.addEventListener('change', async () => {
+    const [file] = field.files
+    if (file) field.form.elements[field.dataset.into].value = await file.text()
+  })
+}
+
+// A form speaks of UTC, and people of the clock on their wall.
+const ends = document.querySelector('[name="expiresAt"]')
+ends?.addEventListener('input', () => {
+  const at = new Date(`${ends.value}Z`)
+  const isSet = ends.value !== '' && !Number.isNaN(at.getTime())
+  element('hint-ends').textContent = isSet
+    ? `For you, that is ${at.toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' })}.`
+    : 'In UTC. Left empty, it does not end.'
+})
+
+// ---- times ---------------------------------------------------------------------------------------------------------
+
+const AGE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
+const UNITS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+]
+const SAID_AS = {
+  clock: (then) => then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' }),
+  date: (then) => then.toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' }),
+  age(then) {
+    const ageMs = Date.now() - then.getTime()
+    const [unit, unitMs] = UNITS.find(([, ms]) => ageMs >= ms) ?? []
+    return unit === undefined ? 'just now' : AGE.format(-Math.floor(ageMs / unitMs), unit)
+  },
+}
+
+function sayTimes(within) {
+  for (const time of within.querySelectorAll('time')) {
+    const then = new Date(time.dateTime)
+    time.title = then.toLocaleString()
+    time.textContent = SAID_AS[time.dataset.as](then)
+  }
+}
+
+sayTimes(document)
+setInterval(() => sayTimes(document), AGES_MS)
+document.addEventListener('visibilitychange', hear)
+addEventListener('online', hear)
+hear()

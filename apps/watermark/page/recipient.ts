@@ -1,0 +1,38 @@
+import { type Html, html, page } from 'redress/http'
+import type { Refusal } from '../../shared/refused.ts'
+import { stylesheetLinks } from './frame.ts'
+
+const RELOAD_SECONDS = 5
+
+/** What a recipient sees who is too early. They are strangers: nothing here is about the campaign, or anybody else. */
+export function preparingPage({ progress, stylesheets }: { progress: number; stylesheets: readonly string[] }): string {
+  const body = html`<div class="calm-page">
+<h1>Your copy is being prepared</h1>
+<p>The download begins by itself when it is ready. You can leave this page open, or come back later.</p>
+<progress max="100" value="${progress}" aria-label="Prepared so far"></progress>
+<p class="big">${progress} %</p>
+</div>`
+  return page('Your copy is being prepared', body, head(stylesheets, RELOAD_SECONDS))
+}
+
+export function refusedPage({
+  refusal,
+  back,
+  stylesheets,
+}: {
+  refusal: Refusal
+  back: string | null
+  stylesheets: readonly string[]
+}) {
+  const { message, action } = refusal
+  const body = html`<div class="calm-page"><h1>${message}</h1><p>${action}</p>${
+    back !== null && html`<p><a href="${back}">Back to the campaigns</a></p>`
+  }</div>`
+  return page(message, body, head(stylesheets, null))
+}
+
+const head = (stylesheets: readonly string[], reloadSeconds: number | null): Html => html`
+${stylesheetLinks(stylesheets)}
+<meta name="robots" content="noindex">${
+  reloadSeconds !== null && html`<meta http-equiv="refresh" content="${reloadSeconds}">`
+}`
