@@ -18,7 +18,7 @@ export async function sendContent(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { body, bytes, range, sha256, contentType } = await opened(app, storage, wanted, request.headers.range)
+  const { body, bytes, range, sha256, contentType } = await opened(app, storage, wanted, request.headers)
   // Whoever leaves in the middle must not keep a file or a connection open.
   reply.raw.once('close', () => body.destroy())
   if (range !== null) void reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
@@ -35,9 +35,9 @@ export async function sendContent(
   )
 }
 
-async function opened(app: App, storage: ArtifactStore, wanted: Wanted, header: string | undefined) {
-  const range = rangeOf(header)
+async function opened(app: App, storage: ArtifactStore, wanted: Wanted, headers: FastifyRequest['headers']) {
   try {
+    const range = (await isAsBefore(storage, wanted, headers['if-range'])) ? rangeOf(headers.range) : null
     const content = await storage.get(wanted.key, range === null ? { verify: true } : { range })
     // What is found to be damaged before any of it is sent can still be refused in words.
     if (content.bytes > 0) await once(content.body, 'readable')
@@ -46,9 +46,14 @@ async function opened(app: App, storage: ArtifactStore, wanted: Wanted, header: 
     if (!(error instanceof RedressError)) throw error
     if (error.code === 'ARTIFACT_NOT_FOUND') throw await absence(app, wanted)
     if (error.code === 'ARTIFACT_CORRUPT') throw refusal('STORAGE_CORRUPT')
-    if (error.code === 'STORAGE_FAILED') throw refusal('STORAGE_UNAVAILABLE')
+    if (error.code === 'STORAGE_FAILED') throw refusal('STORAGE_UNAVAILABLE', { action: 'Ask again.' })
     throw error
   }
+}
+
+/** Whoever has the first part of something else gets the whole: a replay may have stored another one. */
+async function isAsBefore(storage: ArtifactStore, { key }: Wanted, ifRange: unknown): Promise<boolean> {
+  return ifRange === undefined || ifRange === `"${(await storage.head(key)).sha256}"`
 }
 
 /** One range from a byte on; whatever else is asked for gets the whole, as HTTP allows. */

@@ -50,7 +50,7 @@ export const CODES = failures({
     fault: 'code',
     retry: 'dead-letter',
     http: 500,
-    message: 'The handler of this type of job failed. Replay the resource when it is corrected.',
+    message: 'The handler of this type of job failed. It has to be corrected first.',
   },
 
   DOWNLOAD_TIMEOUT: {

@@ -21,15 +21,17 @@ export function declareFinalize(app: App, { handlers, settings, log }: FinalizeO
     policy: finalizePolicy(settings),
     async run({ batch }: { batch: BatchOutcome }, attempt): Promise<unknown> {
       const { type, metadata } = batch.data as BatchData
-      const finalize = handlers.get(type)?.finalize
-      if (finalize === undefined) return attempt.fail('VALIDATION_UNKNOWN_JOB_TYPE', { note: `It was ${type}.` })
+      const handler = handlers.get(type)
+      if (handler === undefined) return attempt.fail('VALIDATION_UNKNOWN_JOB_TYPE', { note: `It was ${type}.` })
+      // It had one when the job was accepted, and needs none any more.
+      if (handler.finalize === undefined) return null
       const snapshot = await viewSnapshot(app, await neededBatch(app, batch.id, null))
       const resources = async () => {
         const rows = await resourceRows(app, batch.id)
         return Promise.all(rows.map((row) => viewResource(app, row)))
       }
       try {
-        return (await finalize(snapshot, { metadata, resources, signal: attempt.signal, log })) ?? null
+        return (await handler.finalize(snapshot, { metadata, resources, signal: attempt.signal, log })) ?? null
       } catch (error) {
         attempt.signal.throwIfAborted()
         const said = `the handler of ${type} failed in finalize`

@@ -1,4 +1,5 @@
 import { type App, type ArtifactStore, derivedId, type JobType, keyPart, type Log, RedressError } from 'redress'
+import { inTime } from './in-time.ts'
 import { HandlerRefusal, type JobHandler, refuse } from './job-handler.ts'
 import type { Handlers } from './load-handlers.ts'
 import { digestOf, type Manifest, manifestKey, type Requested, type Resource, readManifest } from './manifest.ts'
@@ -14,6 +15,8 @@ export interface IngestOptions {
   handlers: Handlers
   resource: JobType<ResourceInput>
   checkUrl: CheckUrl
+  /** How long `buildTasks` may take. */
+  handlerMs: number
   patience: Patience
   log: Log
 }
@@ -91,14 +94,15 @@ async function builtTasks(
   handler: JobHandler,
   { type, tenant }: Submission,
   { resources, metadata }: Requested,
-  { checkUrl, log }: IngestOptions,
+  { checkUrl, handlerMs, log }: IngestOptions,
 ): Promise<readonly Resource[]> {
   if (handler.buildTasks === undefined) return resources
   try {
     // A copy: what a handler does to its argument is not what the client sent.
     const request = { ...structuredClone({ resources, metadata }), type, tenant }
     const problems = new Problems()
-    const built = readResources(await handler.buildTasks(request, { refuse }), checkUrl, problems)
+    const made = await inTime(handler.buildTasks(request, { refuse }), handlerMs)
+    const built = readResources(made, checkUrl, problems)
     if (problems.first !== null) throw new Error(`it built tasks that cannot be fetched: ${problems.first}`)
     return built
   } catch (error) {

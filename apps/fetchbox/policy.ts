@@ -49,6 +49,8 @@ export function purgePolicy({ keepMs }: Settings): PolicyInput {
   return {
     retry: { max: 5, backoff: exponential('1s', { cap: '1m' }) },
     orphan: 'requeue',
+    // Half removed is no state to be left in, and a cancelled one could not be asked for again.
+    cancel: false,
     manualRetry: 'in-place',
     errors: 'latest',
     deny: 'hide',

@@ -2,12 +2,13 @@ import { type App, type ArtifactStore, derivedId, type JobType, RedressError } f
 import type { Caller } from 'redress/http'
 import { CODES, FetchFailure } from './failure.ts'
 import { type FailureInfo, failureInfo } from './failure-info.ts'
-import { manifestKey, resourcePrefix } from './manifest.ts'
+import { jobOfKey, manifestKey, resourcePrefix } from './manifest.ts'
 import { PURGE, purgePolicy, QUEUE } from './policy.ts'
 import { resourceRows } from './resource-view.ts'
 import type { Settings } from './settings.ts'
 import { neededBatch } from './snapshot.ts'
 import { uploadFailure } from './transfer/upload-failure.ts'
+import type { Transfer } from './transfer-port.ts'
 
 export interface PurgeInput {
   job: string
@@ -54,15 +55,12 @@ export function declarePurge(app: App, storage: ArtifactStore, settings: Setting
         return removed
       } catch (error) {
         attempt.signal.throwIfAborted()
-        const { code, message } = asFailure(error, type)
+        const { code, message } = uploadFailure(error, `what job ${job} stored`)
         return attempt.fail(code, { detail: message, cause: error })
       }
     },
   })
 }
-
-const asFailure = (error: unknown, what: string): FetchFailure =>
-  error instanceof FetchFailure ? error : uploadFailure(error, what)
 
 async function removeAll(storage: ArtifactStore, prefix: string, signal: AbortSignal): Promise<Purged> {
   const removed = { resources: 0, bytes: 0 }
@@ -100,15 +98,27 @@ export async function requestPurge(app: App, id: string, tenant: string | null, 
 export const isPurged = async (app: App, id: string): Promise<boolean> =>
   (await (await app.store()).job({ id: purgeId(id) })) !== null
 
+/** What was purged stays so: a replay by somebody who has only the store is not asked before, and would store it again. */
+export function refusingPurged(app: App, transfer: Transfer): Transfer {
+  return {
+    download: (task, options) => transfer.download(task, options),
+    async upload(spooled, options) {
+      const job = jobOfKey(options.key)
+      if (job === null || !(await isPurged(app, job))) return transfer.upload(spooled, options)
+      throw new FetchFailure('STORAGE_NOT_FOUND', 'nothing is stored any more for a job that was purged')
+    },
+    close: () => transfer.close(),
+  }
+}
+
 export async function purgeOf(app: App, id: string): Promise<Purge | null> {
   const row = await (await app.store()).job({ id: purgeId(id) })
   if (row === null) return null
-  const isOver = row.status === 'complete' || row.latestFailure === null
   return {
     status: row.status,
     by: (JSON.parse(row.payload) as PurgeInput).by,
     removed: row.result === null ? null : (JSON.parse(row.result) as Purged),
-    error: isOver || row.latestFailure === null ? null : failureInfo(row.latestFailure),
+    error: row.status === 'complete' || row.latestFailure === null ? null : failureInfo(row.latestFailure),
     requestedAt: new Date(row.createdAtMs).toISOString(),
     finishedAt: row.finishedAtMs === null ? null : new Date(row.finishedAtMs).toISOString(),
   }

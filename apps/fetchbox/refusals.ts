@@ -3,6 +3,8 @@ import { CODES, type Code } from './failure.ts'
 
 /** What a client can do about each refusal of the API. */
 const ACTIONS: Partial<Record<Code, string>> = {
+  VALIDATION_INVALID_JSON: 'Send one JSON object, in UTF-8.',
+  VALIDATION_TOO_MANY_RESOURCES: 'Split the job: at most 1,000 resources.',
   VALIDATION_TOO_LARGE: 'Split the job: at most 5 MB, counted also when it is unpacked.',
   VALIDATION_UNSUPPORTED_ENCODING: 'Send it as it is, or with Content-Encoding: gzip.',
   VALIDATION_UNSUPPORTED_TYPE: 'Send application/json.',
@@ -26,10 +28,12 @@ interface Details {
   /** What is wrong this time, after what the code says in general. */
   said?: string
   problems?: readonly string[]
+  /** What to do about it here, where that is not what the code mostly asks for. */
+  action?: string
 }
 
 /** A refusal of the API in the words of the taxonomy. */
-export function refusal(code: Code, { said, problems }: Details = {}): Refused {
+export function refusal(code: Code, { said, problems, action }: Details = {}): Refused {
   const { message, http = 400 } = CODES[code]
   const headers: Record<string, string> = {
     ...(http === 503 && { 'retry-after': String(RETRY_AFTER_S) }),
@@ -41,7 +45,7 @@ export function refusal(code: Code, { said, problems }: Details = {}): Refused {
     status: http,
     code,
     message: said === undefined ? message : `${message} ${said}`,
-    action: ACTIONS[code] ?? 'Correct what is named, and send it again.',
+    action: action ?? ACTIONS[code] ?? 'Correct what is named, and send it again.',
     headers,
     ...(problems !== undefined && { problems }),
   }

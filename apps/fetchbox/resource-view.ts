@@ -4,7 +4,7 @@ import { DEAD_LETTER_TOPIC } from './policy.ts'
 import { RESOURCES_MAX } from './read-request.ts'
 import type { ResourceInput, ResourceResult } from './resource-job.ts'
 
-type JobRow = NonNullable<Awaited<ReturnType<Store['job']>>>
+export type JobRow = NonNullable<Awaited<ReturnType<Store['job']>>>
 
 export interface DeadLetterPointer {
   topic: typeof DEAD_LETTER_TOPIC
@@ -46,7 +46,7 @@ export async function resourceRows(app: App, jobId: string, status?: JobRow['sta
 
 export const inputOf = ({ payload }: Pick<JobRow, 'payload'>): ResourceInput => JSON.parse(payload) as ResourceInput
 
-export const resultOf = ({ result }: Pick<JobRow, 'result'>): ResourceResult | null =>
+const resultOf = ({ result }: Pick<JobRow, 'result'>): ResourceResult | null =>
   result === null ? null : (JSON.parse(result) as ResourceResult)
 
 export async function viewResource(app: App, row: JobRow): Promise<ResourceView> {
@@ -72,7 +72,7 @@ export async function viewResource(app: App, row: JobRow): Promise<ResourceView>
   }
 }
 
-async function deadLetterOf(app: App, jobId: string): Promise<DeadLetterPointer | null> {
+export async function deadLetterOf(app: App, jobId: string): Promise<DeadLetterPointer | null> {
   const events = await (await app.store()).events({ id: jobId })
   return pointerTo(events.findLast(({ data }) => data.deadLetterOffset !== undefined)?.data.deadLetterOffset)
 }

@@ -9,6 +9,7 @@ import { sendContent } from './content.ts'
 import { accept, type BatchData, type IngestOptions } from './ingest.ts'
 import { resourceKey } from './manifest.ts'
 import { BATCH } from './policy.ts'
+import { addProxyMetric, addProxyRoute, type SeeProxies } from './proxy-health.ts'
 import { requestPurge } from './purge.ts'
 import { letRestGo, readBody } from './read-body.ts'
 import { refusal } from './refusals.ts'
@@ -17,6 +18,7 @@ import { neededBatch, viewListed, viewSnapshot } from './snapshot.ts'
 
 export interface RouteOptions extends IngestOptions {
   storage: ArtifactStore
+  seeProxies: SeeProxies
 }
 
 /** A client on a slow line, with 5 MB. */
@@ -51,6 +53,8 @@ export function fetchboxRoutes(options: RouteOptions): Mount {
     server.addContentTypeParser('*', (_request, _body, done) => done(null))
     addSubmission(server, tools, options)
     addReading(server, tools, options)
+    addProxyRoute(server, tools, options.seeProxies)
+    await addProxyMetric(options.app, options.seeProxies)
   }
 }
 
@@ -155,7 +159,8 @@ function query<Shape extends z.ZodObject>(shape: Shape, request: FastifyRequest)
   const read = shape.safeParse(request.query)
   if (read.success) return read.data
   const problems = read.error.issues.map(({ path, message }) => `${path.join('.') || 'query'}: ${message}`)
-  throw new RedressError('REQUEST_INVALID', `Not understood: ${problems.join('; ')}.`, { problems })
+  const action = `Known here are ${Object.keys(shape.shape).join(', ')}; see the guide to fetchbox.`
+  throw new RedressError('REQUEST_INVALID', `Not understood: ${problems.join('; ')}.`, { problems, action })
 }
 
 function headerOf({ headers }: FastifyRequest, name: string): string | undefined {

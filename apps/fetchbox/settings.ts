@@ -10,6 +10,12 @@ const PORT_MAX = 65_535
 const whole = (min: number, max: number, fallback: number) =>
   z.coerce.number().int().min(min).max(max).default(fallback)
 const place = z.string().min(1).optional()
+/** Another kind of URL, taken for a folder, would be made where nobody looks for it. */
+const storage = z
+  .string()
+  .min(1)
+  .refine((given) => !/^(?!s3:|file:)[a-z][a-z\d+.-]*:\/\//i.test(given), 'must be a folder, or s3://bucket/prefix')
+  .optional()
 const list = z.string().transform((text) => text.split(',').flatMap((part) => part.trim() || []))
 const port = z.coerce.number<string>().int().min(1).max(PORT_MAX)
 const ports = list.pipe(z.array(port).min(1))
@@ -18,7 +24,7 @@ const KNOBS = z.object({
   DOWNLOAD_RETRY_LIMIT: whole(1, 100, 3),
   STORAGE_RETRY_LIMIT: whole(1, 100, 3),
   FETCHBOX_RETRY_BASE_MS: whole(1, 60_000, 500),
-  FETCHBOX_STORAGE: place,
+  FETCHBOX_STORAGE: storage,
   FETCHBOX_WORK_DIR: place,
   FETCHBOX_HANDLERS: place,
   FETCHBOX_PROXIES: place,
@@ -31,6 +37,7 @@ const KNOBS = z.object({
   FETCHBOX_HEADERS_TIMEOUT_MS: whole(1, DAY_MS, 30_000),
   FETCHBOX_BODY_TIMEOUT_MS: whole(1, DAY_MS, 30_000),
   FETCHBOX_DOWNLOAD_TIMEOUT_MS: whole(1, DAY_MS, 600_000),
+  FETCHBOX_HANDLER_TIMEOUT_MS: whole(1, DAY_MS, 30_000),
   FETCHBOX_LEASE_SEC: whole(1, 86_400, 30),
   FETCHBOX_KEEP_DAYS: whole(1, 3_000, 30),
   DISK_FREE_SOFT_MB: whole(0, 100_000_000, 512),
@@ -62,6 +69,7 @@ export function readSettings(env: Environment, home: string) {
       bodyMs: knobs.FETCHBOX_BODY_TIMEOUT_MS,
       wholeMs: knobs.FETCHBOX_DOWNLOAD_TIMEOUT_MS,
     },
+    handlerMs: knobs.FETCHBOX_HANDLER_TIMEOUT_MS,
     leaseMs: knobs.FETCHBOX_LEASE_SEC * 1_000,
     keepMs: knobs.FETCHBOX_KEEP_DAYS * DAY_MS,
     keepDays: knobs.FETCHBOX_KEEP_DAYS,

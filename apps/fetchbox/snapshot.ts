@@ -3,7 +3,7 @@ import { type FailureInfo, failureInfo } from './failure-info.ts'
 import type { BatchData } from './ingest.ts'
 import { BATCH } from './policy.ts'
 import { type Purge, purgeOf } from './purge.ts'
-import { type DeadLetterPointer, pointerTo, resourceRows, resultOf } from './resource-view.ts'
+import { type DeadLetterPointer, deadLetterOf, type JobRow, pointerTo } from './resource-view.ts'
 
 export type JobStatus = 'queued' | 'processing' | 'complete' | 'partial' | 'failed' | 'cancelled'
 
@@ -77,10 +77,9 @@ export function viewListed(batch: BatchView): Listed {
 
 export async function viewSnapshot(app: App, batch: BatchDetail): Promise<Snapshot> {
   const { manifest, metadata } = dataOf(batch)
-  const complete = await resourceRows(app, batch.id, 'complete')
   return {
     ...viewListed(batch),
-    bytes: complete.reduce((sum, row) => sum + (resultOf(row)?.bytes ?? 0), 0),
+    bytes: await app.batches.sum(batch.id, 'bytes'),
     lastError: await lastErrorOf(app, batch),
     deadLetter: pointerTo(batch.lastError?.deadLetterOffset),
     manifest,
@@ -103,7 +102,7 @@ async function lastErrorOf(app: App, { lastError }: BatchView): Promise<FailureI
 }
 
 async function finalizeOf(app: App, { settledJobId }: BatchDetail): Promise<Finalize | null> {
-  const row = settledJobId === null ? null : await (await app.store()).job({ id: settledJobId })
+  const row = settledJobId === null ? null : await newestOf(app, settledJobId)
   if (row === null) return null
   return {
     status: row.status,
@@ -111,4 +110,15 @@ async function finalizeOf(app: App, { settledJobId }: BatchDetail): Promise<Fina
     error: row.latestFailure === null ? null : failureInfo(row.latestFailure),
     finishedAt: row.finishedAtMs === null ? null : new Date(row.finishedAtMs).toISOString(),
   }
+}
+
+/** The job itself, or what it was replayed as: a replay is another job, and the last one has the last word. */
+async function newestOf(app: App, id: string): Promise<JobRow | null> {
+  const store = await app.store()
+  const row = await store.job({ id })
+  if (row === null || !row.isDeadLettered) return row
+  const pointer = await deadLetterOf(app, id)
+  const letter = pointer === null ? null : await store.deadLetter({ offset: pointer.offset })
+  const replayedAs = letter?.replayedAs ?? null
+  return (replayedAs === null ? null : await newestOf(app, replayedAs)) ?? row
 }

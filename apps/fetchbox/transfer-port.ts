@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { Resource } from './manifest.ts'
+import type { ProxyState } from './transfer/proxies.ts'
 
 /** What was downloaded and is not stored yet. */
 export interface Spooled {
@@ -27,5 +28,7 @@ export interface Transfer {
     options: { signal: AbortSignal; avoidProxy: string | null },
   ): Promise<Spooled>
   upload(spooled: Spooled, options: { key: string; signal: AbortSignal }): Promise<Stored>
+  /** Which proxies there are and how they stand; left out where there are none. */
+  proxies?(): readonly ProxyState[]
   close(): Promise<void>
 }

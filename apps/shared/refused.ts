@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
+import { noteOnRequest } from 'redress/http'
 
 export interface Refusal {
   status: number
@@ -36,6 +37,7 @@ export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | nu
     const isOurs = error instanceof Refused
     // What the engine refuses is the server's to answer, except on a page.
     if (!isOurs && onPage?.isFor(request) !== true) throw error
+    noteOnRequest(request, { error_code: code })
     void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
     if (onPage?.isFor(request)) return onPage.show(request, reply, refusal)
     return reply.send({ error: { code, message, action, ...(problems !== undefined && { problems }) } })

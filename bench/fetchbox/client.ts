@@ -99,7 +99,7 @@ async function wholeApp(task: Task): Promise<() => Promise<void>> {
       }
       if (status === 'complete') return
       if (status === 'failed' || status === 'partial') throw new Error(`job ${id} is ${status}`)
-      await new Promise((resolve) => setTimeout(resolve, 50))
+      await new Promise((resolve) => setTimeout(resolve, 250))
     }
   }
   return async () => {

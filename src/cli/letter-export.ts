@@ -4,7 +4,7 @@ import { rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { RedressError } from '../core/errors.ts'
-import { EXPORT_FORMATS, type ExportFormat, exportedLetters } from '../operations/letter-export.ts'
+import { EXPORT_FORMATS, type ExportFormat, exportedLetters, OF_A_PAGE } from '../operations/letter-export.ts'
 import { OPERATIONS } from '../operations/table.ts'
 import type { Command } from './commands.ts'
 import type { Program } from './invoke.ts'
@@ -12,8 +12,6 @@ import { fieldsOf } from './options.ts'
 import { ownOption, type Parsed, SERVER_OPTIONS, usage } from './parse.ts'
 import { openTarget } from './target.ts'
 
-/** Of the list, what makes a page of it. */
-const OF_A_PAGE = ['order', 'after', 'limit']
 const FILTERS = fieldsOf(OPERATIONS['dead-letters.list'].input).filter(({ field }) => !OF_A_PAGE.includes(field))
 
 export const letterExport: Program = {
@@ -83,6 +81,7 @@ async function toFile(chunks: AsyncIterable<Uint8Array>, path: string): Promise<
     await rm(partial, { force: true })
     if (error instanceof RedressError) throw error
     const why = (error as NodeJS.ErrnoException).code ?? 'it was refused'
-    throw new RedressError('OUTPUT_FAILED', `${path} cannot be written: ${why}.`, { cause: error })
+    const action = 'Name a file with --out in a folder that is there, may be written and has room. Nothing was kept.'
+    throw new RedressError('OUTPUT_FAILED', `${path} cannot be written: ${why}.`, { action, cause: error })
   }
 }

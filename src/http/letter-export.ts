@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { RedressError } from '../core/errors.ts'
 import type { LetterList } from '../operations/dead-letters.ts'
-import { EXPORT_FORMATS, type ExportFormat, exportedLetters } from '../operations/letter-export.ts'
+import { EXPORT_FORMATS, type ExportFormat, exportedLetters, OF_A_PAGE } from '../operations/letter-export.ts'
 import { neededCaller } from './callers.ts'
 import type { RouteOptions } from './routes.ts'
 
@@ -13,8 +13,6 @@ const CONTENT: Readonly<Record<ExportFormat, { type: string; file: string }>> = 
     file: 'dead-letters.pb',
   },
 }
-/** Of the list, what makes a page of it. */
-const OF_A_PAGE = ['order', 'after', 'limit']
 
 /** `GET /api/dead-letters/export`: the letters of a list, all of them, as they are read. */
 export function addLetterExport(server: FastifyInstance, { findCaller, perform }: RouteOptions): void {

@@ -5,6 +5,9 @@ import type { LetterList } from './dead-letters.ts'
 export const EXPORT_FORMATS = ['jsonl', 'protobuf'] as const
 export type ExportFormat = (typeof EXPORT_FORMATS)[number]
 
+/** Of the list, what makes a page of it: an export gives all. */
+export const OF_A_PAGE: readonly string[] = ['order', 'after', 'limit']
+
 /** A letter holds a whole input, which may be a megabyte: few at a time. */
 const LETTERS_PER_PAGE = 50
 

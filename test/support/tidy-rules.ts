@@ -151,6 +151,8 @@ export const LAYERS: readonly Layer[] = [
       ...PUBLIC_API,
       'apps/watermark/media/',
       'apps/fetchbox/transfer/',
+      'test/support/forward-proxy.ts',
+      'test/support/s3-server.ts',
       'test/support/postgres.ts',
       'test/browser/chromium.ts',
     ],

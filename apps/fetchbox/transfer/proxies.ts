@@ -9,6 +9,8 @@ export interface ProxyHealthOptions {
   cooldownMs?: number
   /** 15 min when left out. */
   cooldownMsMax?: number
+  /** Told when a proxy is taken out, each time anew, and when it is back. */
+  onChange?: ((proxy: ProxyState) => void) | undefined
 }
 
 /** One use of a proxy. Exactly one of the three must be said of it in the end; what is said later does not count. */
@@ -60,6 +62,7 @@ export class Proxies {
   readonly #failuresMax: number
   readonly #cooldownMs: number
   readonly #cooldownMsMax: number
+  readonly #onChange: (proxy: ProxyState) => void
   #uses = 0
 
   constructor(tiers: ProxyTiers, options: ProxyHealthOptions) {
@@ -67,6 +70,7 @@ export class Proxies {
     this.#failuresMax = options.failuresMax ?? FAILURES_MAX
     this.#cooldownMs = options.cooldownMs ?? COOLDOWN_MS
     this.#cooldownMsMax = options.cooldownMsMax ?? COOLDOWN_MS_MAX
+    this.#onChange = options.onChange ?? (() => undefined)
     this.#tiers = tiers.map((pools, i) =>
       pools.flatMap(({ pool, urls }) => urls.map((url, n) => this.#proxy(`${pool}#${n + 1}`, url, i + 1))),
     )
@@ -90,7 +94,7 @@ export class Proxies {
   }
 
   snapshot(): ProxyState[] {
-    return this.#tiers.flat().map(({ url: _, cooldownMs: __, lastUse: ___, targetsFailed: ____, ...shown }) => shown)
+    return this.#tiers.flat().map(shownOf)
   }
 
   #proxy(name: string, url: string, tier: number): Proxy {
@@ -133,11 +137,13 @@ export class Proxies {
   #worked(proxy: Proxy, isProbe: boolean): void {
     // One that began before the proxy was taken out says nothing about now; the probe will.
     if (proxy.state !== 'healthy' && !isProbe) return
+    const isBack = proxy.state !== 'healthy'
     proxy.state = 'healthy'
     proxy.failuresInRow = 0
     proxy.outUntilMs = null
     proxy.cooldownMs = this.#cooldownMs
     proxy.targetsFailed.clear()
+    if (isBack) this.#onChange(shownOf(proxy))
   }
 
   #failed(proxy: Proxy, isProbe: boolean, why: string, target: string | undefined): void {
@@ -160,6 +166,7 @@ export class Proxies {
     proxy.state = 'out'
     proxy.outUntilMs = this.#nowMs() + proxy.cooldownMs
     proxy.targetsFailed.clear()
+    this.#onChange(shownOf(proxy))
   }
 
   #exhausted(nowMs: number): FetchFailure {
@@ -172,6 +179,11 @@ export class Proxies {
       retryAfterMs: Math.max(0, Math.min(...waitsMs)),
     })
   }
+}
+
+/** Without its URL, which has a password in it. */
+function shownOf({ url: _, cooldownMs: __, lastUse: ___, targetsFailed: ____, ...shown }: Proxy): ProxyState {
+  return shown
 }
 
 /** While one probes, the others go elsewhere. */

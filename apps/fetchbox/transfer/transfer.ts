@@ -21,6 +21,8 @@ export interface TransferOptions {
   userAgent?: string
   verification?: UploadOptions['verification']
   nowMs?(): number
+  /** Told when a proxy is taken out, and when it is back. */
+  onProxyChange?(proxy: ProxyState): void
 }
 
 /** The real way of resources, with what an operator wants to see of it. */
@@ -34,7 +36,8 @@ export function openTransfer(options: TransferOptions): OpenTransfer {
   const { store, spool, limits, userAgent, verification, nowMs = Date.now } = options
   const guard = outboundGuard(options.outbound)
   const connections = new Connections(guard, limits, options.ca)
-  const proxies = options.proxies === undefined ? null : new Proxies(options.proxies, { nowMs })
+  const proxies =
+    options.proxies === undefined ? null : new Proxies(options.proxies, { nowMs, onChange: options.onProxyChange })
   const common = { connections, proxies, limits, spool, nowMs, ...(userAgent !== undefined && { userAgent }) }
   return {
     download: (task, { avoidProxy, signal }) => download(task, { ...common, avoidProxy, signal }),

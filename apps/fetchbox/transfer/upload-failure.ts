@@ -53,6 +53,8 @@ export function uploadFailure(error: unknown, key: string, nowMs = Date.now()): 
       return storageFailed(error as Error, key, cause ?? {}, nowMs)
     case 'ARTIFACT_NOT_FOUND':
       return failed('UPLOAD_CHECKSUM', `${key} was stored, and is not there`, error, cause)
+    case 'ARTIFACT_KEY_INVALID':
+      return failed('UPLOAD_REFUSED', `something in the storage folder is in the way of ${key}`, error, cause)
     case 'ARTIFACT_MISMATCH':
       // The store is not to blame: what was read again is not what was downloaded.
       return failed('SYSTEM_SPOOL_FAILED', `what was downloaded for ${key} changed in the work folder`, error, cause)

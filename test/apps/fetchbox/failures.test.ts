@@ -170,6 +170,13 @@ describe('a download that keeps failing', () => {
     const { status, json } = await rig.as('operator').post(path, { reason: 'once more' })
     expect([status, json.error.code]).toEqual([409, 'RETRY_REFUSED'])
     expect(json.error.message).toContain('STORAGE_NOT_FOUND')
+
+    // Somebody who has only the store in their hands asks nobody.
+    rig.origin.plan('/purged-later', answer(200, 'it is back'))
+    const [{ jobId }] = (await rig.resources(shown.id)) as [{ jobId: string }]
+    const payload = JSON.stringify((await rig.app.perform('jobs.show', { id: jobId })).input)
+    expect(await endOf(payload)).toMatchObject({ errorCode: 'STORAGE_NOT_FOUND', attemptCount: 1, deadLettered: true })
+    expect((await rig.as('ann').get(`/fetchbox/jobs/${shown.id}/resources/a/content`)).status).not.toBe(200)
   })
 })
 
@@ -186,23 +193,7 @@ describe('F14 what should never have come to a worker', () => {
     ['a type whose handler is gone', { ...task, jobType: 'gone' }, 'VALIDATION_UNKNOWN_JOB_TYPE'],
     ['an address inside', { ...task, url: 'http://127.0.0.1:1/' }, 'DOWNLOAD_URL_FORBIDDEN'],
   ])('%s is set aside at once', async (_, payload, code) => {
-    const id = rig.app.newId()
-    const common = {
-      owner: null,
-      priority: 0,
-      delayMs: 0,
-      dedupe: null,
-      retriedFrom: null,
-      rejected: null,
-      batch: null,
-    }
-    const job = { id, type: RESOURCE, payload: JSON.stringify(payload), limitKey: null, ...common }
-    await (await rig.app.store()).submit({ jobs: [job] })
-    const ended = await until('it has failed', async () => {
-      const found = await rig.app.find(id)
-      return found?.status === 'failed' ? found : null
-    })
-    expect(ended).toMatchObject({ errorCode: code, attemptCount: 1, deadLettered: true })
+    expect(await endOf(JSON.stringify(payload))).toMatchObject({ errorCode: code, attemptCount: 1, deadLettered: true })
   })
 
   test('an input that a person edits for a replay is checked before', async () => {
@@ -267,3 +258,22 @@ describe('F10 F11 F12 a storage that fails', () => {
     })
   })
 })
+
+/** What becomes of a job that came into the store without being looked at. */
+async function endOf(payload: string) {
+  const id = rig.app.newId()
+  const common = {
+    owner: null,
+    priority: 0,
+    delayMs: 0,
+    dedupe: null,
+    retriedFrom: null,
+    rejected: null,
+    batch: null,
+  }
+  await (await rig.app.store()).submit({ jobs: [{ id, type: RESOURCE, payload, limitKey: null, ...common }] })
+  return until('it has ended', async () => {
+    const found = await rig.app.find(id)
+    return found?.status === 'failed' || found?.status === 'complete' ? found : null
+  })
+}

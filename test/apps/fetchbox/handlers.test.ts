@@ -34,17 +34,23 @@ const HANDLERS = {
       metadata.contract ? resources : refuse('metadata.contract is missing')
     export const prepare = (task, { metadata, refuse }) => (metadata.contract === 'ended' ? refuse('the contract has ended') : {})`,
   'broken-build.js': `export const buildTasks = () => { throw new Error('secret detail') }`,
+  'endless-build.mjs': `export const buildTasks = () => new Promise(() => undefined)`,
   'wrong-build.mjs': `export const buildTasks = () => [{ id: 'a', url: 'http://169.254.169.254/' }]`,
   'broken-prepare.mjs': `export const prepare = () => { throw new Error('secret detail') }`,
   'wrong-prepare.mjs': `export const prepare = () => ({ headers: { Host: 'elsewhere' } })`,
-  'broken-finalize.mjs': `export const finalize = () => { throw new Error('secret detail') }`,
+  'broken-finalize.mjs': `
+    import { existsSync } from 'node:fs'
+    export function finalize(_, { metadata }) {
+      if (!existsSync(metadata.mended)) throw new Error('secret detail')
+      return 'well'
+    }`,
   'typed.ts': `export const prepare = (task: { url: string }): { url: string } => ({ url: task.url + '?typed' })`,
   'README.md': 'not a handler',
 }
 
 let rig: Rig
 beforeAll(async () => {
-  rig = await Rig.open({ env: { FETCHBOX_HANDLERS: folderWith(HANDLERS) } })
+  rig = await Rig.open({ env: { FETCHBOX_HANDLERS: folderWith(HANDLERS), FETCHBOX_HANDLER_TIMEOUT_MS: '200' } })
 })
 
 const of = (type: string) => ({ 'x-fetchbox-job-type': type })
@@ -85,7 +91,7 @@ describe('a handler', () => {
     expect(rig.origin.asked('/strict')).toBe(0)
   })
 
-  test.each(['broken-build', 'wrong-build'])('that is broken accepts nothing: %s', async (type) => {
+  test.each(['broken-build', 'wrong-build', 'endless-build'])('that is broken accepts nothing: %s', async (type) => {
     const before = (await rig.app.perform('jobs.count', {})).count
     const { status, json } = await rig.as('ann').submit({ resources: one('/b') }, of(type))
     expect([status, json.error.code]).toEqual([500, 'HANDLER_ERROR'])
@@ -105,15 +111,23 @@ describe('a handler', () => {
     },
   )
 
-  test('F13 that breaks at the end leaves its job complete, and is set aside to be replayed', async () => {
-    const shown = await rig.run(one('/f'), of('broken-finalize'))
+  test('F13 that breaks at the end leaves its job complete, and is set aside; its replay has the last word', async () => {
+    const mended = join(ROOT, 'mended')
+    const shown = await rig.run(one('/f'), of('broken-finalize'), { metadata: { mended } })
     expect(shown).toMatchObject({
       status: 'complete',
       finalize: { status: 'failed', error: { code: 'HANDLER_ERROR' } },
     })
     const { deadLetters } = await rig.app.deadLetters.list({ type: 'fetchbox.finalize' })
     expect(deadLetters).toMatchObject([{ failure: { code: 'HANDLER_ERROR' }, input: { batch: { id: shown.id } } }])
-    await until('it was tried once', async () => deadLetters[0]?.attempts === 1)
+    expect(deadLetters[0]?.attempts).toBe(1)
+    writeFileSync(mended, '')
+    await rig.as('operator').post(`/api/dead-letters/${deadLetters[0]?.offset}/replay`, { reason: 'it is mended' })
+    const replayed = await until('it was finalized', async () => {
+      const { finalize } = await rig.snapshot(shown.id)
+      return finalize.status === 'complete' ? finalize : null
+    })
+    expect(replayed).toMatchObject({ result: 'well', error: null })
   })
 })
 

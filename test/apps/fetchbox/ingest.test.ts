@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openSqlite } from '../../../src/store/sqlite/store.ts'
 import { S3Server } from '../../support/s3-server.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
+import { until } from '../../support/until.ts'
 import { Rig, type Shown } from './rig.ts'
 
 const ROOT = mkdtempSync(join(tmpdir(), 'redress-fetchbox-'))
@@ -133,6 +134,15 @@ describe('F5 what is wrong with a request is refused at once, all of it, by its 
     expect((await ann.send('/fetchbox/jobs', Uint8Array.of(0x22, 0xff, 0x22))).json.error.message).toContain('UTF-8')
     const form = await ann.ask('/fetchbox/jobs', { method: 'POST', body: new URLSearchParams({ a: '1' }) })
     expect([form.status, form.json.error.code]).toEqual([415, 'VALIDATION_UNSUPPORTED_TYPE'])
+  })
+
+  test('what was refused is in the log by its code', async () => {
+    await rig.as('ann').submit({})
+    await until('it is logged', async () =>
+      rig.log.lines.some(
+        ({ fields }) => fields.event === 'http_request' && fields.error_code === 'VALIDATION_MISSING_FIELD',
+      ),
+    )
   })
 
   test('an unknown type of job', async () => {

@@ -83,6 +83,13 @@ describe('a job whose resources are all there', () => {
     expect(content.headers.get('content-disposition')).toMatch(/^attachment/)
     const part = await ann.get(`/fetchbox/jobs/${id}/resources/a/content`, { range: 'bytes=1-2' })
     expect([part.status, part.text, part.headers.get('content-range')]).toEqual([206, 'el', 'bytes 1-2/5'])
+    for (const [tag, status] of [
+      [content.headers.get('etag'), 206],
+      ['"of another"', 200],
+    ] as const) {
+      const headers = { range: 'bytes=1-2', 'if-range': String(tag) }
+      expect((await ann.get(`/fetchbox/jobs/${id}/resources/a/content`, headers)).status).toBe(status)
+    }
     const named = await ann.get(`/fetchbox/jobs/${id}/resources/${encodeURIComponent('b/ß')}/content`)
     expect([named.status, named.text.length]).toEqual([200, 300_000])
     expect((await ann.get(`/fetchbox/jobs/${id}/resources/c/content`)).status).toBe(404)
@@ -109,6 +116,16 @@ describe('a job whose resources are all there', () => {
   })
 })
 
+test('a page that a stranger’s server sent is saved, and never runs as a page of ours', async () => {
+  const url = rig.origin.plan('/page', answer(200, '<script>alert(1)</script>', { 'content-type': 'text/html' }))
+  const { id } = await rig.run([{ id: 'x";y\u202e.html', url }])
+  const path = `/fetchbox/jobs/${id}/resources/${encodeURIComponent('x";y\u202e.html')}/content`
+  const { status, headers } = await rig.as('ann').get(path)
+  expect([status, headers.get('x-content-type-options')]).toEqual([200, 'nosniff'])
+  expect(headers.get('content-disposition')).toBe("attachment; filename*=UTF-8''x%22%3By%E2%80%AE.html")
+  expect(headers.get('content-security-policy')).toContain("default-src 'none'")
+})
+
 describe('tenants', () => {
   test('do not see each other’s jobs: they are not there', async () => {
     const { id } = await rig.run([{ id: 'a', url: rig.origin.plan('/mine', answer(200, 'mine')) }])
@@ -124,6 +141,25 @@ describe('tenants', () => {
     expect(new Set(mine.map((job: { tenant: string }) => job.tenant)).size).toBe(1)
   })
 
+  test('cannot write into each other’s jobs by a retry with another input', async () => {
+    const bobs = (
+      await rig.as('bob').submit({ resources: [{ id: 'a', url: rig.origin.plan('/bobs', answer(200, 'his')) }] })
+    ).json.id
+    await rig.settled(bobs)
+    const { id } = await rig.run([{ id: 'a', url: rig.origin.plan('/anns', answer(404)) }])
+    const [own] = await rig.resources(id)
+    const input = {
+      job: bobs,
+      jobType: 'sample',
+      resource: 'a',
+      position: 0,
+      url: rig.origin.plan('/hers', answer(200)),
+    }
+    const retried = await rig.as('ann').post(`/api/jobs/${own.jobId}/retry`, { reason: 'mine now', input })
+    expect([retried.status, retried.json.error.code]).toEqual([403, 'ROLE_TOO_LOW'])
+    expect((await rig.as('bob').get(`/fetchbox/jobs/${bobs}/resources/a/content`)).text).toBe('his')
+  })
+
   test('work for themselves; an operator works for whom they name, and a viewer for nobody', async () => {
     const body = { resources: [{ id: 'a', url: rig.origin.plan('/t', answer(200)) }] }
     const other = await rig.as('ann').submit(body, { 'x-fetchbox-tenant': 'bob' })
@@ -131,6 +167,8 @@ describe('tenants', () => {
     expect((await rig.as('ann').submit(body, { 'x-fetchbox-tenant': 'ann' })).status).toBe(202)
     const forBob = await rig.as('operator').submit(body, { 'x-fetchbox-tenant': 'bob' })
     expect((await rig.as('bob').get(forBob.json.location)).json.tenant).toBe('bob')
+    const odd = await rig.as('operator').submit(body, { 'x-fetchbox-tenant': 'M\u00fcller' })
+    expect([odd.status, odd.json.error.code]).toEqual([400, 'VALIDATION_INVALID_FIELD'])
     const viewer = await rig.as('viewer').submit(body)
     expect([viewer.status, viewer.json.error.code]).toEqual([403, 'AUTH_ROLE'])
     const nobody = await rig.as('nobody').submit(body)

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { CODES, categoryOf } from '../../../apps/fetchbox/failure.ts'
-import { resourcePolicy } from '../../../apps/fetchbox/policy.ts'
+import { purgePolicy, resourcePolicy } from '../../../apps/fetchbox/policy.ts'
 import { KNOB_NAMES, readSettings } from '../../../apps/fetchbox/settings.ts'
 import { policy } from '../../../src/core/policy.ts'
 
@@ -54,6 +54,8 @@ describe('the knobs', () => {
   test('what cannot be used is named, all at once; an empty one is as good as none', () => {
     const bad = { DOWNLOAD_RETRY_LIMIT: '0', FETCHBOX_PORTS: '80,http', FETCHBOX_MAX_MB: 'much' }
     expect(() => read(bad)).toThrow(/DOWNLOAD_RETRY_LIMIT.*FETCHBOX_PORTS.*FETCHBOX_MAX_MB/s)
+    expect(() => read({ FETCHBOX_STORAGE: 'https://s3.example.org/bucket' })).toThrow(/FETCHBOX_STORAGE.*s3:\/\/bucket/)
+    expect(read({ FETCHBOX_STORAGE: '/srv/a:b' }).storageUrl).toBe('file:/srv/a:b')
     expect(read({ FETCHBOX_ALLOW: ' ', FETCHBOX_STORAGE: '' })).toEqual(read({}))
   })
 
@@ -79,6 +81,10 @@ test('the requirements’ side of each contradiction is the policy of the app', 
     aggregates: true,
     audit: 'transactional',
   })
+})
+
+test('a removal that was asked for is not cancelled half way', () => {
+  expect(policy(purgePolicy(read({}))).cancel).toBe(false)
 })
 
 test('F25 the page of failures has every code once, with its category, its class, its status and what to do', () => {

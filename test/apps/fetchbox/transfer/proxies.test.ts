@@ -162,6 +162,23 @@ describe('health', () => {
     expect(exhausted(proxies).retryAfterMs).toBe(1000)
   })
 
+  test('whoever wants to know is told when one is taken out, still out, and back', () => {
+    const told: string[] = []
+    const proxies = new Proxies([[{ pool: 'p', urls: [url(1)] }]], {
+      ...{ nowMs: () => nowMs, failuresMax: 2, cooldownMs: 1000 },
+      onChange: (proxy) => told.push(`${proxy.name} ${proxy.state} ${JSON.stringify(proxy).includes('hunter2')}`),
+    })
+    proxies.take().worked()
+    proxies.take().failed('down')
+    expect(told).toEqual([])
+    proxies.take().failed('down')
+    nowMs += 1000
+    proxies.take().failed('still down')
+    nowMs += 2000
+    proxies.take().worked()
+    expect(told).toEqual(['p#1 out false', 'p#1 out false', 'p#1 healthy false'])
+  })
+
   test('a probe that was stopped leaves the proxy to the next one', () => {
     const proxies = pools(1)
     takeOut(proxies, 'proxies/tier-1#1')

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -256,6 +256,20 @@ describe('in a folder', () => {
     expect(full.message).not.toContain(disk.folder)
     disk.empty()
     expect(await upload(what, options({ store: place }))).toMatchObject({ bytes: what.bytes })
+  })
+
+  test('a file where a folder must be is UPLOAD_REFUSED, never tried again, and stored when it is out of the way', async () => {
+    const root = mkdtempSync(join(tmpdir(), 'redress-upload-'))
+    onTestFinished(() => rmSync(root, { recursive: true }))
+    const place = await folderStore(root)
+    const inTheWay = join(root, KEY.split('/')[0] ?? '')
+    writeFileSync(inTheWay, 'x')
+    const found = await failure(small(), { store: place })
+    expect(found.code).toBe('UPLOAD_REFUSED')
+    expect(isRetryable(found.code)).toBe(false)
+    expect(found.message).not.toContain(root)
+    rmSync(inTheWay)
+    expect(await upload(small(), options({ store: place }))).toMatchObject({ key: KEY })
   })
 
   test('a folder that was taken away is UPLOAD_IO_ERROR, and its path is not told', async () => {
