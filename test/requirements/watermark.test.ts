@@ -330,8 +330,10 @@ describe('W39 W40 W41 W50 jobs that are stuck', () => {
     scene.store.stalled = stalled
     await scene.pass(30_000)
     expect(told('warn', 'the worker of this job is gone')).toHaveLength(2)
+    expect(told('warn', 'stuck jobs were looked after')).toMatchObject([{ fields: { requeued: 2 } }])
     await scene.pass(30_000)
     expect(told('warn', 'the worker of this job is gone')).toHaveLength(2)
+    expect(told('warn', 'stuck jobs were looked after')).toHaveLength(1)
   })
 
   test('W40 a crash costs no retry, but the sixth worker in a row is one too many', async () => {
