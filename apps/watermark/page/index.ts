@@ -24,7 +24,7 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
     path: '/campaigns/assets',
     names: ['campaigns.js', 'campaigns.css', 'rows.css'],
   })
-  const stylesheets = [addressOf('campaigns.css'), addressOf('rows.css')]
+  const stylesheets = [addressOf('app.css'), addressOf('campaigns.css'), addressOf('rows.css')]
   const files = { script: addressOf('campaigns.js'), stylesheets }
   const reader = new Reader(deskOf)
   addStates(server, deskOf, reader)
