@@ -11,7 +11,7 @@ import type { Settings } from './settings.ts'
 
 export { MATCH_Z_MIN } from './media/detect.ts'
 export { MediaError, named } from './media/errors.ts'
-export { cleanText, isVisible } from './media/visible-text.ts'
+export { cleanText, isVisible, plainLine } from './media/visible-text.ts'
 
 export type Kind = 'video' | 'image'
 

@@ -4,7 +4,7 @@ import cookies from '@fastify/cookie'
 import fastify, { type FastifyInstance, type FastifyPluginAsync, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
-import { inScope } from '../operations/caller.ts'
+import { type Caller, inScope } from '../operations/caller.ts'
 import { CATALOG } from '../operations/catalog.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
@@ -74,6 +74,8 @@ export interface MountTools {
   offerFile(type: string, find: FindFile): void
   /** Which owners may hear the app's own topics: of `campaign:9`, the thing is 'campaign'. Without it, none may. */
   letHear(thing: string, may: MayHear): void
+  /** Where owners begin when they have signed in: the dashboard is for those who run the server. */
+  welcomeOwners(path: string): void
 }
 
 export interface HttpServer {
@@ -151,7 +153,9 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
     return refuse(new StoreAway(), log, request, reply)
   })
-  addSignIn(server, { store, wrong, findCaller, cookie })
+  let ownersPage = '/'
+  const homeOf = ({ role }: Caller): string => (role === 'owner' ? ownersPage : '/')
+  addSignIn(server, { store, wrong, findCaller, cookie, homeOf })
   const routes: RouteOptions = {
     findCaller,
     perform(caller, name, input) {
@@ -191,6 +195,9 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
         letIn: (find) => void guests.push(asOwner(find)),
         offerFile: (type, find) => void files.set(type, find),
         letHear: (thing, may) => void ownTopics.set(thing, may),
+        welcomeOwners(path) {
+          ownersPage = path
+        },
       })
     }
     await server.register(plugin)

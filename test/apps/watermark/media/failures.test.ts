@@ -95,7 +95,11 @@ describe('an encode that claims to have gone well', () => {
   const lies: [what: string, script: string, checked: string][] = [
     ['writes nothing', 'exit 0', 'the output is there'],
     ['damages what it wrote', 'FFMPEG "$@"; printf XXXXXXXX | dd of=marked.mp4 bs=1 seek=9000 conv=notrunc', 'decode'],
-    ['leaves frames out', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -r 12.5 x.mp4; mv x.mp4 marked.mp4', 'every frame'],
+    [
+      'leaves frames out',
+      'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -r 12.5 x.mp4; mv x.mp4 marked.mp4',
+      'every frame',
+    ],
     ['uses another codec', 'FFMPEG "$@"; FFMPEG -v error -i marked.mp4 -c:v mpeg4 x.mp4; mv x.mp4 marked.mp4', 'codec'],
   ]
   test.each(lies)('is not believed when it %s', async (what, script, checked) => {
