@@ -8,7 +8,7 @@ import type { Log } from '../runtime/log.ts'
 import type { CopiedCount } from '../store/copy/copy.ts'
 
 /** The systems that ship with Redress. */
-const SHIPPED = ['pdf-xml', 'watermark'] as const
+const SHIPPED = ['pdf-xml', 'watermark', 'fetchbox'] as const
 const SAMPLE = 'sample'
 
 /** What can stand in `--apps`; all of it is served where nothing is said. */

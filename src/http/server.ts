@@ -16,12 +16,13 @@ import { addDownloads, type FindFile } from './downloads.ts'
 import { addEvents, type MayHear } from './events.ts'
 import { guard } from './guard.ts'
 import { addHealth } from './health.ts'
+import { addLetterExport } from './letter-export.ts'
 import { HTTP_LIMITS, type HttpLimits } from './limits.ts'
 import { knowMethods } from './methods.ts'
 import { openApi } from './openapi.ts'
 import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
-import { addTableRoutes } from './routes.ts'
+import { addTableRoutes, type RouteOptions } from './routes.ts'
 import { addSignIn, cookieShape, sendToSignIn } from './sign-in.ts'
 import { BODY_MS_MAX, endSlowBodies } from './slow-bodies.ts'
 import { StoreAway, StoreWatch } from './store-watch.ts'
@@ -155,14 +156,16 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   let ownersPage = '/'
   const homeOf = ({ role }: Caller): string => (role === 'owner' ? ownersPage : '/')
   addSignIn(server, { store, wrong, findCaller, cookie, homeOf })
-  addTableRoutes(server, {
+  const routes: RouteOptions = {
     findCaller,
     perform(caller, name, input) {
       const done = app.performAs(caller, name, input)
       // Of what was to be done, nobody may say that it was not, before that is certain.
       return CATALOG[name].mutates ? done : watch.answered(done)
     },
-  })
+  }
+  addTableRoutes(server, routes)
+  addLetterExport(server, routes)
   const ownTopics = new Map<string, MayHear>()
   const files = new Map<string, FindFile>()
   const events = addEvents(server, { hub: app.hub, store, findCaller, limits, ownTopics })
