@@ -10,6 +10,7 @@ import {
 } from 'redress'
 import { z } from 'zod'
 import { CODES, type Code, FetchFailure, isRetryable } from './failure.ts'
+import { inTime } from './in-time.ts'
 import { HandlerRefusal, type JobHandler, refuse } from './job-handler.ts'
 import type { Handlers } from './load-handlers.ts'
 import { type Resource, resourceKey } from './manifest.ts'
@@ -156,7 +157,7 @@ async function prepared(
   handler: JobHandler,
   stage: Trying,
   tenant: string | null,
-  { metadataOf }: ResourceOptions,
+  { metadataOf, settings }: ResourceOptions,
 ): Promise<Pick<Resource, 'url' | 'headers' | 'sha256'>> {
   const own = { url, ...(headers !== undefined && { headers }), ...(sha256 !== undefined && { sha256 }) }
   if (handler.prepare === undefined) return own
@@ -164,7 +165,9 @@ async function prepared(
   const { signal, number: attempt } = stage
   try {
     const task = { id, job, type: jobType, tenant, ...structuredClone(own) }
-    const changed = (await handler.prepare(task, { refuse, metadata, attempt, signal })) ?? {}
+    const answer = await inTime(handler.prepare(task, { refuse, metadata, attempt, signal }), settings.handlerMs)
+    const changed = answer ?? {}
+    if (typeof changed !== 'object') throw new TypeError('prepare gave what is no object')
     const next = {
       ...own,
       ...(changed.url !== undefined && { url: changed.url }),

@@ -63,7 +63,7 @@ const USER_AGENT = 'fetchbox'
 export async function download(task: DownloadTask, options: DownloadOptions): Promise<Spooled> {
   const { connections, proxies, avoidProxy, limits, nowMs, signal } = options
   signal.throwIfAborted()
-  const use = proxies?.take(avoidProxy) ?? null
+  const use = (await proxies?.next(avoidProxy, signal)) ?? null
   const way: Way = { url: shownUrl(task.url), proxy: use?.name ?? null, limits, nowMs: nowMs() }
   try {
     const answer = await ask(task, connections, use, options)

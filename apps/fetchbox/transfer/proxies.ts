@@ -64,6 +64,8 @@ export class Proxies {
   readonly #cooldownMsMax: number
   readonly #onChange: (proxy: ProxyState) => void
   #uses = 0
+  /** Settled, and made anew, when it is known what became of a proxy that was probed. */
+  #probeEnd = Promise.withResolvers<void>()
 
   constructor(tiers: ProxyTiers, options: ProxyHealthOptions) {
     this.#nowMs = options.nowMs
@@ -93,6 +95,23 @@ export class Proxies {
     return this.#use(next)
   }
 
+  /**
+   * As `take`; but where the only hope is a proxy that is being probed, what becomes of it is waited for. Whoever did
+   * not wait would use up a try without having tried anything: when a pool is back, all that waited for it ask at once,
+   * and one of them probes.
+   */
+  async next(avoid: string | null, signal: AbortSignal): Promise<ProxyUse> {
+    for (;;) {
+      signal.throwIfAborted()
+      try {
+        return this.take(avoid)
+      } catch (error) {
+        if (!this.#tiers.flat().some(({ state }) => state === 'probing')) throw error
+      }
+      await settledOrAborted(this.#probeEnd.promise, signal)
+    }
+  }
+
   snapshot(): ProxyState[] {
     return this.#tiers.flat().map(shownOf)
   }
@@ -118,8 +137,12 @@ export class Proxies {
     const isProbe = proxy.state === 'probing'
     let isOpen = true
     const once = (act: () => void): void => {
-      if (isOpen) act()
+      if (!isOpen) return
       isOpen = false
+      act()
+      if (!isProbe) return
+      this.#probeEnd.resolve()
+      this.#probeEnd = Promise.withResolvers()
     }
     return {
       name: proxy.name,
@@ -179,6 +202,17 @@ export class Proxies {
       retryAfterMs: Math.max(0, Math.min(...waitsMs)),
     })
   }
+}
+
+function settledOrAborted(settled: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    signal.addEventListener('abort', done)
+    void settled.then(done)
+  })
 }
 
 /** Without its URL, which has a password in it. */

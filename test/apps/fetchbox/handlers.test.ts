@@ -37,6 +37,8 @@ const HANDLERS = {
   'endless-build.mjs': `export const buildTasks = () => new Promise(() => undefined)`,
   'wrong-build.mjs': `export const buildTasks = () => [{ id: 'a', url: 'http://169.254.169.254/' }]`,
   'broken-prepare.mjs': `export const prepare = () => { throw new Error('secret detail') }`,
+  'hanging-prepare.mjs': `export const prepare = () => new Promise(() => undefined)`,
+  'wordy-prepare.mjs': `export const prepare = () => 'https://elsewhere.example/'`,
   'wrong-prepare.mjs': `export const prepare = () => ({ headers: { Host: 'elsewhere' } })`,
   'broken-finalize.mjs': `
     import { existsSync } from 'node:fs'
@@ -100,7 +102,7 @@ describe('a handler', () => {
     expect(rig.log.lines.some(({ fields }) => fields.event === 'handler_failed' && fields.handler === type)).toBe(true)
   })
 
-  test.each(['broken-prepare', 'wrong-prepare'])(
+  test.each(['broken-prepare', 'wrong-prepare', 'wordy-prepare', 'hanging-prepare'])(
     'F13 that is broken in the worker sets the resource aside at once: %s',
     async (type) => {
       const shown = await rig.run(one('/p'), of(type))

@@ -143,6 +143,33 @@ describe('health', () => {
     expect(proxies.take().name).toBe('proxies/tier-1#1')
   })
 
+  test('F8 while the last hope is being probed, others wait for what becomes of it and use up no try', async () => {
+    const proxies = pools(1)
+    takeOut(proxies, 'proxies/tier-1#1')
+    nowMs += 1000
+    const [probe, { signal }] = [proxies.take(), new AbortController()]
+    const waiting = Array.from({ length: 50 }, () => proxies.next(null, signal))
+    probe.worked()
+    for (const use of await Promise.all(waiting)) expect(use.name).toBe('proxies/tier-1#1')
+
+    takeOut(proxies, 'proxies/tier-1#1')
+    nowMs += 1000
+    const second = proxies.take()
+    const inVain = proxies.next(null, signal)
+    const stopped = new AbortController()
+    const cancelled = proxies.next(null, stopped.signal)
+    stopped.abort(new Error('no longer wanted'))
+    await expect(cancelled).rejects.toThrow('no longer wanted')
+    second.failed('still down')
+    await expect(inVain).rejects.toMatchObject({ code: 'DOWNLOAD_PROXY_EXHAUSTED', retryAfterMs: 2000 })
+
+    nowMs += 2000
+    const third = proxies.take()
+    const next = proxies.next(null, signal)
+    third.undecided()
+    expect((await next).name).toBe('proxies/tier-1#1')
+  })
+
   test('each probe that fails doubles the wait up to its bound, and a success makes it short again', () => {
     const proxies = pools(1)
     takeOut(proxies, 'proxies/tier-1#1')
