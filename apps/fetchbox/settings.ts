@@ -1,21 +1,12 @@
 import { join, resolve } from 'node:path'
 import { z } from 'zod'
-import { type Environment, readKnobs } from '../shared/knobs.ts'
+import { type Environment, place, readKnobs, storePlace, whole } from '../shared/knobs.ts'
 import { storeUrl } from '../shared/stores.ts'
 
 const MEBIBYTE = 2 ** 20
 const DAY_MS = 86_400_000
 const PORT_MAX = 65_535
 
-const whole = (min: number, max: number, fallback: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback)
-const place = z.string().min(1).optional()
-/** Another kind of URL, taken for a folder, would be made where nobody looks for it. */
-const storage = z
-  .string()
-  .min(1)
-  .refine((given) => !/^(?!s3:|file:)[a-z][a-z\d+.-]*:\/\//i.test(given), 'must be a folder, or s3://bucket/prefix')
-  .optional()
 const list = z.string().transform((text) => text.split(',').flatMap((part) => part.trim() || []))
 const port = z.coerce.number<string>().int().min(1).max(PORT_MAX)
 const ports = list.pipe(z.array(port).min(1))
@@ -24,7 +15,7 @@ const KNOBS = z.object({
   DOWNLOAD_RETRY_LIMIT: whole(1, 100, 3),
   STORAGE_RETRY_LIMIT: whole(1, 100, 3),
   FETCHBOX_RETRY_BASE_MS: whole(1, 60_000, 500),
-  FETCHBOX_STORAGE: storage,
+  FETCHBOX_STORAGE: storePlace,
   FETCHBOX_WORK_DIR: place,
   FETCHBOX_HANDLERS: place,
   FETCHBOX_PROXIES: place,
