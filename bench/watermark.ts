@@ -1,170 +1,155 @@
 /**
- * How well the invisible mark hides and how well it is found again. Five generated clips, one marked copy of each,
- * ranked among 50 recipients and 1,000 decoys after everything that somebody may do to a copy. Takes several minutes:
- * node --conditions=redress-source bench/watermark.ts [--seconds 8] [--clips chart,fractal] [--attacks promised]
- * Attacks are none, promised (what a mark must survive) or all.
+ * How well the invisible mark hides and how well it is found again, with a marked copy for each of many recipients.
+ * Every copy goes through what somebody may do to it, and is ranked among all recipients and 1,000 decoys. Takes hours:
+ * node --conditions=redress-source bench/watermark.ts [--recipients 50] [--seconds 2] [--clips chart,fractal]
+ *   [--files a.webm,b.mp4] [--attacks promised] [--folder kept] [--out figures.json]
+ * Attacks are none (quality and speed alone), promised (what a mark must survive, by all recipients) or all (what weakens
+ * it too, by the first two). With a folder, what was made is kept there and a run that was broken off goes on.
  */
-import { execFile } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { parseArgs, promisify } from 'node:util'
-import { findPrograms, type MediaPrograms } from '../apps/shared/media/programs.ts'
-import { type Detection, detect } from '../apps/watermark/media/detect.ts'
-import { markVideo } from '../apps/watermark/media/mark.ts'
+import { basename, dirname, extname, join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { SOURCE_FRAMES_MAX, SUSPECT_FRAMES_MAX } from '../apps/watermark/media/detect.ts'
+import { readFrames, type SmallFrame } from '../apps/watermark/media/frames.ts'
+import { type Judgement, judge } from '../apps/watermark/media/judge.ts'
+import { mediaLimits } from '../apps/shared/media/limits.ts'
+import { probeMedia } from '../apps/watermark/media/probe.ts'
+import { findPrograms } from '../apps/shared/media/programs.ts'
+import { type Attack, CLIPS, OTHERS, PROMISED } from './watermark/clips.ts'
+import { Films, KEY, tokenOf } from './watermark/films.ts'
+import { inWords, median, type Tally, tally } from './watermark/tally.ts'
 
 const { values } = parseArgs({
   options: {
-    seconds: { type: 'string', default: '8' },
-    clips: { type: 'string' },
+    recipients: { type: 'string', default: '50' },
+    seconds: { type: 'string', default: '2' },
+    clips: { type: 'string', default: Object.keys(CLIPS).join(',') },
+    files: { type: 'string', default: '' },
     attacks: { type: 'string', default: 'all' },
+    rounds: { type: 'string', default: '3' },
+    folder: { type: 'string' },
+    out: { type: 'string' },
   },
 })
 
-const CLIPS: Readonly<Record<string, string>> = {
-  chart: 'testsrc2=s=1280x720:r=25',
-  fractal: 'mandelbrot=s=1280x720:r=25:start_scale=0.5:end_scale=0.05:end_pts=200',
-  gradients: 'gradients=s=1280x720:r=25:n=5:speed=0.02:seed=7,noise=alls=3:allf=t',
-  cells: 'life=s=320x180:r=25:ratio=0.3:seed=3:mold=20:life_color=#c0d0ff:death_color=#204010,scale=1280:720,gblur=4',
-  still: 'mandelbrot=s=1280x720:r=25:start_scale=0.02:end_scale=0.02,noise=alls=4:allf=t',
-}
+const RECIPIENTS = Number(values.recipients)
+/** Each copy is ranked among so many, whether all of them have one here or not. */
+const TOKENS = Array.from({ length: Math.max(50, RECIPIENTS) }, (_, i) => tokenOf(i))
+const HARDENED = Math.min(2, RECIPIENTS)
+const LOOKED_AT = Math.min(5, RECIPIENTS)
+const OTHER_KEY = 'the key of another campaign'
 
-type Attack = readonly [name: string, args: readonly string[]]
-
-/** What a mark must survive. */
-const PROMISED: readonly Attack[] = [
-  ['CRF 23', ['-crf', '23']],
-  ['CRF 28', ['-crf', '28']],
-  ['480p', ['-vf', 'scale=854:480', '-crf', '18']],
-  ['480p, CRF 28', ['-vf', 'scale=854:480', '-crf', '28']],
-]
-
-/** What weakens or defeats it. */
-const OTHERS: readonly Attack[] = [
-  ['CRF 35', ['-crf', '35']],
-  ['240p, CRF 30', ['-vf', 'scale=426:240', '-crf', '30']],
-  ['cut by 3.1 s', ['-ss', '3.1', '-crf', '23']],
-  ['noise', ['-vf', 'noise=alls=20:allf=t', '-crf', '23']],
-  ['blur, 4 px', ['-vf', 'gblur=4', '-crf', '23']],
-  ['blur, 10 px', ['-vf', 'gblur=10', '-crf', '23']],
-  ['crop of 1 %', ['-vf', 'crop=1268:712:6:4', '-crf', '23']],
-  ['crop of 5 %', ['-vf', 'crop=1216:684:32:18', '-crf', '23']],
-  ['turned by 1 degree', ['-vf', 'rotate=PI/180', '-crf', '23']],
-  ['mirrored', ['-vf', 'hflip', '-crf', '23']],
-]
-
-const KEY = 'a key that only this benchmark has'
-const TOKENS = Array.from({ length: 50 }, (_, i) => `recipient-${i}`)
-const [RIGHT, ACCOMPLICE] = ['recipient-17', 'recipient-31'] as const
-const ROUNDS = 3
-
-/** As the product runs ffmpeg: even a line of statistics costs time, and so does being exact to the last bit. */
-const QUIET = ['-v', 'error', '-nostats', '-progress', 'pipe:1']
-const AS_MARKED = [
-  '-fps_mode',
-  'passthrough',
-  '-flags:v',
-  '+bitexact',
-  '-fflags',
-  '+bitexact',
-  '-movflags',
-  '+faststart',
-]
-const LIKENESS = '[0:v]split[a][b];[1:v]split[c][d];[a][c]psnr;[b][d]ssim'
-const x264 = (preset: string): string[] => [
-  '-c:v',
-  'libx264',
-  '-preset',
-  preset,
-  '-pix_fmt',
-  'yuv420p',
-  '-threads',
-  '2',
-]
-
-const folder = mkdtempSync(join(tmpdir(), 'redress-watermark-'))
-const file = (name: string): string => join(folder, name)
-const timesFile = file('times')
-const programs = await timed(await findPrograms())
+const programs = await findPrograms()
+const folder = values.folder === undefined ? mkdtempSync(join(tmpdir(), 'redress-watermark-')) : resolve(values.folder)
+const figures: Record<string, Record<string, unknown>> = {}
 
 try {
-  for (const name of values.clips?.split(',') ?? Object.keys(CLIPS)) await measure(name, CLIPS[name] as string)
+  const named = (list: string): string[] => list.split(',').filter((name) => name !== '')
+  for (const clip of [...named(values.clips), ...named(values.files)]) await measure(clip)
 } finally {
-  rmSync(folder, { recursive: true, force: true })
+  if (values.folder === undefined) rmSync(folder, { recursive: true, force: true })
 }
 
-/** The real program behind a shell that writes down the processor time of each encode: others work on this machine. */
-async function timed(real: MediaPrograms): Promise<MediaPrograms> {
-  const path = file('ffmpeg')
-  writeFileSync(
-    path,
-    `#!/bin/bash\n'${real.ffmpeg.path}' "$@"; code=$?\ncase "$*" in *libx264*) times >> '${timesFile}';; esac; exit $code\n`,
-  )
-  chmodSync(path, 0o755)
-  return { ...real, ffmpeg: { ...real.ffmpeg, path } }
-}
-
-/** Of the children, which the shell says last: "0m1.234s 0m0.056s". */
-function lastCpuSeconds(): number {
-  const line = readFileSync(timesFile, 'utf8').trim().split('\n').at(-1) ?? ''
-  return [...line.matchAll(/(\d+)m([\d.]+)s/g)].reduce((sum, part) => sum + Number(part[1]) * 60 + Number(part[2]), 0)
-}
-
-async function ffmpeg(...args: string[]): Promise<string> {
-  const all = ['-nostdin', '-hide_banner', '-y', ...args]
-  return (await promisify(execFile)(programs.ffmpeg.path, all, { maxBuffer: 1 << 26 })).stderr
-}
-
-async function measure(name: string, picture: string): Promise<void> {
-  const [source, plain, marked] = [file('source.mp4'), file('plain.mp4'), file('marked.mp4')]
-  await ffmpeg('-f', 'lavfi', '-i', picture, '-t', values.seconds, ...x264('veryfast'), '-crf', '16', source)
-  const plainCpu: number[] = []
-  const markedCpu: number[] = []
-  for (let round = 0; round < ROUNDS; round++) {
-    // With the settings of the product, but for the mark.
-    await ffmpeg(...QUIET, '-threads', '2', '-i', source, ...x264('veryfast'), '-crf', '18', ...AS_MARKED, plain)
-    plainCpu.push(lastCpuSeconds())
-    await markVideo({ source, target: marked, invisible: { key: KEY, tokenId: RIGHT }, programs })
-    markedCpu.push(lastCpuSeconds())
-  }
-  const said = await ffmpeg('-i', marked, '-i', plain, '-lavfi', LIKENESS, '-f', 'null', '-')
-  const [psnr, ssim] = [/PSNR y:([\d.]+)/.exec(said)?.[1], /SSIM Y:([\d.]+)/.exec(said)?.[1]]
-  const [with_, without] = [median(markedCpu), median(plainCpu)]
-  console.log(`\n${name}: against the encode without the mark: PSNR ${psnr} dB, SSIM ${ssim}`)
-  console.log(
-    `encode: ${with_.toFixed(2)} s of processor, plain ${without.toFixed(2)} s, x ${(with_ / without).toFixed(2)}`,
-  )
+async function measure(clip: string): Promise<void> {
+  const name = basename(clip, extname(clip))
+  const films = new Films(join(folder, name), programs)
+  await films.makeSource(clip, values.seconds)
+  console.log(`\n${name}`)
+  await measureQuality(name, films)
   if (values.attacks === 'none') return
-  console.log(`${'attack'.padEnd(22)}${'with source'.padStart(24)}${'without'.padStart(24)}`)
+  const source = await framesOf(films.source, SOURCE_FRAMES_MAX)
+  console.log(
+    `${'found, lowest z (median), best wrong'.padEnd(28)}${'with source'.padStart(32)}${'without'.padStart(34)}`,
+  )
+  for (const attack of PROMISED) await measureAttack(name, films, attack, source, RECIPIENTS)
+  await measureInnocence(name, films, source)
+  if (values.attacks !== 'all') return
+  for (const attack of OTHERS) await measureAttack(name, films, attack, source, HARDENED)
+  if (RECIPIENTS < 2) return
+  const mixed = await films.mixed(await films.marked(0), await films.marked(1))
+  // Both took part: the accomplice is the best of the wrong ones.
+  await compare(name, 'mixed with another', [{ suspect: mixed, right: tokenOf(0) }], source)
+}
 
-  await report('none', marked, source)
-  for (const [attack, args] of values.attacks === 'promised' ? PROMISED : [...PROMISED, ...OTHERS]) {
-    await ffmpeg('-i', marked, ...x264('medium'), ...args, file('suspect.mp4'))
-    await report(attack, file('suspect.mp4'), source)
+async function measureQuality(name: string, films: Films): Promise<void> {
+  const seen: { psnr: number; ssim: number }[] = []
+  for (let i = 0; i < LOOKED_AT; i++) seen.push(await films.likeness(await films.marked(i)))
+  const psnr = Math.min(...seen.map((one) => one.psnr))
+  const ssim = Math.min(...seen.map((one) => one.ssim))
+  const times = await films.encodeTimes(Number(values.rounds))
+  const [marked, plain] = [median(times.marked), median(times.plain)]
+  note(name, 'quality', { psnr, ssim, copies: seen.length })
+  note(name, 'encode', { marked, plain, all: times })
+  console.log(`against the encode without the mark, the worst of ${seen.length}: PSNR ${psnr} dB, SSIM ${ssim}`)
+  console.log(
+    `encode: ${marked.toFixed(2)} s of processor, plain ${plain.toFixed(2)} s, x ${(marked / plain).toFixed(2)}`,
+  )
+}
+
+async function measureAttack(
+  name: string,
+  films: Films,
+  attack: Attack,
+  source: readonly SmallFrame[],
+  recipients: number,
+): Promise<void> {
+  const suspects: Suspect[] = []
+  for (let i = 0; i < recipients; i++) {
+    suspects.push({ suspect: await films.attacked(await films.marked(i), attack), right: tokenOf(i) })
   }
-  await report('no mark at all', plain, source)
-  if (values.attacks === 'promised') return
-  const other = file('other.mp4')
-  await markVideo({ source, target: other, invisible: { key: KEY, tokenId: ACCOMPLICE }, programs })
-  const mixed = ['-filter_complex', '[0:v][1:v]blend=all_mode=average', ...x264('medium'), '-crf', '23']
-  await ffmpeg('-i', marked, '-i', other, ...mixed, file('suspect.mp4'))
-  await report('mixed with another', file('suspect.mp4'), source)
+  await compare(name, attack.name, suspects, source)
 }
 
-async function report(attack: string, suspect: string, source: string): Promise<void> {
-  const asked = { suspect, key: KEY, tokens: TOKENS, programs }
-  const aided = await detect({ ...asked, source })
-  const blind = await detect(asked)
-  console.log(`${attack.padEnd(22)}${inWords(aided)}${inWords(blind)}`)
+/** A file without a mark, and some copies when asked with another key: nobody may be accused. */
+async function measureInnocence(name: string, films: Films, source: readonly SmallFrame[]): Promise<void> {
+  const plain = [films.plain]
+  for (const attack of PROMISED) plain.push(await films.attacked(films.plain, attack))
+  await compare(
+    name,
+    'no mark at all',
+    plain.map((suspect) => ({ suspect, right: null })),
+    source,
+  )
+  const foreign: Suspect[] = []
+  for (let i = 0; i < LOOKED_AT; i++) foreign.push({ suspect: await films.marked(i), right: null, key: OTHER_KEY })
+  await compare(name, 'mark of another key', foreign, source)
 }
 
-/** z of the right token, its place among the recipients, the best decoy. */
-function inWords({ ranking, bestDecoyZ, verdict }: Detection): string {
-  const place = ranking.findIndex(({ tokenId }) => tokenId === RIGHT)
-  const words = `z ${ranking[place]?.z.toFixed(1)} (${place + 1}.) decoy ${bestDecoyZ.toFixed(1)}`
-  return `${words}${verdict === 'match' ? '' : ' ?'}`.padStart(24)
+interface Suspect {
+  suspect: string
+  /** Nobody's, where nobody may be found. */
+  right: string | null
+  key?: string
 }
 
-function median(figures: readonly number[]): number {
-  return figures.toSorted((a, b) => a - b)[Math.floor(figures.length / 2)] as number
+async function compare(name: string, what: string, suspects: Suspect[], source: readonly SmallFrame[]): Promise<void> {
+  const aided: Outcome[] = []
+  const blind: Outcome[] = []
+  for (const { suspect: path, right, key = KEY } of suspects) {
+    const asked = { suspect: await framesOf(path, SUSPECT_FRAMES_MAX), key, tokens: TOKENS }
+    aided.push({ right, judgement: await judge({ ...asked, source }) })
+    blind.push({ right, judgement: await judge({ ...asked, source: [] }) })
+  }
+  const found: { aided: Tally; blind: Tally } = { aided: tally(aided), blind: tally(blind) }
+  note(name, what, found)
+  console.log(`${what.padEnd(28)}${inWords(found.aided)}${inWords(found.blind)}`)
+}
+
+interface Outcome {
+  right: string | null
+  judgement: Judgement
+}
+
+/** As the product reads them; each file once, for both ways to judge it. */
+async function framesOf(path: string, framesMax: number): Promise<SmallFrame[]> {
+  const media = await probeMedia(path, { programs })
+  const run = { limits: mediaLimits(), subject: 'source' as const }
+  return readFrames({ media, framesMax, folder: dirname(path), name: 'frames', programs, run })
+}
+
+/** Written as they come, because a run takes long. */
+function note(clip: string, what: string, figure: unknown): void {
+  figures[clip] = { ...figures[clip], [what]: figure }
+  if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(figures, null, 2)}\n`)
 }

@@ -92,6 +92,7 @@ export {
   type ProgramResult,
   runProgram,
 } from './runtime/subprocess.ts'
+export { derivedId } from './store/derived-id.ts'
 export type { FeedEvent, JobFeedEvent, SubjectFeedEvent } from './store/feed.ts'
 export type { AddedNotice } from './store/notices.ts'
 export type { Store, Submitted } from './store/store.ts'

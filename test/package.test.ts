@@ -41,12 +41,14 @@ afterAll(() => rm(scratch, { recursive: true, force: true }))
 test('the package holds what was built, and no sources or tests', async () => {
   const files = await readdir(installed, { recursive: true })
   const top = new Set(files.map((file) => file.split('/')[0]))
-  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md']
+  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'proto']
   expect([...top].filter((name) => !expected.includes(String(name)))).toEqual([])
   expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE']))
   expect(files.filter((file) => /\.test\.|[^d]\.ts$/.test(file))).toEqual([])
   // The pages are built, and those who install it need nothing to show them.
   expect(files).toContain('dist/dashboard/index.html')
+  // Whoever reads exported dead letters needs their schema.
+  expect(files).toContain('proto/dead_letter_task.proto')
 })
 
 test('every public name can be imported where the package is installed', async () => {
@@ -80,6 +82,23 @@ test('a system that ships with it finds its files where the package is installed
   await writeFile(join(project, 'gateway.mjs'), program)
   const { stdout } = await run(process.execPath, ['gateway.mjs'])
   expect(JSON.parse(stdout)).toEqual(['pdf-xml', ['invoice', 'layout', 'text'], true])
+})
+
+test('fetchbox finds the handler that ships with it where the package is installed', async () => {
+  const program = `
+    import { redress } from 'redress'
+    import { loadHandlers } from './node_modules/redress/dist/apps/fetchbox/load-handlers.js'
+    import fetchbox from 'redress/apps/fetchbox'
+    const app = redress({ store: 'sqlite::memory:' })
+    const log = { debug() {}, info() {}, warn() {}, error() {} }
+    const installed = await fetchbox.install(app, { home: 'fetchbox-home', env: {}, log })
+    console.log(JSON.stringify([app.types.sort(), [...(await loadHandlers(null)).keys()]]))
+    await app.stop()
+    await installed.stop()`
+  await writeFile(join(project, 'fetchbox.mjs'), program)
+  const { stdout } = await run(process.execPath, ['fetchbox.mjs'])
+  const types = ['fetchbox.finalize', 'fetchbox.purge', 'fetchbox.resource', 'fetchbox.retention']
+  expect(JSON.parse(stdout)).toEqual([types, ['sample']])
 })
 
 test('the command runs from an installed package', async () => {

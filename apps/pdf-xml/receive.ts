@@ -1,4 +1,3 @@
-import type { MultipartFile } from '@fastify/multipart'
 import type { FastifyRequest } from 'fastify'
 import { type App, type JobType, type Log, RedressError, type StoredArtifact } from 'redress'
 import { plainFileName } from '../shared/file-names.ts'

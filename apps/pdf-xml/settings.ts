@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path'
 import { RedressError } from 'redress'
 import { z } from 'zod'
-import { type Environment, readKnobs } from '../shared/knobs.ts'
+import { type Environment, place, readKnobs, storePlace, whole } from '../shared/knobs.ts'
 import { storeUrl } from '../shared/stores.ts'
 import { Mappings } from './gateway/mappings.ts'
 
@@ -15,8 +15,6 @@ export interface OfferedMapping {
   versions: readonly number[]
 }
 
-const whole = (min: number, max: number, fallback: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback)
 /** 0.5, or 50 for people who think in percent. */
 const share = z.coerce
   .number()
@@ -44,13 +42,13 @@ const KNOBS = z.object({
     // What is asked for is put behind it.
     .refine((url) => !/[?#]/.test(url), 'must end with a path')
     .optional(),
-  UPLOADS_DIR: z.string().min(1).optional(),
-  RESULTS_DIR: z.string().min(1).optional(),
+  UPLOADS_DIR: storePlace,
+  RESULTS_DIR: storePlace,
   UPLOADS_KEEP_DAYS: whole(1, 3_650, 7),
   RESULTS_KEEP_DAYS: whole(1, 3_650, 30),
   DISK_FREE_SOFT_MB: whole(0, 100_000_000, 512),
   DISK_FREE_HARD_MB: whole(0, 100_000_000, 64),
-  MAPPINGS_DIR: z.string().min(1).optional(),
+  MAPPINGS_DIR: place,
   SESSION_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
 })
 

@@ -1,7 +1,19 @@
 import { RedressError } from 'redress'
-import type { z } from 'zod'
+import { z } from 'zod'
 
 export type Environment = Readonly<Record<string, string | undefined>>
+
+export const whole = (min: number, max: number, fallback: number) =>
+  z.coerce.number().int().min(min).max(max).default(fallback)
+
+export const place = z.string().min(1).optional()
+
+/** For `storeUrl`. Another kind of URL, taken for a folder, would be made where nobody looks for it. */
+export const storePlace = z
+  .string()
+  .min(1)
+  .refine((given) => !/^(?!s3:|file:)[a-z][a-z\d+.-]*:\/\//i.test(given), 'must be a folder, or s3://bucket/prefix')
+  .optional()
 
 /** Reads an app's variables. Everything that is wrong is said at once, by its name; an empty one is none. */
 export function readKnobs<Shape extends z.ZodObject>(knobs: Shape, env: Environment, appName: string): z.output<Shape> {

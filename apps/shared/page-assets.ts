@@ -2,11 +2,16 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import type { FastifyInstance } from 'fastify'
+import { type Html, html } from 'redress/http'
 
 const TYPES: Readonly<Record<string, string>> = {
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
 }
+
+/** What pages of apps have in common. */
+const COMMON = 'app.css'
+const COMMON_FOLDER = new URL('./assets/', import.meta.url)
 
 interface AssetsOptions<Name extends string> {
   /** Where the files are: `new URL('./assets/', import.meta.url)`. */
@@ -16,14 +21,14 @@ interface AssetsOptions<Name extends string> {
   names: readonly Name[]
 }
 
-/** Serves the files of an app's pages; gives the address of each. */
+/** Serves the files of an app's pages, and the style that they have in common; gives the address of each. */
 export function addAssets<Name extends string>(
   server: FastifyInstance,
   { folder, path, names }: AssetsOptions<Name>,
-): (name: Name) => string {
-  const addresses = new Map<Name, string>()
-  for (const name of names) {
-    const content = readFileSync(new URL(name, folder))
+): (name: Name | typeof COMMON) => string {
+  const addresses = new Map<string, string>()
+  for (const name of [COMMON, ...names]) {
+    const content = readFileSync(new URL(name, name === COMMON ? COMMON_FOLDER : folder))
     const version = createHash('sha256').update(content).digest('base64url').slice(0, 12)
     addresses.set(name, `${path}/${name}?v=${version}`)
     server.get(`${path}/${name}`, async (request, reply) => {
@@ -38,3 +43,6 @@ export function addAssets<Name extends string>(
   }
   return (name) => addresses.get(name) as string
 }
+
+export const stylesheetLinks = (addresses: readonly string[]): Html =>
+  html`${addresses.map((address) => html`<link rel="stylesheet" href="${address}">`)}`

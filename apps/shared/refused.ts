@@ -1,11 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
+import { noteOnRequest } from 'redress/http'
 
 export interface Refusal {
   status: number
   code: string
   message: string
   action: string
+  /** One line for each thing that is wrong, where there may be several. */
+  problems?: readonly string[]
   headers?: Readonly<Record<string, string>>
 }
 
@@ -30,13 +33,14 @@ export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | nu
   server.setErrorHandler((error, request, reply) => {
     const refusal = refusalOf(error)
     if (refusal === null) throw error
-    const { status, code, message, action, headers = {} } = refusal
+    const { status, code, message, action, problems, headers = {} } = refusal
     const isOurs = error instanceof Refused
     // What the engine refuses is the server's to answer, except on a page.
     if (!isOurs && onPage?.isFor(request) !== true) throw error
+    noteOnRequest(request, { error_code: code })
     void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
     if (onPage?.isFor(request)) return onPage.show(request, reply, refusal)
-    return reply.send({ error: { code, message, action } })
+    return reply.send({ error: { code, message, action, ...(problems !== undefined && { problems }) } })
   })
 }
 

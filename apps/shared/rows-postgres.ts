@@ -59,6 +59,7 @@ export async function postgresRows(url: string): Promise<Driver> {
       }
     },
     migrate: (tables) => using((sql) => begun(sql, (tx) => migrate(tx, tables))),
+    versionOf: (app) => using((sql) => begun(sql, (tx) => versionOf(tx, app))),
     close: () => pool.end({ timeout: ENDING_S_MAX }),
   }
 }
@@ -87,13 +88,19 @@ async function migrate(tx: Tx, tables: Tables): Promise<void> {
   const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${SCHEMA}`
   if (there === undefined) await tx.unsafe(`CREATE SCHEMA ${SCHEMA}`)
   await tx`CREATE TABLE IF NOT EXISTS app_tables (name text PRIMARY KEY, version bigint NOT NULL)`
-  const [found] = await tx<{ version: number }[]>`SELECT version FROM app_tables WHERE name = ${tables.name}`
-  const versions = versionsAfter(found?.version ?? 0, tables)
+  const versions = versionsAfter((await versionOf(tx, tables.name)) ?? 0, tables)
   if (versions.length === 0) return
   for (const version of versions) await tx.unsafe(version)
   await tx`
     INSERT INTO app_tables (name, version) VALUES (${tables.name}, ${tables.versions.length})
     ON CONFLICT (name) DO UPDATE SET version = excluded.version`
+}
+
+async function versionOf(tx: Tx, app: string): Promise<number | null> {
+  const [there] = await tx`SELECT to_regclass(${`${SCHEMA}.app_tables`}) AS name`
+  if (there?.name === null) return null
+  const [found] = await tx<{ version: number }[]>`SELECT version FROM app_tables WHERE name = ${app}`
+  return found?.version ?? null
 }
 
 /**

@@ -53,6 +53,7 @@ export function sqliteRows(path: string, isInMemory: boolean): Driver {
       }
     },
     migrate: (tables) => patiently(() => inTransaction(() => migrate(database, ask, tables))),
+    versionOf: (app) => patiently(() => versionOf(database, ask, app)),
     close: async () => database.close(),
   }
 }
@@ -71,16 +72,24 @@ function migrate(
   tables: Tables,
 ): void {
   database.exec('CREATE TABLE IF NOT EXISTS app_tables (name text PRIMARY KEY, version bigint NOT NULL)')
-  const found = ask('SELECT version FROM app_tables WHERE name = $1', [tables.name]).rows[0] as
-    | { version: number }
-    | undefined
-  const versions = versionsAfter(found?.version ?? 0, tables)
+  const versions = versionsAfter(versionOf(database, ask, tables.name) ?? 0, tables)
   if (versions.length === 0) return
   for (const version of versions) database.exec(version)
   ask(
     'INSERT INTO app_tables (name, version) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET version = excluded.version',
     [tables.name, tables.versions.length],
   )
+}
+
+function versionOf(
+  database: DatabaseSync,
+  ask: (sql: string, params: readonly Value[]) => Answered,
+  app: string,
+): number | null {
+  const isThere = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'app_tables'").get() !== undefined
+  if (!isThere) return null
+  const { rows } = ask('SELECT version FROM app_tables WHERE name = $1', [app])
+  return (rows as { version: number }[])[0]?.version ?? null
 }
 
 /** Another process may hold the file for a while. Meanwhile ours goes on. */

@@ -31,6 +31,8 @@ export interface Rows {
 export interface Tables {
   name: string
   versions: readonly string[]
+  /** All of them, each after those that it refers to; the first column of each is its key. */
+  inOrder: readonly string[]
 }
 
 interface RowsOptions {
@@ -92,12 +94,14 @@ export interface Driver {
   ask(sql: string, params: readonly Value[]): Promise<Answered>
   atomically(steps: readonly Step[]): Promise<object[][] | null>
   migrate(tables: Tables): Promise<void>
+  /** Of an app's tables; null where there are none. Changes nothing. */
+  versionOf(app: string): Promise<number | null>
   close(): Promise<void>
 }
 
 const MEMORY = ':memory:'
 
-function driverOf(location: string | null): () => Promise<Driver> {
+export function driverOf(location: string | null): () => Promise<Driver> {
   if (location !== null && /^postgres(ql)?:\/\//.test(location)) return () => postgresRows(location)
   const place = /^sqlite:(.+)$/.exec(location ?? '')?.[1]
   // What is in memory is gone with its process, jobs and rows alike: nobody misses that they are not in one place.

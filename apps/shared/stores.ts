@@ -7,7 +7,7 @@ type Environment = Readonly<Record<string, string | undefined>>
 export const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
 
 /** What an object store is opened with; a folder needs nothing. */
-export function s3Credentials(env: Environment): S3Credentials | undefined {
+function s3Credentials(env: Environment): S3Credentials | undefined {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined
   return {
@@ -18,7 +18,7 @@ export function s3Credentials(env: Environment): S3Credentials | undefined {
 }
 
 /** How much room must be left: past `soft` it is logged, past `hard` nothing more is taken. */
-export interface Space {
+interface Space {
   soft: { bytesFreeMin: number }
   hard: { bytesFreeMin: number }
 }
@@ -30,26 +30,29 @@ interface Opening {
   log: Log
 }
 
+/** A store that says so when its disk fills up. */
+export function openStore(url: string, { appName, space, env, log }: Opening): Promise<ArtifactStore> {
+  return artifactStore({
+    url,
+    log,
+    limits: space,
+    credentials: s3Credentials(env),
+    onPressure: (pressure, usage) => {
+      if (pressure === 'ok') return
+      log.warn({ event: 'disk_pressure', pressure, ...usage }, `the disk of ${appName} is filling up`)
+    },
+  })
+}
+
 /**
  * A store for what comes in, and one for what is made of it. What comes in stops first: what was taken must still find
  * room for what is made of it.
  */
 export async function openStores(sourcesUrl: string, productsUrl: string, opening: Opening) {
-  const { appName, space, env, log } = opening
-  const open = (url: string, bytesFreeMin: number): Promise<ArtifactStore> =>
-    artifactStore({
-      url,
-      log,
-      limits: { soft: space.soft, hard: { bytesFreeMin } },
-      credentials: s3Credentials(env),
-      onPressure: (pressure, usage) => {
-        if (pressure === 'ok') return
-        log.warn({ event: 'disk_pressure', pressure, ...usage }, `the disk of ${appName} is filling up`)
-      },
-    })
-  const { bytesFreeMin } = space.hard
-  const sources = await open(sourcesUrl, bytesFreeMin)
-  return { sources, products: await open(productsUrl, Math.floor(bytesFreeMin / 4)) }
+  const { soft, hard } = opening.space
+  const sources = await openStore(sourcesUrl, opening)
+  const space = { soft, hard: { bytesFreeMin: Math.floor(hard.bytesFreeMin / 4) } }
+  return { sources, products: await openStore(productsUrl, { ...opening, space }) }
 }
 
 export const isMissing = (error: unknown): boolean =>

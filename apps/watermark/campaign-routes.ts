@@ -17,7 +17,7 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     const page = desk.pageOf(request, caller)
     const found = await listCampaigns(rows, page)
     const campaigns: CampaignView[] = []
-    for (const campaign of found) campaigns.push(await viewCampaign(app, campaign))
+    for (const campaign of found) campaigns.push(await viewCampaign(desk.options, campaign))
     const answer = { campaigns, nextCursor: nextOf(found, page) }
     return desk.pagesFor(request)?.campaigns(request, reply, { caller, ...answer }) ?? reply.send(answer)
   })

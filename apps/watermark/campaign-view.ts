@@ -1,6 +1,6 @@
 import type { App, BatchState, BatchView, JobView } from 'redress'
 import type { Rows } from '../shared/rows.ts'
-import { type CampaignRow, findToken, type TokenRow, tokensOf } from './campaigns.ts'
+import { type CampaignRow, countTokens, findToken, type TokenRow, tokensOf } from './campaigns.ts'
 import type { Links } from './links.ts'
 
 export type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
@@ -53,8 +53,14 @@ export interface TokenView {
 
 const iso = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
 
-export async function viewCampaign(app: App, campaign: CampaignRow): Promise<CampaignView> {
-  return viewWith(campaign, await batchOf(app, campaign))
+export async function viewCampaign(
+  { app, rows }: { app: App; rows: Rows },
+  campaign: CampaignRow,
+): Promise<CampaignView> {
+  const view = viewWith(campaign, await batchOf(app, campaign))
+  if (campaign.state !== 'DRAFT') return view
+  const total = await countTokens(rows, campaign.id)
+  return { ...view, counts: { ...view.counts, total, pending: total } }
 }
 
 async function batchOf(app: App, { id, state }: CampaignRow): Promise<BatchView | null> {

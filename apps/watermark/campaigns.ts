@@ -109,6 +109,11 @@ export function tokensOf(rows: Rows, campaignId: string): Promise<TokenRow[]> {
   return rows.all(`SELECT ${TOKEN_COLUMNS} FROM wm_tokens WHERE campaign_id = $1 ORDER BY position`, campaignId)
 }
 
+export async function countTokens(rows: Rows, campaignId: string): Promise<number> {
+  const sql = 'SELECT count(*) AS total FROM wm_tokens WHERE campaign_id = $1'
+  return (await rows.first<{ total: number }>(sql, campaignId))?.total ?? 0
+}
+
 export function findToken(rows: Rows, id: string): Promise<TokenRow | null> {
   return rows.first(`SELECT ${TOKEN_COLUMNS} FROM wm_tokens WHERE id = $1`, id)
 }

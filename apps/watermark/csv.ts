@@ -1,8 +1,11 @@
 import type { TokenView } from './campaign-view.ts'
 
-/** A field that a spreadsheet shows and never runs: what begins like a formula gets an apostrophe before it. */
+/**
+ * A field that a spreadsheet shows and never runs: what begins like a formula gets an apostrophe before it. Some take the
+ * wide signs of East Asian keyboards for the same.
+ */
 function csvField(value: string): string {
-  const safe = /^[=+\-@\t\r\n|]/.test(value) ? `'${value}` : value
+  const safe = /^[=+\-@\t\r\n|＝＋－＠]/.test(value) ? `'${value}` : value
   return `"${safe.replaceAll('"', '""')}"`
 }
 

@@ -16,8 +16,8 @@ export interface RouteOptions extends UploadOptions, PublishingOptions {
   detect: JobType<DetectInput>
 }
 
-/** A slow line takes its time for a film; one that does not move at all is ended by the server long before. */
-export const UPLOAD_MS = 4 * 3_600_000
+/** A slow line takes its time for a film. It is the most that the server gives. */
+export const UPLOAD_MS = 30 * 60_000
 const PAGE_MAX = 100
 /** A page hears of each campaign that it shows, and a stream has at most 50 topics. */
 const SHOWN_MAX = 40

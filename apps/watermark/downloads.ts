@@ -31,7 +31,7 @@ const TAG_CHARS = 32
 export function addDownloads(server: FastifyInstance, desk: Desk): void {
   const { app, files } = desk.options
   server.get('/d/:link', async (request, reply) => {
-    void reply.header('cache-control', 'private, no-store').header('referrer-policy', 'no-referrer')
+    void reply.header('referrer-policy', 'no-referrer')
     const nowMs = await desk.nowMs()
     const place = await behind(desk, request, nowMs)
     const copy = await copyOf(app, place.token.id)
@@ -129,10 +129,10 @@ function askedOf(
   { links, nowMs }: { links: Links; nowMs: number },
 ): Asked {
   const ifRange = request.headers['if-range']
-  const [, theirs = '', ofTag = ''] = /^"([0-9a-f]+)-([\w.-]+)"$/.exec(String(ifRange ?? '')) ?? []
-  // Who has the beginning of another file gets all of this one.
-  const isOther = ifRange !== undefined && theirs !== tag
-  const range = isOther ? null : rangeOf(request.headers.range, bytes)
+  const [, theirs = '', ofTag = ''] = /^"([0-9a-f]+)(?:-([\w.-]+))?"$/.exec(String(ifRange ?? '')) ?? []
+  // Who has the beginning of another file gets all of this one; and a head is that of the whole, whatever part is asked for.
+  const isWhole = request.method === 'HEAD' || (ifRange !== undefined && theirs !== tag)
+  const range = isWhole ? null : rangeOf(request.headers.range, bytes)
   const grants = [request.cookies[COOKIE] ?? '', ofTag]
   const grant = grants.find((one) => one !== '' && links.isGranted(id, one, nowMs)) ?? null
   const isProbe = range !== null && range.start === 0 && range.end < PROBE_BYTES_MAX && bytes >= PROBED_BYTES_MIN
@@ -145,7 +145,7 @@ function askedOf(
 
 /** One range; whatever else is asked for gets the whole, as HTTP allows. */
 function rangeOf(header: string | undefined, bytes: number): Range | null {
-  const [, from, to] = /^bytes=(\d{1,15})?-(\d{1,15})?$/.exec(header ?? '') ?? []
+  const [, from, to] = /^bytes=(\d{1,15})?-(\d{1,15})?$/i.exec(header ?? '') ?? []
   if (from === undefined && to === undefined) return null
   const start = from === undefined ? Math.max(0, bytes - Number(to)) : Number(from)
   const end = from === undefined || to === undefined ? bytes - 1 : Math.min(bytes - 1, Number(to))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { Refused } from '../shared/refused.ts'
-import { cleanText, isVisible } from './media.ts'
+import { cleanText, isVisible, plainLine } from './media.ts'
 import { type Line, linesOf } from './recipient-lines.ts'
 
 const RECIPIENTS_MAX = 1_000
@@ -8,7 +8,12 @@ const NAME_CHARS_MAX = 200
 /** As far as the engine counts. */
 const EXPIRY_MS_MAX = 3_650 * 86_400_000
 
-const nameField = z.string().max(NAME_CHARS_MAX).transform(cleanText).refine(isVisible, 'must have a visible character')
+/** Kept whole, though a picture shows only its beginning: in that there must be something to see. */
+const nameField = z
+  .string()
+  .max(NAME_CHARS_MAX)
+  .transform(plainLine)
+  .refine((name) => isVisible(cleanText(name)), 'must have a visible character')
 const truth = z.union([
   z.boolean(),
   z.enum(['true', 'on', '1', 'false', '0', '']).transform((text) => /^[to1]/.test(text)),

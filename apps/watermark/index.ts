@@ -1,4 +1,5 @@
 import type { AppModule } from 'redress/http'
+import { copyRows } from '../shared/copy-rows.ts'
 import { openRows } from '../shared/rows.ts'
 import { secretIn } from '../shared/secret.ts'
 import { declareDetecting } from './detecting.ts'
@@ -22,6 +23,7 @@ export interface WatermarkOptions {
   location?: string
 }
 
+const PAGE = '/campaigns'
 const KEY_USE = {
   what: 'the key of links and invisible marks',
   knob: 'WATERMARK_SECRET',
@@ -32,6 +34,7 @@ const KEY_USE = {
 export function watermarkApp(given: WatermarkOptions = {}): AppModule {
   return {
     name: 'watermark',
+    copyRows: (from, to) => copyRows(TABLES, from, to),
     async install(app, { home, env, log }) {
       const settings = readSettings(env, home)
       const location = given.location ?? app.location
@@ -50,9 +53,10 @@ export function watermarkApp(given: WatermarkOptions = {}): AppModule {
       declareRetention(app, { rows, files, log, finishPublishing: () => finishPublishing(publishing) })
       const routes = watermarkRoutes({ ...publishing, files, media, settings, links, detect })
       return {
-        page: '/campaigns',
+        page: PAGE,
         async mount(server, tools) {
           letOwnersHear(tools, rows)
+          tools.welcomeOwners(PAGE)
           await routes(server, tools)
         },
         async start() {

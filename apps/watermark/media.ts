@@ -11,7 +11,7 @@ import type { Settings } from './settings.ts'
 
 export { MediaError, named } from '../shared/media/errors.ts'
 export { MATCH_Z_MIN } from './media/detect.ts'
-export { cleanText, isVisible } from './media/visible-text.ts'
+export { cleanText, isVisible, plainLine } from './media/visible-text.ts'
 
 export type Kind = 'video' | 'image'
 

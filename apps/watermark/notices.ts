@@ -22,6 +22,8 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
       WEBHOOK,
       webhook({
         url: ({ kind }) => (kind === 'settled' || kind === 'test' ? hook.url : null),
+        // It is the operator's own word, wherever it leads.
+        outbound: { allow: [new URL(hook.url).host] },
         secrets: [hook.secret],
         body: campaignReady,
       }),

@@ -18,6 +18,12 @@ export function linesOf(text: string): Line[] {
     .filter(({ recipient }, i) => i > 0 || !isHeading(recipient))
 }
 
+/** The same recipients as text that reads back as them. */
+export const textOf = (recipients: readonly Line['recipient'][]): string =>
+  recipients.map(({ name, email }) => `${quoted(name)}, ${email}`).join('\n')
+
+const quoted = (name: string): string => (/[",;]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)
+
 /** A spreadsheet puts quotes around what has a comma in it, and doubles those that are there. */
 function unquoted(field: string): string {
   const text = field.trim()

@@ -25,6 +25,10 @@ export function watermarkRoutes(options: RouteOptions): Mount {
           ? tools.sendToSignIn(request, reply)
           : desk.pagesFor(request)?.refused(request, reply, refusal),
     })
+    // Campaigns and their links are for those who asked, and one address answers with a page or with JSON.
+    server.addHook('onRequest', async (_request, reply) => {
+      void reply.headers({ 'cache-control': 'private, no-store', vary: 'accept' })
+    })
     await server.register(multipart)
     addAssetRoutes(server, desk)
     addCampaignRoutes(server, desk)

@@ -1,15 +1,12 @@
 import { join, resolve } from 'node:path'
 import { z } from 'zod'
-import { type Environment, readKnobs } from '../shared/knobs.ts'
+import { type Environment, place, readKnobs, storePlace, whole } from '../shared/knobs.ts'
 import { smtpOf } from '../shared/smtp.ts'
 import { storeUrl } from '../shared/stores.ts'
 
 const MEBIBYTE = 2 ** 20
 const MINUTE_MS = 60_000
 
-const whole = (min: number, max: number, fallback: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback)
-const place = z.string().min(1).optional()
 const DELAYS_DEFAULT = '1m,5m,15m'
 /** Times with commas between them. */
 const delays = z
@@ -25,8 +22,8 @@ const KNOBS = z
     WATERMARK_LEASE_SEC: whole(1, 86_400, 30),
     WATERMARK_TIMEOUT_MINUTES: whole(1, 1_440, 60),
     WATERMARK_UPLOAD_MB: whole(1, 1_000_000, 2_048),
-    WATERMARK_ASSETS_DIR: place,
-    WATERMARK_COPIES_DIR: place,
+    WATERMARK_ASSETS_DIR: storePlace,
+    WATERMARK_COPIES_DIR: storePlace,
     WATERMARK_WORK_DIR: place,
     WATERMARK_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
     WATERMARK_FONT: place,

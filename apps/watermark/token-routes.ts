@@ -18,21 +18,14 @@ export function addTokenRoutes(server: FastifyInstance, desk: Desk): void {
     const campaign = await desk.campaignOf(request, caller)
     const token = await desk.tokenOf(request, campaign)
     const { state } = viewToken(token, await app.find(token.id), campaign, links, await desk.nowMs())
+    const refusal = state === 'FAILED' ? await retry(app, caller, token) : NOT_FAILED
+    if (refusal === null) {
+      return desk.changed(request, reply, campaign.id, `Retry queued for ${token.recipient_name}.`)
+    }
     const pages = desk.pagesFor(request)
-    const onPage = async (status: number, said: string) => {
-      const shown = { caller, campaign: await desk.detail(campaign), flash: said }
-      return pages?.campaign(request, reply.code(status), shown)
-    }
-    try {
-      if (state === 'FAILED' && (await retried(app, caller, token))) {
-        return desk.changed(request, reply, campaign.id, `Retry queued for ${token.recipient_name}.`)
-      }
-    } catch (error) {
-      if (pages === null || !isRefusedRetry(error)) throw error
-      return onPage(409, CODES.SOURCE_MISSING.message)
-    }
-    if (pages === null) throw new Refused(NOT_FAILED)
-    return onPage(NOT_FAILED.status, NOT_FAILED.message)
+    if (pages === null) throw new Refused(refusal)
+    const shown = { caller, campaign: await desk.detail(campaign), flash: refusal.message }
+    return pages.campaign(request, reply.code(refusal.status), shown)
   })
 
   server.post('/campaigns/:id/tokens/:tokenId/revoke', async (request, reply) => {
@@ -56,24 +49,32 @@ export function addTokenRoutes(server: FastifyInstance, desk: Desk): void {
   })
 }
 
-/** Sends a token's job back to the queue with a fresh budget (W19, W31). False when it is not failed any more. */
-async function retried(app: App, caller: Caller, { id, recipient_name }: TokenRow): Promise<boolean> {
+/** Sends a token's job back to the queue with a fresh budget (W19, W31), or says why not. */
+async function retry(app: App, caller: Caller, { id, recipient_name }: TokenRow): Promise<Refusal | null> {
+  // Who may act on a campaign may retry one copy of it: a token's scopes were asked for that, and say nothing of jobs.
+  const actor = { ...caller, scopes: null }
   try {
-    await app.performAs(caller, 'jobs.retry', { id, reason: `the copy for ${recipient_name} again` })
-    return true
+    await app.performAs(actor, 'jobs.retry', { id, reason: `the copy for ${recipient_name} again` })
+    return null
   } catch (error) {
+    const code = error instanceof RedressError ? error.code : null
     // Somebody else was quicker.
-    if (error instanceof RedressError && error.code === 'JOB_WRONG_STATE') return false
+    if (code === 'JOB_WRONG_STATE') return NOT_FAILED
+    if (code === 'RETRY_REFUSED') return SOURCE_GONE
     throw error
   }
 }
-
-/** Nothing else keeps a failed copy from being made again. */
-const isRefusedRetry = (error: unknown): boolean => error instanceof RedressError && error.code === 'RETRY_REFUSED'
 
 const NOT_FAILED: Refusal = {
   status: 400,
   code: 'TOKEN_NOT_FAILED',
   message: 'Token is not in a failed state.',
   action: 'Look at the campaign again: it may have moved on since you looked.',
+}
+/** Nothing else keeps a failed copy from being made again. */
+const SOURCE_GONE: Refusal = {
+  status: 409,
+  code: 'RETRY_REFUSED',
+  message: CODES.SOURCE_MISSING.message,
+  action: 'Clone the campaign with another file.',
 }

@@ -91,6 +91,11 @@ export class Batches {
     return batch === null ? null : detailOfBatch(store, batch)
   }
 
+  /** The sum of one field, wherever it is a number, over the results of its complete jobs: bytes, pages, rows. */
+  async sum(id: string, field: string): Promise<number> {
+    return (await this.#host.store()).batchSum({ id, field })
+  }
+
   /** The newest first. Its jobs: `app.list({ batch: id })`. */
   list(filter: OperationInput<'batches.list'> = {}): Promise<BatchList> {
     return this.#host.perform('batches.list', filter)

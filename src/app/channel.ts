@@ -70,6 +70,11 @@ export const DELIVERY_CODES = failures({
     waiting: 'The mail server put us off. It will be tried again.',
   },
   RECIPIENT_INVALID: { fault: 'code', retry: 'never', message: 'The channel was given something that is no address.' },
+  RECIPIENT_NOT_ALLOWED: {
+    fault: 'caller',
+    retry: 'never',
+    message: 'The address leads to where notices may not be sent.',
+  },
   NOTICE_UNRENDERABLE: {
     fault: 'code',
     retry: 'transient',

@@ -5,9 +5,10 @@ import { RedressError } from '../core/errors.ts'
 import { nearest } from '../core/nearest.ts'
 import type { AppModule, InstalledApp } from '../http/app-module.ts'
 import type { Log } from '../runtime/log.ts'
+import type { CopiedCount } from '../store/copy/copy.ts'
 
 /** The systems that ship with Redress. */
-const SHIPPED = ['pdf-xml', 'watermark', 'proxx'] as const
+const SHIPPED = ['pdf-xml', 'watermark', 'fetchbox', 'proxx'] as const
 const SAMPLE = 'sample'
 
 /** What can stand in `--apps`; all of it is served where nothing is said. */
@@ -36,12 +37,23 @@ export async function installApps(names: readonly string[], app: App, log: Log):
       const { declareSample } = await import('./sample.ts')
       declareSample(app)
     } else {
-      // By the name of the package, as any program would: an app is not part of the engine.
-      const module = (await import(`redress/apps/${name}`)) as { default: AppModule }
-      installed.push(await module.default.install(app, { home: join(homeOf(app), name), env: process.env, log }))
+      const module = await moduleOf(name)
+      installed.push(await module.install(app, { home: join(homeOf(app), name), env: process.env, log }))
     }
   }
   return installed
+}
+
+/** The rows that apps keep beside the jobs, brought along with them; only counted where `to` is null. */
+export async function copyAppRows(from: string, to: string | null): Promise<CopiedCount[]> {
+  const counts: CopiedCount[] = []
+  for (const name of SHIPPED) counts.push(...((await (await moduleOf(name)).copyRows?.(from, to)) ?? []))
+  return counts
+}
+
+/** By the name of the package, as any program would: an app is not part of the engine. */
+async function moduleOf(name: string): Promise<AppModule> {
+  return ((await import(`redress/apps/${name}`)) as { default: AppModule }).default
 }
 
 /** Where the files of the apps lie: beside the store's own where it is a file. */

@@ -23,6 +23,7 @@ export type ProgramName =
   | 'restore'
   | 'completion'
   | 'jobs-wait'
+  | 'dead-letters-export'
   | 'policy-check'
   | 'policy-simulate'
 
@@ -73,6 +74,11 @@ const SINGLE: readonly ProgramLine[] = [
 /** Those that stand in a group, after its operations. */
 const GROUPED: readonly ProgramLine[] = [
   { cli: 'jobs wait <id>', program: 'jobs-wait', summary: 'Wait until a job has ended, and say how.' },
+  {
+    cli: 'dead-letters export',
+    program: 'dead-letters-export',
+    summary: 'Write all dead letters that match, as lines of JSON or as protobuf messages.',
+  },
   {
     cli: 'policy check <file>',
     program: 'policy-check',

@@ -2,6 +2,7 @@ import { type Copied, copyStore } from '../app/copy-store.ts'
 import { placeText } from '../app/open-store.ts'
 import { RedressError } from '../core/errors.ts'
 import { systemClock } from '../runtime/clock.ts'
+import { copyAppRows } from './apps.ts'
 import { columns } from './columns.ts'
 import type { Program } from './invoke.ts'
 import { ownOption, type Parsed } from './parse.ts'
@@ -51,6 +52,7 @@ async function run({ values }: Parsed): Promise<number> {
       onProgress: ({ table, rows, total }) =>
         progress.show({ what: `${table}: ${rows} of ${total}`, done: rows, total }),
     })
+    if (copied.isWhole) await copyRowsOfApps(copied, from, isDryRun ? null : to)
     progress.clear()
     const terminal = terminalOf(process.stdout, process.env, Date.now())
     if (values.json === true)
@@ -60,6 +62,20 @@ async function run({ values }: Parsed): Promise<number> {
   } catch (error) {
     progress.clear()
     throw error
+  }
+}
+
+/** Jobs without the campaigns that they were made for would be a store that looks whole and is not. */
+async function copyRowsOfApps(copied: Copied, from: string, to: string | null): Promise<void> {
+  try {
+    copied.tables.push(...(await copyAppRows(from, to)))
+  } catch (cause) {
+    if (to === null) throw cause
+    const because = cause instanceof Error ? cause.message : String(cause)
+    throw new RedressError('STORE_FAILED', `The jobs were copied, the rows of apps were not: ${because}`, {
+      action: 'Remove the store that was filled, mend what is named, and copy again: the source is as it was.',
+      cause,
+    })
   }
 }
 

@@ -19,6 +19,8 @@ export interface Started {
   isSample: boolean
   /** Where people begin, by app. */
   pages: readonly string[]
+  /** Whose jobs are handed in through doors of their own. */
+  hasSystems: boolean
 }
 
 export function introduction(started: Started, choice: StoreChoice): string {
@@ -42,7 +44,7 @@ export function introduction(started: Started, choice: StoreChoice): string {
     ...(channels.length === 0 ? [] : [`  tells   ${channels.join(', ')}\n`]),
     `  worker  ${worker ?? 'none here (--no-worker)'}\n`,
     ...signInLines(started, `${commandName()} sign-in${flags}`),
-    ...(isSample || started.pages.length === 0
+    ...(isSample || !started.hasSystems
       ? ['\nIn another terminal, submit a job, look at it, and ask why:\n\n', me(submit)]
       : ['\nIn another terminal, look at jobs, and ask why:\n\n']),
     me('jobs list'),

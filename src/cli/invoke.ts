@@ -23,6 +23,7 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   restore: async () => (await import('./restore.ts')).restore,
   completion: async () => (await import('./completion.ts')).completion,
   'jobs-wait': async () => (await import('./wait.ts')).wait,
+  'dead-letters-export': async () => (await import('./letter-export.ts')).letterExport,
   'policy-check': async () => (await import('./policy-file.ts')).check,
   'policy-simulate': async () => (await import('./policy-file.ts')).simulate,
 }

@@ -165,6 +165,7 @@ async function introduce(
     signIn,
     isSample: context.isSample,
     pages: apps.flatMap(({ page }) => page ?? []),
+    hasSystems: apps.length > 0,
   }
   if (context.values.json !== true) process.stdout.write(introduction(started, context.choice))
   else {

@@ -9,7 +9,10 @@ export interface LetterView {
   offset: number
   jobId: string
   type: string
+  queue: string
   owner: string | null
+  /** Of the batch that its job was made in. */
+  batchId: string | null
   attempts: number
   at: string
   failure: FailureView
@@ -27,7 +30,9 @@ export interface LetterRecord extends LetterFacts {
   offset: number
   jobId: string
   type: string
+  queue: string
   owner: string | null
+  batchId: string | null
   payload: string
   failure: FailureRecord
   attempts: number
@@ -36,14 +41,16 @@ export interface LetterRecord extends LetterFacts {
 }
 
 export function viewLetter(letter: LetterRecord): LetterView {
-  const { offset, jobId, type, owner, attempts, atMs, failure, payload, status, replays, replayedAtMs, replayedAs } =
-    letter
+  const { offset, jobId, type, queue, owner, batchId, attempts, atMs, failure, payload } = letter
+  const { status, replays, replayedAtMs, replayedAs } = letter
   const obstacle = obstacleTo(letter, 0, false)
   return {
     offset,
     jobId,
     type,
+    queue,
     owner,
+    batchId,
     attempts,
     at: isoTime(atMs),
     failure: viewFailure(failure),

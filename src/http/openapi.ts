@@ -1,5 +1,7 @@
 import { z } from 'zod'
 import { ERRORS, type ErrorCode } from '../core/errors.ts'
+import { EXPORT_FORMATS } from '../operations/letter-export.ts'
+import { filterFields } from '../operations/letter-filter.ts'
 import { OPERATIONS } from '../operations/table.ts'
 import { TABLE_ROUTES } from './routes.ts'
 
@@ -128,6 +130,11 @@ const text = (description: string, type: string) => ({
 const file = (description: string) => ({ description, content: { '*/*': { schema: {} } } })
 const refused = { default: { $ref: '#/components/responses/Refused' } }
 
+function letterFilters(): object[] {
+  const { properties = {} } = schemaOf(z.object(filterFields), 'input')
+  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', required: false, schema }))
+}
+
 const OTHER_PATHS = {
   '/api/events': {
     get: {
@@ -174,6 +181,25 @@ const OTHER_PATHS = {
       tags: ['jobs'],
       parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }],
       responses: { '200': file('The file.'), '206': file('The part that was asked for.'), ...refused },
+    },
+  },
+  '/api/dead-letters/export': {
+    get: {
+      operationId: 'dead-letters.export',
+      summary: 'All dead letters of a list, as lines of JSON or as protobuf messages.',
+      description:
+        'Needs the role viewer. Messages are `DeadLetterTask` of proto/dead_letter_task.proto, each with its length before it.',
+      tags: ['dead-letters'],
+      parameters: [
+        {
+          name: 'format',
+          in: 'query',
+          required: false,
+          schema: { type: 'string', enum: EXPORT_FORMATS, default: 'jsonl' },
+        },
+        ...letterFilters(),
+      ],
+      responses: { '200': file('The letters, the oldest first.'), ...refused },
     },
   },
   '/api/me': {

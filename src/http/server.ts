@@ -4,7 +4,7 @@ import cookies from '@fastify/cookie'
 import fastify, { type FastifyInstance, type FastifyPluginAsync, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
-import { inScope } from '../operations/caller.ts'
+import { type Caller, inScope } from '../operations/caller.ts'
 import { CATALOG } from '../operations/catalog.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
@@ -16,12 +16,13 @@ import { addDownloads, type FindFile } from './downloads.ts'
 import { addEvents, type MayHear } from './events.ts'
 import { guard } from './guard.ts'
 import { addHealth } from './health.ts'
+import { addLetterExport } from './letter-export.ts'
 import { HTTP_LIMITS, type HttpLimits } from './limits.ts'
 import { knowMethods } from './methods.ts'
 import { openApi } from './openapi.ts'
 import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
-import { addTableRoutes } from './routes.ts'
+import { addTableRoutes, type RouteOptions } from './routes.ts'
 import { addSignIn, cookieShape, sendToSignIn } from './sign-in.ts'
 import { BODY_MS_MAX, endSlowBodies } from './slow-bodies.ts'
 import { StoreAway, StoreWatch } from './store-watch.ts'
@@ -73,6 +74,8 @@ export interface MountTools {
   offerFile(type: string, find: FindFile): void
   /** Which owners may hear the app's own topics: of `campaign:9`, the thing is 'campaign'. Without it, none may. */
   letHear(thing: string, may: MayHear): void
+  /** Where owners begin when they have signed in: the dashboard is for those who run the server. */
+  welcomeOwners(path: string): void
 }
 
 export interface HttpServer {
@@ -150,15 +153,19 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
     return refuse(new StoreAway(), log, request, reply)
   })
-  addSignIn(server, { store, wrong, findCaller, cookie })
-  addTableRoutes(server, {
+  let ownersPage = '/'
+  const homeOf = ({ role }: Caller): string => (role === 'owner' ? ownersPage : '/')
+  addSignIn(server, { store, wrong, findCaller, cookie, homeOf })
+  const routes: RouteOptions = {
     findCaller,
     perform(caller, name, input) {
       const done = app.performAs(caller, name, input)
       // Of what was to be done, nobody may say that it was not, before that is certain.
       return CATALOG[name].mutates ? done : watch.answered(done)
     },
-  })
+  }
+  addTableRoutes(server, routes)
+  addLetterExport(server, routes)
   const ownTopics = new Map<string, MayHear>()
   const files = new Map<string, FindFile>()
   const events = addEvents(server, { hub: app.hub, store, findCaller, limits, ownTopics })
@@ -188,6 +195,9 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
         letIn: (find) => void guests.push(asOwner(find)),
         offerFile: (type, find) => void files.set(type, find),
         letHear: (thing, may) => void ownTopics.set(thing, may),
+        welcomeOwners(path) {
+          ownersPage = path
+        },
       })
     }
     await server.register(plugin)

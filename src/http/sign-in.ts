@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from '../core/errors.ts'
 import { endSession, openSession } from '../operations/authenticate.ts'
+import type { Caller } from '../operations/caller.ts'
 import type { Store } from '../store/store.ts'
 import type { WrongSecrets } from './attempts.ts'
 import { type FindCaller, neededCaller, tooMany } from './callers.ts'
@@ -12,6 +13,8 @@ export interface SignInOptions {
   wrong: WrongSecrets
   findCaller: FindCaller
   cookie: CookieShape
+  /** Where somebody begins who did not say where they wanted to go. */
+  homeOf(caller: Caller): string
 }
 
 /** Over https the cookie can belong to this one host and to no other; the name says so, and browsers hold to it. */
@@ -39,12 +42,13 @@ export function sendToSignIn(request: FastifyRequest, reply: FastifyReply, { isS
 }
 
 /** Only a path of this server: an address that begins with two slashes is another's. */
-function wayBack(request: FastifyRequest): string {
+function wayBack(request: FastifyRequest, home: string): string {
   const path = request.cookies[BACK] ?? ''
-  return /^\/(?![/\\])[\x21-\x7e]*$/.test(path) && path.length <= BACK_CHARS_MAX ? path : '/'
+  return /^\/(?![/\\])[\x21-\x7e]*$/.test(path) && path.length <= BACK_CHARS_MAX ? path : home
 }
 
-export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, cookie }: SignInOptions): void {
+export function addSignIn(server: FastifyInstance, options: SignInOptions): void {
+  const { store, wrong, findCaller, cookie, homeOf } = options
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure: cookie.isSecure } as const
 
   server.get('/assets/base.css', async (_request, reply) =>
@@ -84,7 +88,8 @@ export function addSignIn(server: FastifyInstance, { store, wrong, findCaller, c
     }
     void reply.setCookie(cookie.name, session.secret, { ...attributes, maxAge: SESSION_MS / 1000 })
     if (request.cookies[BACK] !== undefined) void reply.clearCookie(BACK, { path: '/sign-in' })
-    return isForm ? reply.redirect(wayBack(request), 303) : { name: session.caller.name, role: session.caller.role }
+    const { caller } = session
+    return isForm ? reply.redirect(wayBack(request, homeOf(caller)), 303) : { name: caller.name, role: caller.role }
   })
 
   server.post('/sign-out', async (request, reply) => {

@@ -4,16 +4,23 @@ import { RedressError } from '../core/errors.ts'
 import type { Notice } from '../core/notices.ts'
 import { oneLine } from '../core/printable.ts'
 import { redactAndClip } from '../core/redact.ts'
+import { OutboundRefused } from '../runtime/outbound/errors.ts'
+import { type OutboundGuard, type OutboundOptions, outboundGuard } from '../runtime/outbound/guard.ts'
 import { keyOf, sign } from './signature.ts'
 
 export interface WebhookOptions {
-  /** Where to send it, or a function that finds it out; null = nowhere. */
+  /**
+   * Where to send it, or a function that finds it out; null = nowhere. A text is your own word, and may be anywhere.
+   * What a function finds out may be somebody else's: it must be on the internet, unless `outbound` says more.
+   */
   url: string | ((notice: Notice) => string | null | Promise<string | null>)
   /** 'whsec_...', the newest first: each signs, so that a receiver can change from one to the next in its own time. */
   secrets: readonly string[]
   /** Sent along, for instance an `authorization`. */
   headers?: Readonly<Record<string, string>>
   timeout?: Duration
+  /** What a function may find out, beside ports 80 and 443 of the internet. */
+  outbound?: OutboundOptions
   /** What is sent, as JSON; `{ type, timestamp, data }` when left out. */
   body?: (notice: Notice) => unknown
 }
@@ -32,6 +39,9 @@ export function webhook(options: WebhookOptions): Channel {
   const headers = checkedHeaders(options.headers ?? {})
   if (typeof url === 'string' && readUrl(url) === null) throw invalid(NO_URL)
   if (typeof url !== 'string' && typeof url !== 'function') throw invalid('url must be a text or a function')
+  if (typeof url === 'string' && options.outbound !== undefined)
+    throw invalid('outbound is for a url that is a function')
+  const guard = typeof url === 'string' ? null : outboundGuard(options.outbound)
 
   return {
     kind: 'webhook',
@@ -40,20 +50,26 @@ export function webhook(options: WebhookOptions): Channel {
       if (target === null) return { to: [], answer: 'there was nobody to tell' }
       const text = bodyText(body, notice, delivery)
       const timestamp = Math.floor(delivery.nowMs / 1000)
-      return post(target, delivery, timeoutMs, text, {
-        ...headers,
-        'content-type': 'application/json',
-        'user-agent': 'Redress',
-        'webhook-id': delivery.id,
-        'webhook-timestamp': String(timestamp),
-        'webhook-signature': sign(keys, delivery.id, timestamp, text),
-      })
+      const sender = guard === null ? OPEN : await guarded(guard, timeoutMs)
+      try {
+        return await post(target, sender, delivery, timeoutMs, text, {
+          ...headers,
+          'content-type': 'application/json',
+          'user-agent': 'Redress',
+          'webhook-id': delivery.id,
+          'webhook-timestamp': String(timestamp),
+          'webhook-signature': sign(keys, delivery.id, timestamp, text),
+        })
+      } finally {
+        await sender.end()
+      }
     },
   }
 }
 
 async function post(
   url: URL,
+  sender: Sender,
   delivery: Delivery,
   timeoutMs: number,
   body: string,
@@ -65,9 +81,14 @@ async function post(
   let response: Response
   try {
     // A redirect is a failure: who moves must say so, and a signature is not carried to strangers.
-    response = await fetch(url, { method: 'POST', body, headers, signal, redirect: 'manual' })
+    response = await sender.fetch(url, { method: 'POST', body, headers, signal, redirect: 'manual' })
   } catch (error) {
     delivery.signal.throwIfAborted()
+    const refusal = [error, (error as { cause?: unknown })?.cause].find((one) => one instanceof OutboundRefused)
+    if (refusal !== undefined) {
+      const answer = `not sent: ${refusal.message}`
+      return delivery.fail('RECIPIENT_NOT_ALLOWED', { detail: `${to}: ${answer}`, context: { to, answer } })
+    }
     const answer = signal.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error)
     return delivery.fail('CHANNEL_DOWN', { detail: `${to}: ${answer}`, context: { to, answer } })
   }
@@ -76,6 +97,30 @@ async function post(
   const code = response.status === 410 ? 'CHANNEL_GONE' : 'CHANNEL_REFUSED'
   const cause = new HttpAnswer(answer, response)
   return delivery.fail(code, { detail: `${to}: ${answer}`, context: { to, answer }, cause })
+}
+
+interface Sender {
+  fetch: typeof fetch
+  end(): Promise<void>
+}
+
+const OPEN: Sender = { fetch: (...given) => fetch(...given), end: async () => undefined }
+
+/** Goes to checked addresses only. Made for one delivery, so that nothing of it is left when that ends. */
+async function guarded(guard: OutboundGuard, timeoutMs: number): Promise<Sender> {
+  const [{ fetch: send }, { outboundAgent }] = await Promise.all([
+    import('undici'),
+    import('../runtime/outbound/agent.ts'),
+  ])
+  const dispatcher = outboundAgent({ guard, connectMs: timeoutMs, headersMs: timeoutMs, bodyMs: timeoutMs })
+  return {
+    fetch: async (url, init) => {
+      // Before fetch itself refuses some ports, in words of its own that would be tried again.
+      const checked = guard.check(url as URL)
+      return (await send(checked, { ...init, dispatcher } as never)) as unknown as Response
+    },
+    end: () => dispatcher.destroy(),
+  }
 }
 
 /** Status and headers, where the engine looks for them: a Retry-After is heard. */

@@ -3,6 +3,7 @@ import { RedressError } from '../core/errors.ts'
 import { BATCH_STATES } from '../core/rollup.ts'
 import { type BatchEventView, type BatchView, viewBatch, viewBatchEvent } from '../core/view-batch.ts'
 import type { BatchRow } from '../store/batches.ts'
+import { settledJobId } from '../store/derived-id.ts'
 import type { Store } from '../store/store.ts'
 import { type BatchActed, cancelBatch, retryFailedOfBatch } from './batch-acts.ts'
 import { type BatchFailures, failuresOfBatch } from './batch-failures.ts'
@@ -18,6 +19,8 @@ export interface BatchList {
 }
 
 export interface BatchDetail extends BatchView {
+  /** The job of `onSettled` that its newest settlement submitted; null where there is none. */
+  settledJobId: string | null
   /** When it was settled, reopened and expired, with the counts of that moment. */
   history: BatchEventView[]
 }
@@ -69,7 +72,12 @@ export const showBatch = operation('batches.show', {
 })
 
 export async function detailOfBatch(store: Store, batch: BatchRow): Promise<BatchDetail> {
-  return { ...viewBatch(batch), history: (await store.batchEvents({ id: batch.id })).map(viewBatchEvent) }
+  const { id, onSettled, settlements } = batch
+  return {
+    ...viewBatch(batch),
+    settledJobId: onSettled === null || settlements === 0 ? null : settledJobId(id, settlements),
+    history: (await store.batchEvents({ id })).map(viewBatchEvent),
+  }
 }
 
 export const cancelBatchJobs = operation('batches.cancel', {

@@ -66,6 +66,13 @@ export function admitted(
       : {}
   const { actor: _, ...rest } = input
   if (caller.role !== 'owner') return entry.acts === true ? { ...rest, ...by, ...scopes } : { ...input }
+  // Another input is another job, and owners hand in none: it could name what belongs to somebody else.
+  if (name === 'jobs.retry' && input.input !== undefined) {
+    throw new RedressError(
+      'ROLE_TOO_LOW',
+      `A retry with another input needs the role ${entry.role}; ${caller.name} has owner.`,
+    )
+  }
   // Whatever was asked for: only their own is looked at.
   if (caller.account === null) throw new RedressError('ROLE_TOO_LOW', `${caller.name} has no account of its own.`)
   return { ...(entry.acts === true ? rest : input), ...by, owner: caller.account }

@@ -16,6 +16,8 @@ export interface BatchStore {
   /** The newest first. */
   batches(params: BatchFilter): Promise<BatchRow[]>
   batchEvents(params: { id: string }): Promise<BatchEvent[]>
+  /** The sum of one field, wherever it is a number, over the results of its complete jobs. */
+  batchSum(params: { id: string; field: string }): Promise<number>
   /** Writes down what has expired, at most so many; answers how many. Readers see it expired without this. */
   expireBatches(params: { limit: number }): Promise<number>
   nextBatchExpiryMs(): Promise<number | null>

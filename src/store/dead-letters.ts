@@ -48,7 +48,10 @@ export interface StoredDeadLetter extends LetterFacts {
   offset: number
   jobId: string
   type: string
+  queue: string
   owner: string | null
+  /** Of the batch that its job was made in, also when another job has taken its place there. */
+  batchId: string | null
   payload: string
   failure: StoredFailure
   attempts: number

@@ -8,3 +8,7 @@ export function derivedId(...parts: readonly (string | number)[]): string {
   const hex = bytes.toString('hex')
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-')
 }
+
+/** The job that a settlement of a batch submits: one for each, whoever settles it. */
+export const settledJobId = (batchId: string, settlement: number): string =>
+  derivedId('batch', batchId, 'settled', settlement)

@@ -40,6 +40,12 @@ export class Maintenance {
 
   /** Orphans and claims that never started. Repeats while a full step was found, so that a crash of many is one pass. */
   async lookAfterStalled(): Promise<MaintenanceReport> {
+    const report = await this.#lookAfterStalled()
+    if (Object.values(report).some((jobs) => jobs > 0)) this.#options.log.warn(report, 'stuck jobs were looked after')
+    return report
+  }
+
+  async #lookAfterStalled(): Promise<MaintenanceReport> {
     const report: MaintenanceReport = { requeued: 0, failed: 0, cancelled: 0, reported: 0 }
     const { store, log } = this.#options
     const policies = new Map((await store.types()).map((type) => [type.name, type.policy]))

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { failures } from 'redress'
 import type { TestKit } from 'redress/testing'
 import { expect, test } from 'vitest'
@@ -60,6 +61,10 @@ test('dead letters are listed by offset, the newest first, page by page, and the
   await page.getByLabel('Owner').press('Enter')
   await until('only letters of ann are there', async () => (await rows.count()) === 4)
   expect(new URL(page.url()).search).toBe('?owner=ann')
+  const download = page.waitForEvent('download')
+  await page.getByRole('link', { name: 'Export' }).click()
+  const exported = await readFile(await (await download).path(), 'utf8')
+  expect(exported.trimEnd().split('\n')).toHaveLength(4)
   await page.getByLabel('Code').pressSequentially('BOU')
   await desk.app.submit('mail.send', { to: 'down' }, { owner: 'ann' })
   await desk.kit.tick()

@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { openRows } from '../../apps/shared/rows.ts'
+import { TABLES } from '../../apps/watermark/tables.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { ownDatabase, rawPostgres } from '../support/databases.ts'
 import { fillStore } from '../support/full-store.ts'
@@ -37,6 +39,20 @@ test('a store is moved to PostgreSQL, with a count of every table on both sides'
   expect(stdout).toMatch(/^Copied \d+ rows to postgres:/m)
   expect(stdout).not.toContain('differs')
   expect(await countIn(to, 'events')).toBe(events)
+})
+
+test('the rows that an app keeps beside its jobs come along', async () => {
+  const { from, to } = await prepared()
+  const rowsIn = (location: string) => openRows({ location, tables: TABLES, storeOpened: async () => null })
+  const source = rowsIn(from)
+  const asset = `'a1', 'ann', 'film.mp4', 'video', 1, 'x', 16, 9, 1000, 'h264', 0`
+  await source.run(`INSERT INTO wm_assets VALUES (${asset})`)
+  await source.close()
+  expect((await redress(['copy', '--from', from, '--to', to, '--dry-run'])).stdout).toMatch(/^wm_assets +1$/m)
+  expect((await redress(['copy', '--from', from, '--to', to])).stdout).toMatch(/^wm_assets +1 +1$/m)
+  const target = rowsIn(to)
+  onTestFinished(() => target.close())
+  expect(await target.first('SELECT name, bytes FROM wm_assets')).toEqual({ name: 'film.mp4', bytes: 1 })
 })
 
 test('--dry-run says what would be copied and does nothing', async () => {

@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { json, redress } from './command.ts'
+import { readTasks } from '../support/dead-letter-tasks.ts'
+import { folder, json, redress } from './command.ts'
 import { type PreparedStore, prepareStore } from './prepared-store.ts'
 
 let prepared: PreparedStore
@@ -11,6 +14,19 @@ afterAll(() => prepared.remove())
 const call = (...args: string[]) => redress([...args, '--data', prepared.data])
 const answer = (...args: string[]) => json([...args, '--data', prepared.data]) as Promise<Record<string, unknown>>
 const WHY = ['--reason', 'the gateway is back']
+
+test('dead letters are exported to a file that a program reads, whole or not at all', async () => {
+  const out = join(folder(), 'letters.pb')
+  const command = ['dead-letters', 'export', '--type', 'pdf.fetch', '--format', 'protobuf', '--out', out]
+  expect((await call(...command)).stdout).toBe(`Exported 1 dead letter to ${out}.\n`)
+  const [task] = await readTasks(readFileSync(out))
+  expect(task).toMatchObject({ task: { id: prepared.ids.letter, type: 'pdf.fetch' }, failureCode: 'GW_5XX' })
+  const again = await call(...command)
+  expect([again.code, again.stderr]).toEqual([2, expect.stringContaining('is there already')])
+
+  const lines = await call('dead-letters', 'export', '--code', 'GW_5XX')
+  expect(JSON.parse(lines.stdout)).toMatchObject({ jobId: prepared.ids.letter, offset: task.offset })
+})
 
 test('a dead letter is shown, planned for, replayed once, and purged', async () => {
   const deadLetters = await json(['dead-letters', 'list', '--type', 'pdf.fetch', '--data', prepared.data])

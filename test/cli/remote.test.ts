@@ -42,6 +42,15 @@ test('P40 a job is retried through the server, in the name of the token', async 
   expect(trail[0]).toMatchObject({ actor: 'tom', act: 'jobs.retry', reason: 'the gateway is back' })
 })
 
+test('F1 dead letters are exported from a server as from the store itself', async () => {
+  const command = ['dead-letters', 'export', '--code', 'GW_5XX']
+  const { code, stdout } = await call(command)
+  expect(code).toBe(0)
+  expect(JSON.parse(stdout)).toMatchObject({ jobId: store.ids.letter, failure: { code: 'GW_5XX' } })
+  const stranger = await call(command, { REDRESS_TOKEN: 'rdr_wrong' })
+  expect([stranger.code, stranger.stdout]).toEqual([4, ''])
+})
+
 test('the server and the token may be named by the environment, and options win over it', async () => {
   const file = join(folder(), 'token')
   writeFileSync(file, `${viewer}\n`)

@@ -17,6 +17,17 @@ test('E20 an owner retries and cancels what is their own, under their own name',
   expect(entries.map(({ act }) => act).sort()).toEqual(['jobs.cancel', 'jobs.retry'])
 })
 
+test('an owner cannot give a retry another input, which may name what belongs to somebody else', async () => {
+  const { ask, jobs, app } = await makeWorld()
+  for (const dryRun of [false, true]) {
+    const body = { ...ACTS, input: { file: 'of-bob.pdf' }, dryRun }
+    const refused = await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'owner', body })
+    expect(refused).toMatchObject({ status: 403, json: { error: { code: 'ROLE_TOO_LOW' } } })
+    expect(refused.text).toContain('needs the role operator')
+  }
+  expect(await app.find(jobs.ann.failed)).toMatchObject({ status: 'failed' })
+})
+
 test('E20 what belongs to another is neither seen nor touched, whatever is asked for', async () => {
   const { ask, jobs, batches, app } = await makeWorld()
   for (const act of ['retry', 'cancel']) {

@@ -95,7 +95,8 @@ describe('a webhook', () => {
   test('has a body and headers of one’s own, and goes where it is told to; nowhere is fine', async () => {
     const server = await hookServer()
     const body = () => ({ state: 'PARTIAL', text: 'Grüße 🎉 \u2028' })
-    await deliver(async () => server.url, { body, headers: { Authorization: 'Bearer abc' } })
+    const outbound = { allow: [`127.0.0.1:${server.port}`] }
+    await deliver(async () => server.url, { body, outbound, headers: { Authorization: 'Bearer abc' } })
     const [hook] = server.hooks as [ReceivedHook]
     expect(verify(NEW, hook)).toEqual(body())
     expect(hook.headers.authorization).toBe('Bearer abc')
@@ -189,6 +190,61 @@ describe('when it is not taken', () => {
   })
 })
 
+describe('an address that a function found out', () => {
+  const inside: [url: (port: number) => string][] = [
+    [(port) => `http://127.0.0.1:${port}/hook`],
+    [(port) => `http://2130706433:${port}/hook`],
+    [(port) => `http://[::ffff:127.0.0.1]:${port}/hook`],
+    [(port) => `http://localhost:${port}/hook`],
+    [() => 'http://169.254.169.254/latest/meta-data'],
+  ]
+  test.each(inside)('is not written to when it lies inside: %s', async (url) => {
+    const server = await hookServer()
+    const outbound = { ports: [80, server.port] }
+    const error = await deliver(() => url(server.port), { outbound }).catch((thrown: unknown) => thrown)
+    expect(captured(error)).toMatchObject({
+      retry: 'never',
+      failure: {
+        code: 'RECIPIENT_NOT_ALLOWED',
+        context: { answer: expect.stringMatching(/^not sent: .* may not be/) },
+      },
+    })
+    expect(server.hooks).toEqual([])
+  })
+
+  test('is not written to on a port that is not for pages', async () => {
+    await expect(deliver(() => 'http://example.org:25/')).rejects.toMatchObject({
+      code: 'RECIPIENT_NOT_ALLOWED',
+      context: { answer: 'not sent: Port 25 of example.org may not be reached.' },
+    })
+  })
+
+  test('fails like any other when nobody is there, or nothing is said in time', async () => {
+    const port = await freePort()
+    const there = (at: number) => ({ outbound: { allow: [`127.0.0.1:${at}`] } })
+    await expect(deliver(() => `http://127.0.0.1:${port}/`, there(port))).rejects.toMatchObject({
+      code: 'CHANNEL_DOWN',
+      context: { answer: expect.stringContaining('CONNECT_REFUSED') },
+    })
+    const silent = await hookServer(() => undefined)
+    await expect(deliver(() => silent.url, { timeout: '50ms', ...there(silent.port) })).rejects.toMatchObject({
+      code: 'CHANNEL_DOWN',
+      context: { answer: 'no answer within 50 ms' },
+    })
+    const busy = await hookServer((response) => response.writeHead(503, { 'retry-after': '120' }).end())
+    const error = await deliver(() => busy.url, there(busy.port)).catch((thrown: unknown) => thrown)
+    expect(captured(error).retryAfterMs).toBe(120_000)
+  })
+
+  test('is not followed to where it redirects', async () => {
+    const elsewhere = await hookServer()
+    const server = await hookServer((response) => response.writeHead(307, { location: elsewhere.url }).end())
+    const outbound = { allow: ['127.0.0.1'], ports: [server.port, elsewhere.port] }
+    await expect(deliver(() => server.url, { outbound })).rejects.toMatchObject({ code: 'CHANNEL_REFUSED' })
+    expect(elsewhere.hooks).toEqual([])
+  })
+})
+
 describe('a channel that could never work is refused when it is declared', () => {
   test.each([
     [{ secrets: [] }, 'at least one secret'],
@@ -204,6 +260,8 @@ describe('a channel that could never work is refused when it is declared', () =>
     [{ headers: { authorization: undefined as never } }, 'no header'],
     [{ timeout: 'soon' }, 'timeout'],
     [{ timeout: 0 }, 'timeout'],
+    [{ outbound: {} }, 'outbound is for a url that is a function'],
+    [{ url: () => null, outbound: { allow: ['*'] } }, 'outbound: allow has'],
   ])('%j', (parts, words) => {
     const make = () => webhook({ url: 'https://example.org', secrets: [NEW], ...parts })
     expect(make).toThrow(words)

@@ -264,7 +264,7 @@ describe('W17-W20 claiming, failing and logging', () => {
   })
 })
 
-describe('W39 W40 W50 jobs that are stuck', () => {
+describe('W39 W40 W41 W50 jobs that are stuck', () => {
   test('W39 W50 a job that began 31 minutes ago on a worker that is gone is pending after the next maintenance', async () => {
     outcomes = [hangs]
     const id = await submitted()
@@ -309,6 +309,31 @@ describe('W39 W40 W50 jobs that are stuck', () => {
       retryAfter: null,
     })
     for (const other of others) expect(await shown(other)).toMatchObject({ retryCount: 0 })
+  })
+
+  test('W41 it is looked for again and again: each one that is found is warned of, and a look that fails is an error', async () => {
+    outcomes = [hangs, hangs]
+    for (const _ of [1, 2]) await submitted()
+    await scene.pass(0)
+    await scene.clock.advance(100)
+    await worker.tick()
+    loseWorker(31 * MINUTE_MS)
+    const told = (level: string, words: string) =>
+      scene.log.lines.filter((line) => line.level === level && line.message.includes(words))
+    const { stalled } = scene.store
+    scene.store.stalled = () => Promise.reject(new Error('the disk is away'))
+    const next = await scene.worker({ maintenanceMs: 30_000 })
+    await next.start()
+    await scene.pass(30_000)
+    expect(told('error', 'maintenance failed; will try again')).toHaveLength(1)
+    expect(told('warn', 'the worker of this job is gone')).toHaveLength(0)
+    scene.store.stalled = stalled
+    await scene.pass(30_000)
+    expect(told('warn', 'the worker of this job is gone')).toHaveLength(2)
+    expect(told('warn', 'stuck jobs were looked after')).toMatchObject([{ fields: { requeued: 2 } }])
+    await scene.pass(30_000)
+    expect(told('warn', 'the worker of this job is gone')).toHaveLength(2)
+    expect(told('warn', 'stuck jobs were looked after')).toHaveLength(1)
   })
 
   test('W40 a crash costs no retry, but the sixth worker in a row is one too many', async () => {

@@ -9,7 +9,7 @@ import type { PlantedBug } from './planted-bugs.ts'
 
 export interface Order {
   bug: Pick<PlantedBug, 'file' | 'find' | 'replace'> | null
-  files: readonly string[]
+  file: string
   tests: string
 }
 
@@ -45,19 +45,19 @@ const vitest = await createVitest(
   },
 )
 
-async function perform({ bug, files, tests }: Order): Promise<Tried> {
+async function perform({ bug, file, tests }: Order): Promise<Tried> {
   // What is not asked for again stays as it was read; the file with the bug is read anew, before and after.
   times = 0
   plant(bug)
   vitest.setGlobalTestNamePattern(new RegExp(tests))
   const project = vitest.getRootProject()
-  const specifications = files.map((file) => project.createSpecification(join(ROOT, file)))
+  const specifications = [project.createSpecification(join(ROOT, file))]
   const { testModules, unhandledErrors } = await vitest.runTestSpecifications(specifications)
   plant(null)
   const tried: Tried = { passed: 0, failed: unhandledErrors.length, said: unhandledErrors.join('\n'), times }
   for (const module of testModules) {
     // The runner also remembers what it ran before.
-    if (!files.includes(module.relativeModuleId)) continue
+    if (module.relativeModuleId !== file) continue
     for (const { message } of module.errors()) {
       tried.failed++
       tried.said += `${module.relativeModuleId}: ${message}\n`

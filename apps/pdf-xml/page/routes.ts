@@ -51,7 +51,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
       isReloading: still === null,
       isOperator: caller.role !== 'owner',
       script: addressOf('convert.js'),
-      stylesheet: addressOf('convert.css'),
+      stylesheets: [addressOf('app.css'), addressOf('convert.css')],
     }
     return reply.type('text/html').header('cache-control', 'private, no-cache').send(convertPage(shown))
   })

@@ -1,4 +1,5 @@
 import { type Html, html, page } from 'redress/http'
+import { stylesheetLinks } from '../../shared/page-assets.ts'
 import { ageOf, sizeText } from '../../shared/page-words.ts'
 import { type OfferedMapping, type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
 import type { Conversion, ConversionPage } from './conversions.ts'
@@ -18,7 +19,7 @@ interface Shown {
   isReloading: boolean
   isOperator: boolean
   script: string
-  stylesheet: string
+  stylesheets: readonly string[]
 }
 
 const RELOAD_SECONDS = 5
@@ -58,7 +59,7 @@ ${pager(listed.nextCursor, isFirstPage)}
 </section>
 <p id="announced" class="unseen" aria-live="polite"></p>`
   const head = html`
-<link rel="stylesheet" href="${shown.stylesheet}">
+${stylesheetLinks(shown.stylesheets)}
 <script type="module" src="${shown.script}"></script>${
     isOnItsWay && html`<noscript><meta http-equiv="refresh" content="${RELOAD_SECONDS}"></noscript>`
   }`

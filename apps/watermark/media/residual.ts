@@ -1,5 +1,7 @@
 import { SAMPLES, SIDE, type SmallFrame } from './frames.ts'
 import { GRID } from './pattern.ts'
+import { type Placement, placed, UNMOVED } from './placement.ts'
+import { whitened } from './whiten.ts'
 
 /** How far the neighbourhood reaches whose mean is taken away: what is wider than a few cells is content. */
 const REACH = 2
@@ -14,26 +16,33 @@ const CLIP = 2
  * 2. What the nearest frame of the original has too, where there is an original. Its share is fitted, so a wrong frame,
  *    of a clip that was cut, takes away little and does no harm.
  * 3. What is stronger than the mark can be.
+ * 4. What goes on from one cell to the next.
  */
 export class Residual {
   readonly #sum = new Float32Array(SAMPLES)
   readonly #energy = new Float32Array(SAMPLES)
-  readonly #originals: readonly Original[]
+  readonly #originals: readonly SmallFrame[]
+  readonly #placement: Placement
+  readonly #details = new Map<SmallFrame, SmallFrame>()
   #frames = 0
 
-  constructor(originals: readonly SmallFrame[] = []) {
-    this.#originals = originals.map((frame) => ({ frame, detail: null }))
+  /** The placement says where the originals' picture lies in the frames. */
+  constructor(originals: readonly SmallFrame[] = [], placement: Placement = UNMOVED) {
+    this.#originals = originals
+    this.#placement = placement
   }
 
-  add(frame: SmallFrame): void {
-    const left = detailOf(frame)
+  add(suspect: SmallFrame): void {
+    const isMoved = this.#placement !== UNMOVED
+    const frame = isMoved ? placed({ side: SIDE, samples: suspect }, this.#placement) : suspect
     const original = nearest(frame, this.#originals)
-    if (original !== null) {
-      original.detail ??= detailOf(original.frame)
-      takeAway(left, original.detail)
-    }
+    // What the suspect does not show is as if it had no mark there.
+    const whole =
+      original === null || !isMoved ? frame : frame.map((v, i) => (Number.isNaN(v) ? (original[i] ?? 0) : v))
+    const left = detailOf(whole)
+    if (original !== null) takeAway(left, this.#detailOf(original))
     for (let i = 0; i < SAMPLES; i++) {
-      const value = Math.max(-CLIP, Math.min(CLIP, left[i] as number))
+      const value = Number.isNaN(frame[i]) ? 0 : Math.max(-CLIP, Math.min(CLIP, left[i] as number))
       this.#sum[i] = (this.#sum[i] as number) + value
       this.#energy[i] = (this.#energy[i] as number) + value * value
     }
@@ -52,17 +61,18 @@ export class Residual {
         cells[cell] = (cells[cell] as number) + (this.#sum[i] as number) * weight
       }
     }
-    return cells
+    return whitened(cells)
+  }
+
+  #detailOf(original: SmallFrame): SmallFrame {
+    const detail = this.#details.get(original) ?? detailOf(original)
+    this.#details.set(original, detail)
+    return detail
   }
 }
 
-interface Original {
-  frame: SmallFrame
-  /** Worked out when it is first needed. */
-  detail: SmallFrame | null
-}
-
-function detailOf(frame: SmallFrame): SmallFrame {
+/** What changes within a few cells. */
+export function detailOf(frame: SmallFrame): SmallFrame {
   const mean = blurred(frame)
   for (let i = 0; i < SAMPLES; i++) mean[i] = (frame[i] as number) - (mean[i] as number)
   return mean
@@ -81,12 +91,16 @@ function takeAway(left: SmallFrame, known: SmallFrame): void {
 /** A few hundred samples tell frames apart; the step has no common factor with the side. */
 const STEP = 37
 
-function nearest(frame: SmallFrame, originals: readonly Original[]): Original | null {
-  let found: Original | null = null
+/** The original that differs least from a frame, where the frame has samples. */
+export function nearest(frame: SmallFrame, originals: readonly SmallFrame[]): SmallFrame | null {
+  let found: SmallFrame | null = null
   let smallest = Number.POSITIVE_INFINITY
   for (const original of originals) {
     let distance = 0
-    for (let i = 0; i < SAMPLES; i += STEP) distance += Math.abs((frame[i] as number) - (original.frame[i] as number))
+    for (let i = 0; i < SAMPLES; i += STEP) {
+      const difference = Math.abs((frame[i] as number) - (original[i] as number))
+      if (!Number.isNaN(difference)) distance += difference
+    }
     if (distance < smallest) {
       smallest = distance
       found = original

@@ -16,14 +16,17 @@ const FONT_FILE = 'font'
  * One line without orders to whoever draws it: controls and line ends become blanks, and marks that turn the direction
  * of writing go, because one of them in a name could make another name of it.
  */
-export function cleanText(text: string): string {
-  const line = text
+export const plainLine = (text: string): string =>
+  text
     .toWellFormed()
     .normalize('NFC')
     .replace(/[\u202a-\u202e\u2066-\u2069]/g, '')
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
     .trim()
-  const graphemes = Array.from(new Intl.Segmenter().segment(line), ({ segment }) => segment)
+
+/** As much of it as a picture has room for. */
+export function cleanText(text: string): string {
+  const graphemes = Array.from(new Intl.Segmenter().segment(plainLine(text)), ({ segment }) => segment)
   return graphemes.slice(0, GRAPHEMES_MAX).join('')
 }
 

@@ -56,12 +56,11 @@ export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
     : html`<p class="box warn">Warning: ${counts.failed} watermarking job(s) failed permanently. Use the retry buttons below to re-attempt individual tokens.</p>`
 
 function actions({ id, state }: CampaignView, mayWrite: boolean): Html {
-  const post = (act: string, label: string, look: string) =>
-    html`<form method="post" action="/campaigns/${id}/${act}"><button class="small${look}">${label}</button></form>`
-  return html`<div class="acts">${mayWrite && state === 'DRAFT' && post('publish', 'Publish', '')}${
+  const publish = html`<form method="post" action="/campaigns/${id}/publish"><button class="small">Publish</button></form>`
+  return html`<div class="acts">${mayWrite && state === 'DRAFT' && publish}${
     state !== 'DRAFT' &&
     html`<a class="small calm" href="/campaigns/${id}/links.csv">Links as CSV</a><a class="small calm" href="/campaigns/${id}/detections">Searches</a>`
-  }${mayWrite && post('clone', 'Clone', ' calm')}</div>`
+  }${mayWrite && html`<a class="small calm" href="/campaigns/${id}/clone">Clone</a>`}</div>`
 }
 
 function detecting(id: string, { of: { mayWrite }, campaign, uploadBytesMax }: Shown): Html | null {

@@ -1,7 +1,9 @@
 import { type Html, html } from 'redress/http'
 import { sizeText } from '../../shared/page-words.ts'
 import type { AssetRow } from '../assets.ts'
+import type { CampaignDetail } from '../campaign-view.ts'
 import type { DraftProblem } from '../drafts.ts'
+import { textOf } from '../recipient-lines.ts'
 import { assetFacts, thumbnail } from './words.ts'
 
 export function uploadForm(bytesMax: number): Html {
@@ -25,11 +27,26 @@ const WORDS: Readonly<Record<string, string>> = {
 }
 const PROBLEMS_MAX = 5
 
-interface DraftForm {
+export interface DraftForm {
   assets: readonly AssetRow[]
   isOwner: boolean
   fields: Readonly<Record<string, string>>
   problems: readonly DraftProblem[]
+}
+
+/** What would have to be typed to get the same campaign. An end that has passed is none that could be meant again. */
+export function fieldsOf(campaign: CampaignDetail, nowMs: number): DraftForm['fields'] {
+  const { assetId, name, tokens, maxDownloads, expiresAt, visible, invisible } = campaign
+  const isToCome = expiresAt !== null && Date.parse(expiresAt) > nowMs
+  return {
+    assetId,
+    name,
+    recipients: textOf(tokens),
+    maxDownloads: String(maxDownloads ?? ''),
+    expiresAt: isToCome ? expiresAt.slice(0, 'YYYY-MM-DDTHH:MM'.length) : '',
+    visible: visible ? '1' : '0',
+    invisible: invisible ? '1' : '0',
+  }
 }
 
 export function draftForm({ assets, isOwner, fields, problems }: DraftForm): Html {

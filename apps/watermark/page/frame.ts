@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import { type Caller, type Html, html, page } from 'redress/http'
+import { stylesheetLinks } from '../../shared/page-assets.ts'
 
 /** What the script of a page is told: which topics to hear, and whom to ask for what has changed. */
 export interface Live {
@@ -57,9 +58,6 @@ ${stylesheetLinks(files.stylesheets)}
   }`
   return page(`${title} · Redress`, content, head)
 }
-
-export const stylesheetLinks = (addresses: readonly string[]): Html =>
-  html`${addresses.map((address) => html`<link rel="stylesheet" href="${address}">`)}`
 
 export const sendPage = (reply: FastifyReply, document: string): FastifyReply =>
   reply.type('text/html').header('cache-control', 'private, no-cache').send(document)

@@ -1,5 +1,5 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { type Html, html } from 'redress/http'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { type Caller, type Html, html } from 'redress/http'
 import { addAssets } from '../../shared/page-assets.ts'
 import { mayWrite } from '../access.ts'
 import { findAsset } from '../assets.ts'
@@ -8,7 +8,7 @@ import type { Desk } from '../desk.ts'
 import { type Pages, takeFlash } from '../pages.ts'
 import { campaignDetail, liveOf } from './detail.ts'
 import { detectionList, detectionReport, isSearching, liveOfDetection } from './detection.ts'
-import { draftForm } from './forms.ts'
+import { type DraftForm, draftForm, fieldsOf } from './forms.ts'
 import { type Frame, framed, sendPage } from './frame.ts'
 import { campaignList, liveOfList } from './list.ts'
 import { choiceOf, Reader } from './reader.ts'
@@ -24,7 +24,7 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
     path: '/campaigns/assets',
     names: ['campaigns.js', 'campaigns.css', 'rows.css'],
   })
-  const stylesheets = [addressOf('campaigns.css'), addressOf('rows.css')]
+  const stylesheets = [addressOf('app.css'), addressOf('campaigns.css'), addressOf('rows.css')]
   const files = { script: addressOf('campaigns.js'), stylesheets }
   const reader = new Reader(deskOf)
   addStates(server, deskOf, reader)
@@ -42,6 +42,21 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
     }
   }
 
+  const draftPage = async (reply: FastifyReply, caller: Caller, form: Pick<DraftForm, 'fields' | 'problems'>) => {
+    const assets = await reader.assetsFor(caller, form.fields.assetId)
+    const body = headed('New campaign', draftForm({ assets, isOwner: caller.role === 'owner', ...form }))
+    const still = { said: null, live: null, isReloading: false, isStill: false }
+    return sendPage(reply, framed({ title: 'New campaign', caller, ...still, above: ABOVE }, body, files))
+  }
+
+  // A clone is a draft that can be corrected before it is one: its file may have been damaged, its end may have passed.
+  server.get('/campaigns/:id/clone', async (request, reply) => {
+    const desk = deskOf()
+    const caller = await desk.writing(request)
+    const campaign = await desk.detail(await desk.campaignOf(request, caller))
+    return draftPage(reply, caller, { fields: fieldsOf(campaign, await desk.nowMs()), problems: [] })
+  })
+
   return {
     async campaigns(request, reply, { caller, campaigns, nextCursor }) {
       const isFirstPage = (request.query as { cursor?: unknown }).cursor === undefined
@@ -57,20 +72,7 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
       return sendPage(reply, framed(frame, body, files))
     },
 
-    async draftAgain(_request, reply, { caller, fields, problems }) {
-      const assets = await reader.assetsFor(caller)
-      const form = draftForm({ assets, isOwner: caller.role === 'owner', fields, problems })
-      const frame = {
-        title: 'New campaign',
-        caller,
-        said: null,
-        live: null,
-        isReloading: false,
-        isStill: false,
-        above: ABOVE,
-      }
-      return sendPage(reply, framed(frame, headed('New campaign', form), files))
-    },
+    draftAgain: (_request, reply, { caller, fields, problems }) => draftPage(reply, caller, { fields, problems }),
 
     async campaign(request, reply, { caller, campaign, flash }) {
       const body = campaignDetail({

@@ -26,9 +26,14 @@ export class Reader {
     return found
   }
 
-  assetsFor(caller: Caller): Promise<AssetRow[]> {
-    const page = { owner: seenBy(caller), limit: ASSETS_OFFERED_MAX, before: null }
-    return listAssets(this.#deskOf().options.rows, page)
+  /** The newest, and the one that is chosen, however old it is. */
+  async assetsFor(caller: Caller, chosenId?: string): Promise<AssetRow[]> {
+    const { rows } = this.#deskOf().options
+    const owner = seenBy(caller)
+    const newest = await listAssets(rows, { owner, limit: ASSETS_OFFERED_MAX, before: null })
+    if (chosenId === undefined || newest.some(({ id }) => id === chosenId)) return newest
+    const chosen = await findAsset(rows, chosenId, owner)
+    return chosen === null ? newest : [chosen, ...newest]
   }
 
   rowsOf(request: FastifyRequest, caller: Caller, { id, maxDownloads }: CampaignView): RowsOf {

@@ -1,6 +1,6 @@
 import { type Html, html, page } from 'redress/http'
+import { stylesheetLinks } from '../../shared/page-assets.ts'
 import type { Refusal } from '../../shared/refused.ts'
-import { stylesheetLinks } from './frame.ts'
 
 const RELOAD_SECONDS = 5
 

@@ -26,11 +26,10 @@ export function addStates(server: FastifyInstance, deskOf: () => Desk, reader: R
   server.get('/campaigns/state', async (request, reply) => {
     const desk = deskOf()
     const caller = await desk.reading(request)
-    const { app, rows } = desk.options
     const campaigns: CampaignView[] = []
     for (const id of idsOf(request)) {
-      const campaign = await findCampaign(rows, id, seenBy(caller))
-      if (campaign !== null) campaigns.push(await viewCampaign(app, campaign))
+      const campaign = await findCampaign(desk.options.rows, id, seenBy(caller))
+      if (campaign !== null) campaigns.push(await viewCampaign(desk.options, campaign))
     }
     const assets = await reader.assetsOf(campaigns)
     const isOwner = caller.role === 'owner'

@@ -27,7 +27,7 @@ export function tokenBadge({ state, progress }: TokenView): Html {
 /** "48 of 50 ready, 2 failed" */
 export function countsText({ state, counts }: CampaignView): string {
   const { total, completed, failed, pending, running } = counts
-  if (state === 'DRAFT') return total === 0 ? 'Not published yet' : people(total)
+  if (state === 'DRAFT') return people(total)
   const parts = [`${count(completed)} of ${count(total)} ready`]
   if (failed > 0) parts.push(`${count(failed)} failed`)
   if (running > 0) parts.push(`${count(running)} being made`)

@@ -63,6 +63,9 @@ export default function DeadLetters() {
           <span class="calm">
             <PurgeMatchingButton filter={filter} />
           </span>
+          <a class="button" href={addressOf('/api/dead-letters/export', filter)} download="dead-letters.jsonl">
+            Export
+          </a>
           <CopyButton text={cliOf('dead-letters.list', input)} what="this list as a command">
             Copy as CLI
           </CopyButton>

@@ -73,7 +73,12 @@ const failures = z.strictObject({
 })
 
 export const batchShownSchema = exactly<BatchShown>()(
-  z.strictObject({ ...batchFields, history: z.array(event), failures }),
+  z.strictObject({
+    ...batchFields,
+    settledJobId: id.nullable().describe('the job that its newest settlement submitted'),
+    history: z.array(event),
+    failures,
+  }),
 )
 
 export const batchActedSchema = exactly<BatchActed>()(

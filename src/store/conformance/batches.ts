@@ -68,6 +68,22 @@ export const batches = topic('batches', {
     assert.deepEqual(await kinds(bench, id), ['settled'])
   },
 
+  async 'a number in the results of its complete jobs can be added up'(bench) {
+    const id = await opened(bench, 6)
+    const other = await opened(bench, 1)
+    const worker = await bench.worker()
+    const results = ['{"bytes":5}', '{"bytes":2.5,"deep":{"bytes":100}}', '{"bytes":"7"}', '[1]', 'null']
+    for (const result of results) await worker.close(await worker.claimOne(), complete(result))
+    const last = await worker.claimOne()
+    await worker.close(last, failed(last))
+    await worker.close(await worker.claimOne(), complete('{"bytes":1000}'))
+    assert.equal(await bench.store.batchSum({ id, field: 'bytes' }), 7.5)
+    assert.equal(await bench.store.batchSum({ id: other, field: 'bytes' }), 1000)
+    for (const field of ['none', 'a"b', '$.bytes', '0'])
+      assert.equal(await bench.store.batchSum({ id, field }), 0, field)
+    assert.equal(await bench.store.batchSum({ id: bench.makeId(), field: 'bytes' }), 0)
+  },
+
   async 'every way in which a job ends is counted, and going back to the queue is none'(bench) {
     for (const [way, [end, ended]] of Object.entries(WAYS_TO_END)) {
       const id = await opened(bench, 1)

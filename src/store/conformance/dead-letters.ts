@@ -3,6 +3,7 @@ import type { DeadLetter } from '../../core/change.ts'
 import { policy } from '../../core/policy.ts'
 import type { LetterFilter, StoredDeadLetter } from '../dead-letters.ts'
 import type { NewJob } from '../store.ts'
+import { opened, PLAIN } from './batch-bench.ts'
 import type { Bench } from './bench.ts'
 import { failed, markFailed, requeued, retryInPlace } from './changes.ts'
 import { topic } from './promise.ts'
@@ -21,7 +22,8 @@ export const deadLetters = topic('dead letters', {
     const [, failure] = await bench.store.failures({ id: lease.id })
     assert.deepEqual(more, [])
     assert.deepEqual(letter, {
-      ...{ offset: letter?.offset, jobId: lease.id, type: 'plain', owner: 'ann', payload: '{"n":1}' },
+      ...{ offset: letter?.offset, jobId: lease.id, type: 'plain', queue: 'default', owner: 'ann' },
+      ...{ batchId: null, payload: '{"n":1}' },
       ...{ failure, attempts: 2, atMs: bench.clock.nowMs(), status: 'failed', manualRetry: 'in-place' },
       ...{ replays: 0, replayedAtMs: null, replayedAs: null, twin: null },
       ...{ priority: 3, dedupeKey: null, limitKey: null },
@@ -29,6 +31,17 @@ export const deadLetters = topic('dead letters', {
     assert.deepEqual(await bench.store.deadLetter({ offset: letter?.offset ?? 0 }), letter)
     assert.equal((await bench.lastEvent(lease.id)).data.deadLetterOffset, letter?.offset)
     assert.equal((await bench.row(lease.id)).isDeadLettered, true)
+  },
+
+  async 'a letter says in which batch its job was made, also when another has taken its place there'(bench) {
+    const batch = await opened(bench, 1)
+    const worker = await bench.worker()
+    const lease = await worker.claimOne(PLAIN)
+    await worker.close(lease, failed(lease, { deadLetter: 'queue' }))
+    const letter = await letterOf(bench, lease.id)
+    assert.equal(letter.batchId, batch)
+    await replay(bench, letter)
+    assert.equal((await letterOf(bench, lease.id)).batchId, batch)
   },
 
   async 'a flagged job is set aside without a letter, and others are not set aside at all'(bench) {

@@ -93,5 +93,14 @@ export function openBatchReading({ types }: PgContext) {
         SELECT seq, at, kind, data FROM events WHERE subject = ${`batch:${id}`} ORDER BY seq`
       return rows.map(({ seq, at, kind, data }) => ({ seq, atMs: at, kind, data: JSON.parse(data) }))
     },
+
+    async sum(sql: Pool, id: string, field: string): Promise<number> {
+      const [row] = await sql<{ sum: number | null }[]>`
+        SELECT sum((result::jsonb ->> ${field}::text)::float8) AS sum
+        FROM batches JOIN job_specs ON job_specs.batch = batches.key JOIN jobs ON jobs.key = job_specs.key
+        WHERE batches.id = ${id} AND left_batch IS NULL AND result IS NOT NULL
+          AND jsonb_typeof(result::jsonb -> ${field}::text) = 'number'`
+      return row?.sum ?? 0
+    },
   }
 }

@@ -26,6 +26,7 @@ export function openBatchStore(
     batch: ({ id }) => read('reading a batch', async (sql, nowMs) => reading.batch(sql, id, await nowMs())),
     batches: (filter) => read('listing batches', async (sql, nowMs) => reading.batches(sql, filter, await nowMs())),
     batchEvents: ({ id }) => read('reading the history of a batch', (sql) => reading.events(sql, id)),
+    batchSum: ({ id, field }) => read('adding up the results of a batch', (sql) => reading.sum(sql, id, field)),
 
     async expireBatches({ limit }) {
       // Nothing to do is the rule, and must lock nothing.

@@ -38,7 +38,8 @@ export function openLetters({ types }: PgContext, submitMany: SubmitMany) {
       WITH page AS MATERIALIZED (${page})
       SELECT dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at, replays,
         replayed_at, replayed_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key,
-        job_specs.owner AS letter_owner, jobs.status, priority, limit_key, to_json(cause) AS failure,
+        job_specs.owner AS letter_owner,
+        (SELECT batches.id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch, jobs.status, priority, limit_key, to_json(cause) AS failure,
         twins.id AS twin_id, twins.status AS twin_status
       FROM page JOIN dead_letters ON dead_letters."offset" = page."offset"
         JOIN job_specs ON job_specs.key = dead_letters.job JOIN jobs ON jobs.key = dead_letters.job

@@ -33,6 +33,10 @@ export function openBatchReading(connection: Connection, types: Types) {
     FROM job_specs CROSS JOIN jobs USING (key) JOIN failures ON failures.seq = jobs.failure
     WHERE job_specs.batch = ? AND left_batch IS NULL AND jobs.failure IS NOT NULL ORDER BY failures.seq DESC LIMIT 1`)
   const events = connection.prepare('SELECT seq, at, kind, data FROM events WHERE subject = ? ORDER BY seq')
+  const sum = connection.prepare(`
+    SELECT total(CASE WHEN json_type(result, ?2) IN ('integer', 'real') THEN result ->> ?2 END) AS sum
+    FROM batches CROSS JOIN job_specs ON job_specs.batch = batches.key CROSS JOIN jobs ON jobs.key = job_specs.key
+    WHERE batches.id = ?1 AND left_batch IS NULL AND result IS NOT NULL`)
 
   const lastFailureOf = (row: ReadBatch): BatchFailure | null => {
     if (row.failed === 0) return null
@@ -83,5 +87,7 @@ export function openBatchReading(connection: Connection, types: Types) {
         kind: row.kind as BatchEvent['kind'],
         data: JSON.parse(row.data),
       })),
+
+    sum: (id: string, field: string): number => (sum.get(id, `$.${JSON.stringify(field)}`) as { sum: number }).sum,
   }
 }

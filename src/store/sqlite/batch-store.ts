@@ -30,6 +30,7 @@ export function openBatchStore(
     batch: ({ id }) => read('reading a batch', () => reading.batch(id, nowMs())),
     batches: (filter) => read('listing batches', () => reading.batches(filter, nowMs())),
     batchEvents: ({ id }) => read('reading the history of a batch', () => reading.events(id)),
+    batchSum: ({ id, field }) => read('adding up the results of a batch', () => reading.sum(id, field)),
 
     async expireBatches({ limit }) {
       // Nothing to do is the rule, and must not take the write lock.

@@ -6,7 +6,7 @@ import type { Status } from '../../core/states.ts'
 import { type BatchEventKind, newsOf, outcomeOf, settledPayload } from '../../core/view-batch.ts'
 import { closedError, refuseWriteAheadOnSettled, type StoredBatch, standingOf } from '../batch-rows.ts'
 import type { BatchStore, NewBatch } from '../batches.ts'
-import { derivedId } from '../derived-id.ts'
+import { settledJobId } from '../derived-id.ts'
 import type { BatchKey, By, NewJob, Submitted } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
@@ -66,7 +66,7 @@ export function openBatches(
   const submitOnSettled = (batch: StoredBatch, nowMs: number): void => {
     if (batch.on_settled === null) return
     const { type, input } = JSON.parse(batch.on_settled) as NonNullable<NewBatch['onSettled']>
-    const id = derivedId('batch', batch.id, 'settled', batch.settlements)
+    const id = settledJobId(batch.id, batch.settlements)
     const { owner } = batch
     const job = { id, type, payload: settledPayload(input, outcomeOf(batch)), owner, priority: 0, delayMs: 0 }
     submitJob({ ...job, dedupe: null, retriedFrom: null, rejected: null, batch: null, limitKey: null }, nowMs)

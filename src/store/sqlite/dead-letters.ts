@@ -22,6 +22,7 @@ const TWIN = `SELECT twin.key FROM job_specs AS twin
     AND twin.key <> job_specs.key`
 const COLUMNS = `dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at,
   replays, replayed_at, replayed_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
+  (SELECT id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch,
   jobs.status, priority, limit_key, failures.*, job_specs.id AS job_id, workers.id AS worker_id,
   twins.id AS twin_id, (SELECT status FROM jobs WHERE key = twins.key) AS twin_status`
 

@@ -4,6 +4,8 @@ import type { Connection } from './connection.ts'
 
 /** Rows at the head of the line that are looked at before the keys are gone through one by one. */
 const HEAD_ROWS = 200
+/** Beyond those wanted, looked at before them: a claim for one job mostly finds it among the first. */
+const FIRST_ROWS = 8
 /** Keys that one claim goes through at most: a bound on how long it holds up everybody else. */
 const KEYS_PER_WALK = 1_000
 
@@ -40,6 +42,9 @@ export function openLimitKeys(connection: Connection) {
   /** At most `max` jobs that may go, in the order of the line. */
   const candidates = (type: number, max: number, permitOfKey: PermitOfKey): JobKey[] => {
     if (max < 1) return []
+    const first = head.all(type, max + FIRST_ROWS) as unknown as ReadyRow[]
+    const fits = fitting(first, max, permitOfKey)
+    if (fits.length === max || first.length < max + FIRST_ROWS) return fits.map(({ key }) => key)
     const rowsMax = Math.max(HEAD_ROWS, 2 * max)
     const rows = head.all(type, rowsMax) as unknown as ReadyRow[]
     const chosen = fitting(rows, max, permitOfKey)

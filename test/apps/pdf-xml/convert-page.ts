@@ -1,31 +1,13 @@
 import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BrowserContextOptions, Locator, Page } from 'playwright-core'
-import { expect, onTestFinished } from 'vitest'
-import { openChromium } from '../../browser/chromium.ts'
+import { visitor } from '../../browser/visitor.ts'
 import { until } from '../../support/until.ts'
 import { type Rig, temporary } from './rig.ts'
 
-const PAGE_MS_MAX = 30_000
-
 /** Somebody who has come to `/convert` with a browser of their own. */
 export async function visit(rig: Rig, path = '/convert', options: BrowserContextOptions = {}): Promise<Page> {
-  const browser = await openChromium()
-  const context = await browser.newContext({ locale: 'en-US', reducedMotion: 'reduce', baseURL: rig.url, ...options })
-  const page = await context.newPage()
-  const troubles: string[] = []
-  page.on('pageerror', (error) => troubles.push(String(error)))
-  page.on('dialog', (dialog) => troubles.push(`a dialog: ${dialog.message()}`))
-  page.on('console', (said) => {
-    if (/Content Security Policy/.test(said.text())) troubles.push(said.text())
-  })
-  onTestFinished(async () => {
-    await context.close()
-    expect(troubles).toEqual([])
-  })
-  page.setDefaultTimeout(PAGE_MS_MAX)
-  await page.goto(path)
-  return page
+  return visitor(path, { baseURL: rig.url, ...options })
 }
 
 interface SentFile {

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { copyRows } from '../../../apps/shared/copy-rows.ts'
 import { openRows, type Rows, type Tables } from '../../../apps/shared/rows.ts'
 import { redress } from '../../../src/index.ts'
 import { openPool, type Pool } from '../../../src/store/postgres/client.ts'
@@ -9,6 +10,7 @@ import { until } from '../../support/until.ts'
 
 const TABLES: Tables = {
   name: 'shop',
+  inOrder: ['sh_stock', 'sh_orders'],
   versions: [
     'CREATE TABLE sh_stock (id text PRIMARY KEY, pieces bigint NOT NULL CHECK (pieces >= 0))',
     'CREATE TABLE sh_orders (id text PRIMARY KEY, stock text NOT NULL REFERENCES sh_stock (id)); CREATE INDEX sh_by ON sh_orders (stock)',
@@ -199,4 +201,53 @@ test('a connection that is cut off in the middle of a transaction undoes it and 
     await refused
     expect(await rows.first('SELECT pieces FROM sh_stock')).toEqual({ pieces: 1 })
   }
+})
+
+describe('rows are brought to another store', () => {
+  const WAYS = [
+    ['from SQLite to PostgreSQL', PLACES[0], PLACES[1]],
+    ['from PostgreSQL to SQLite', PLACES[1], PLACES[0]],
+  ] as const
+
+  test.each(WAYS)('%s: all of them, those first that others refer to, and as often as one likes', async (_, a, b) => {
+    const [from, to] = [await a?.[1](), await b?.[1]()] as [string, string]
+    const [source, target] = [from, to].map((location) =>
+      openRows({ location, tables: TABLES, storeOpened: nothingToOpen }),
+    )
+    onTestFinished(async () => void (await Promise.all([source?.close(), target?.close()])))
+    // More than are read at once, and keys that do not sort as numbers do.
+    await source?.atomically(
+      Array.from({ length: 1_203 }, (_, i) => ({ sql: 'INSERT INTO sh_stock VALUES ($1, $2)', params: [`s${i}`, i] })),
+    )
+    await source?.run(`INSERT INTO sh_orders VALUES ('o1', 's7')`)
+    const counts = [
+      { table: 'sh_stock', source: 1_203, target: null },
+      { table: 'sh_orders', source: 1, target: null },
+    ]
+    expect(await copyRows(TABLES, from, null)).toEqual(counts)
+    const copied = counts.map((count) => ({ ...count, target: count.source }))
+    expect(await copyRows(TABLES, from, to)).toEqual(copied)
+    expect(await copyRows(TABLES, from, to)).toEqual(copied)
+    const sum = 'SELECT sum(pieces) AS sum FROM sh_stock'
+    expect(Number((await target?.first<{ sum: number }>(sum))?.sum)).toBe((1_202 * 1_203) / 2)
+  })
+
+  test('a store whose app never kept a row is left without its tables', async () => {
+    const from = (await PLACES[0]?.[1]()) as string
+    expect(await copyRows(TABLES, from, null)).toEqual([])
+  })
+
+  test('tables of another version are not copied by halves: it is said what to do', async () => {
+    const from = (await PLACES[0]?.[1]()) as string
+    const older = openRows({
+      location: from,
+      tables: { ...TABLES, versions: TABLES.versions.slice(0, 1) },
+      storeOpened: nothingToOpen,
+    })
+    await older.run(`INSERT INTO sh_stock VALUES ('a', 1)`)
+    await older.close()
+    await expect(copyRows(TABLES, from, await emptied())).rejects.toThrow(
+      /are of version 1, and this program has version 2/,
+    )
+  })
 })

@@ -1,9 +1,6 @@
-import type { BrowserContextOptions, Locator, Page } from 'playwright-core'
-import { expect, onTestFinished } from 'vitest'
-import { openChromium } from '../../browser/chromium.ts'
+import type { BrowserContext, BrowserContextOptions, Locator, Page } from 'playwright-core'
+import { visitor } from '../../browser/visitor.ts'
 import type { Rig } from './rig.ts'
-
-const PAGE_MS_MAX = 30_000
 
 export const WITHOUT_SCRIPT = { javaScriptEnabled: false } as const
 
@@ -14,25 +11,9 @@ interface VisitOptions {
 
 /** Somebody with a browser of their own, who has signed in as people do. */
 export async function visit(rig: Rig, path: string, { as = 'ann', context: options = {} }: VisitOptions = {}) {
-  const browser = await openChromium()
-  const context = await browser.newContext({ locale: 'en-US', reducedMotion: 'reduce', baseURL: rig.url, ...options })
-  if (as !== 'nobody') {
-    await context.request.post('/sign-in', { data: { code: await signInCode(rig, as) }, headers: { origin: rig.url } })
-  }
-  const page = await context.newPage()
-  const troubles: string[] = []
-  page.on('pageerror', (error) => troubles.push(String(error)))
-  page.on('dialog', (dialog) => troubles.push(`a dialog: ${dialog.message()}`))
-  page.on('console', (said) => {
-    if (/Content Security Policy/.test(said.text())) troubles.push(said.text())
-  })
-  onTestFinished(async () => {
-    await context.close()
-    expect(troubles).toEqual([])
-  })
-  page.setDefaultTimeout(PAGE_MS_MAX)
-  await page.goto(path)
-  return page
+  const signedIn = async (context: BrowserContext) =>
+    context.request.post('/sign-in', { data: { code: await signInCode(rig, as) }, headers: { origin: rig.url } })
+  return visitor(path, { baseURL: rig.url, ...options, ...(as !== 'nobody' && { prepare: signedIn }) })
 }
 
 export async function signInCode({ app }: Rig, as: NonNullable<VisitOptions['as']>): Promise<string> {

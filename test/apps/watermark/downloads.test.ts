@@ -172,6 +172,11 @@ test('looking at a link does not use it up: neither its head nor the first bytes
   const { link, campaign, text } = await ready({ maxDownloads: 1 }, LARGE)
   const head = await anybody().ask(link, { method: 'HEAD' })
   expect([head.status, head.headers.get('content-length'), head.text]).toEqual([200, String(text.length), ''])
+  // A head is always that of the whole: ranges are for GET alone.
+  for (const range of ['bytes=5-9', 'bytes=9999999-']) {
+    const part = await anybody().ask(link, { method: 'HEAD', headers: { range } })
+    expect([part.status, part.headers.get('content-length')], range).toEqual([200, String(text.length)])
+  }
   const probe = await anybody().get(link, { range: 'bytes=0-1' })
   expect([probe.status, probe.text, probe.headers.getSetCookie()]).toEqual([206, text.slice(0, 2), []])
   expect(await countOf(campaign)).toBe(0)
@@ -184,6 +189,17 @@ test('bytes that a copy does not have are refused before anything is counted', a
   const { status, headers } = await anybody().get(link, { range: 'bytes=9999999-' })
   expect([status, headers.get('content-range')]).toEqual([416, `bytes */${text.length}`])
   expect(await countOf(campaign)).toBe(0)
+})
+
+test('who looked first may ask for the part that is missing by what they saw, and is counted for it', async () => {
+  const { link, campaign, text } = await ready({ maxDownloads: 1 }, LARGE)
+  const probe = await anybody().get(link, { range: 'bytes=0-9' })
+  const rest = { range: 'Bytes=10-', 'if-range': probe.headers.get('etag') ?? '' }
+  const got = await anybody().get(link, rest)
+  expect([got.status, got.headers.get('content-range')]).toEqual([206, `bytes 10-${text.length - 1}/${text.length}`])
+  expect(probe.text + got.text).toBe(text)
+  expect(await countOf(campaign)).toBe(1)
+  expect((await anybody().get(link, rest)).status).toBe(410)
 })
 
 test('each recipient’s link gives their own copy', async () => {

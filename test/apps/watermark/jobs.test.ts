@@ -85,6 +85,7 @@ test('W22 a source that is gone fails for good, and is not tried again while it 
   expect(await rig.app.find(id)).toMatchObject({ status: 'failed', errorCode: 'SOURCE_MISSING', attemptCount: 1 })
   const refused = await rig.as('ann').post(`/campaigns/${campaign.id}/tokens/${id}/retry`)
   expect(refused).toMatchObject({ status: 409, json: { error: { code: 'RETRY_REFUSED' } } })
+  expect(refused.json.error.message).toMatch(/^The uploaded file is not there any more\. Upload it again/)
   await rename(`${asset}-away`, asset)
   expect((await rig.as('ann').post(`/campaigns/${campaign.id}/tokens/${id}/retry`)).status).toBe(200)
   await rig.idle()

@@ -86,8 +86,24 @@ test('without script a file becomes a draft and a campaign; what is wrong is sai
   await rowOf(page, 'Sam').getByRole('button', { name: 'Revoke it' }).click()
   await page.locator('#said').getByText('The link of Sam is revoked.').waitFor()
   expect(await badgeOf(page, 'Sam').textContent()).toBe('EXPIRED')
-  await page.getByRole('button', { name: 'Clone' }).click()
+  // A clone can be corrected before it is made: its file, its end, and who gets it.
+  await rig.as('ann').upload('/assets', VIDEO, 'again.mov')
+  await page.getByRole('link', { name: 'Clone' }).click()
+  expect([await field('name').inputValue(), await field('recipients').inputValue()]).toEqual([
+    'Spring & <Co>',
+    '"Ray, Rita", rita@example.org\nSam, sam@example.org',
+  ])
+  expect([await field('maxDownloads').inputValue(), await field('expiresAt').inputValue()]).toEqual([
+    '3',
+    '2030-03-01T10:30',
+  ])
+  expect([await field('visible').isChecked(), await field('invisible').isChecked()]).toEqual([false, true])
+  expect(await page.locator('.asset', { has: page.locator(':checked') }).innerText()).toContain('spring.mov')
+  await page.getByText('again.mov').click()
+  await page.getByRole('button', { name: 'Make a draft' }).click()
   await page.locator('#said').getByText('Spring & <Co> is a draft.').waitFor()
+  expect(await page.locator('.campaign-head').innerText()).toContain('again.mov')
+  expect(await page.locator('#rows .name').allTextContents()).toEqual(['Ray, Rita', 'Sam'])
 })
 
 test('with script a file is refused on the spot, recipients come from a spreadsheet, and UTC is put into one’s own time', async () => {
@@ -99,6 +115,7 @@ test('with script a file is refused on the spot, recipients come from a spreadsh
   await page.locator('form.upload .problem').getByText('This is neither a video nor an image.').waitFor()
   await page.getByLabel('Video or image').setInputFiles(file('autumn.mov', VIDEO))
   await page.getByRole('button', { name: 'Upload' }).click()
+  await page.locator('#said').getByText('autumn.mov was uploaded.').waitFor()
   await page.locator('.asset .name', { hasText: 'autumn.mov' }).waitFor()
   await page
     .locator('[data-into]')
@@ -123,6 +140,15 @@ test('who has not signed in is shown the door, and is then where they wanted to 
   expect(new URL(page.url()).pathname).toBe(`/campaigns/${id}`)
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  // Who did not say where: owners have campaigns, and operators have the dashboard.
+  const landing = async (as: 'ann' | 'operator') => {
+    const { status, headers } = await rig.as('nobody').form('/sign-in', { code: await signInCode(rig, as) })
+    return [status, headers.get('location')]
+  }
+  expect([await landing('ann'), await landing('operator')]).toEqual([
+    [303, '/campaigns'],
+    [303, '/'],
+  ])
 })
 
 test('a recipient who is too early sees how far it is, gets the copy by itself, and learns nothing of anybody else', async () => {

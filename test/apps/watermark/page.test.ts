@@ -278,6 +278,22 @@ test('a page that cannot hear says so, comes back, and catches up with what it m
   expect(await page.locator('#connection').isHidden()).toBe(true)
 })
 
+test('a tab that nobody looks at hears nothing, and catches up when it is looked at', async () => {
+  const { id } = await rig.published(['Rita'])
+  const { page } = await live(`/campaigns/${id}`)
+  const look = (isHidden: boolean) =>
+    page.evaluate(`
+      Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true })
+      document.dispatchEvent(new Event('visibilitychange'))`)
+  await look(true)
+  await until('its stream is closed', () => rig.app.hub.subscribers === 0)
+  await rig.idle()
+  expect(await badgeOf(page, 'Rita').textContent()).toBe('PENDING')
+  await look(false)
+  await comesToSay(page, 'Rita', 'ACTIVE')
+  expect(await isSamePage(page)).toBe(true)
+})
+
 test('a campaign of many is shown in pages of a hundred; only what changed is asked for and put in its place', async () => {
   const recipients = Array.from({ length: 110 }, (_, i) => ({ name: `R${i}.`, email: `r${i}@example.org` }))
   fates({ 'R0.': breaks, 'R109.': breaks })

@@ -73,6 +73,8 @@ test('everything that is wrong with the environment is said at once, by its name
   expect(() => readSettings(env, '/srv')).toThrow(
     /WATERMARK_MAX_RETRIES.*WATERMARK_UPLOAD_MB.*WATERMARK_SECRET.*SMTP_URL/,
   )
+  const elsewhere = { WATERMARK_COPIES_DIR: 'https://bucket.example/copies' }
+  expect(() => readSettings(elsewhere, '/srv')).toThrow('WATERMARK_COPIES_DIR: must be a folder, or s3://bucket/prefix')
   expect(() => readSettings({ SMTP_URL: 'smtp://mail.example.org' }, '/srv')).toThrow('MAIL_FROM: must be given')
   expect(() => readSettings({ WEBHOOK_URL: 'https://a.example' }, '/srv')).toThrow('WEBHOOK_SECRET: must be given')
 })

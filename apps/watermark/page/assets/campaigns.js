@@ -6,6 +6,7 @@ const AGAIN_MS = 2_000
 const AGAIN_MS_MAX = 30_000
 const AGES_MS = 30_000
 const NEWS_MAX = 3
+const SAID = 'said'
 
 const element = (id) => document.getElementById(id)
 const page = element('page')
@@ -114,9 +115,9 @@ async function ask(ids) {
 const lost = () => connection('The connection is lost. Trying again…')
 
 function connection(text) {
-  const said = element('connection')
-  said.textContent = text
-  said.hidden = text === ''
+  const box = element('connection')
+  box.textContent = text
+  box.hidden = text === ''
 }
 
 // ---- showing -------------------------------------------------------------------------------------------------------
@@ -211,6 +212,10 @@ rows?.addEventListener('click', async (event) => {
 
 // ---- sending -------------------------------------------------------------------------------------------------------
 
+const said = sessionStorage.getItem(SAID)
+sessionStorage.removeItem(SAID)
+if (said !== null) say(said, false)
+
 for (const form of document.querySelectorAll('form.upload')) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault()
@@ -231,8 +236,11 @@ for (const form of document.querySelectorAll('form.upload')) {
     delete form.dataset.isSent
     button.disabled = false
     bar.hidden = true
-    if (status === 201) location.assign(form.dataset.next)
-    else if (status === 202) location.assign(form.dataset.next + answer.id)
+    if (status === 201) {
+      // The page that comes next says it: this one is gone before anybody could read it.
+      sessionStorage.setItem(SAID, `${answer.name} was uploaded.`)
+      location.assign(form.dataset.next)
+    } else if (status === 202) location.assign(form.dataset.next + answer.id)
     else if (status === 0) refuse('Not connected. Send it again when you are.')
     else refuse(`${answer?.error?.message ?? 'The file was not taken.'} ${answer?.error?.action ?? ''}`)
   })

@@ -4,6 +4,7 @@ import { join, posix } from 'node:path'
 import { RedressError } from '../../../core/errors.ts'
 import { checkKey, keyInvalid } from '../key.ts'
 import { errnoOf, isMissing } from './errors.ts'
+import { SharedSteps } from './shared-steps.ts'
 
 /** Only the user who runs the server: artifacts are what people sent us. */
 const FOLDER_MODE = 0o700
@@ -20,6 +21,8 @@ export class Root {
   /** Without symbolic links, so that a path under it that has one is seen to be longer or shorter. */
   readonly path: string
   readonly tempFolder: string
+  readonly #realpaths = new SharedSteps((path) => realpath(path))
+  readonly #syncs = new SharedSteps(syncFolder)
 
   private constructor(path: string) {
     this.path = path
@@ -50,7 +53,7 @@ export class Root {
   async openFile(place: Place): Promise<{ file: FileHandle; stats: BigIntStats } | null> {
     let file: FileHandle | undefined
     try {
-      await refuseLinks(place.folder, place.key)
+      await this.#refuseLinks(place)
       // Without waiting: a pipe that somebody put there would block until it has a writer.
       file = await open(place.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
       const stats = await file.stat({ bigint: true })
@@ -68,7 +71,7 @@ export class Root {
   /** What stands at this key now; null when nothing does. */
   async look(place: Place): Promise<BigIntStats | null> {
     try {
-      await refuseLinks(place.folder, place.key)
+      await this.#refuseLinks(place)
       const stats = await lstat(place.path, { bigint: true })
       if (stats.isSymbolicLink()) throw leadsThroughLink(place.key)
       return stats
@@ -122,6 +125,11 @@ export class Root {
     }
   }
 
+  /** Makes the name of an artifact durable, and those of all that came to its folder until now. */
+  sync({ folder }: Place): Promise<void> {
+    return this.#syncs.run(folder)
+  }
+
   /** Entries of a folder; none when it was removed meanwhile. */
   async entries(folder: string) {
     try {
@@ -131,10 +139,10 @@ export class Root {
       throw error
     }
   }
-}
 
-async function refuseLinks(folder: string, key: string): Promise<void> {
-  if ((await realpath(folder)) !== folder) throw leadsThroughLink(key)
+  async #refuseLinks({ folder, key }: Place): Promise<void> {
+    if ((await this.#realpaths.run(folder)) !== folder) throw leadsThroughLink(key)
+  }
 }
 
 function leadsThroughLink(key: string, cause?: unknown): Error {
@@ -142,7 +150,7 @@ function leadsThroughLink(key: string, cause?: unknown): Error {
 }
 
 /** Makes names in this folder durable: a rename is only in memory until its folder is written. */
-export async function syncFolder(folder: string): Promise<void> {
+async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, constants.O_RDONLY)
   try {
     await handle.sync()

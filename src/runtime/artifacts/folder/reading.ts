@@ -44,6 +44,18 @@ export async function openArtifact(root: Root, place: Place): Promise<Opened> {
   }
 }
 
+/** What is known of the artifact without opening it; where that is not plain, it is opened. */
+export async function headOfArtifact(root: Root, place: Place): Promise<ArtifactHead> {
+  const stats = await root.look(place)
+  if (stats?.isFile() === true) {
+    const sidecar = await readSidecar(sidecarPath(place, versionOf(stats)))
+    if (sidecar !== null && !isOtherCase(sidecar.key, place.key)) return headOf(place.key, stats, sidecar)
+  }
+  const { file, head } = await openArtifact(root, place)
+  await file.close()
+  return head
+}
+
 /** Whoever replaced the artifact took its sidecar away: what we opened is no longer what the key stands for. */
 async function wasReplaced(root: Root, place: Place, stats: BigIntStats): Promise<boolean> {
   const now = await root.look(place)

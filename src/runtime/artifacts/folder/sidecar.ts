@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { readFile, rm } from 'node:fs/promises'
+import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isMissing } from './errors.ts'
 import type { Place, Root } from './place.ts'
@@ -19,6 +19,9 @@ export interface Sidecar {
 
 const SIDECAR_NAME = /^\.(.+)\.(\d+-\d+)\.json$/
 
+/** A key of 700 characters and a type of 200 are far below it, whatever is escaped. */
+const SIDECAR_BYTES_MAX = 8_192
+
 /** The inode alone would not do: the file system gives the number of a replaced file to the next one at once. */
 export const versionOf = ({ ino, mtimeNs }: BigIntStats): string => `${ino}-${mtimeNs}`
 
@@ -34,13 +37,24 @@ export function parseSidecarName(fileName: string): { name: string; version: str
 
 export async function readSidecar(path: string): Promise<Sidecar | null> {
   try {
-    const { key, bytes, sha256, contentType } = JSON.parse(await readFile(path, 'utf8'))
+    const { key, bytes, sha256, contentType } = JSON.parse(await readShort(path))
     const isWhole = typeof key === 'string' && typeof bytes === 'number' && /^[0-9a-f]{64}$/.test(sha256)
     return isWhole ? { key, bytes, sha256, contentType: typeof contentType === 'string' ? contentType : null } : null
   } catch (error) {
     // Cut off by a power failure before the put was acknowledged: then nothing is known, and that is what we say.
     if (isMissing(error) || error instanceof SyntaxError) return null
     throw error
+  }
+}
+
+/** What is longer is none of ours, and what is cut off is no JSON. */
+async function readShort(path: string): Promise<string> {
+  const file = await open(path)
+  try {
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(SIDECAR_BYTES_MAX), 0, SIDECAR_BYTES_MAX, 0)
+    return buffer.toString('utf8', 0, bytesRead)
+  } finally {
+    await file.close()
   }
 }
 

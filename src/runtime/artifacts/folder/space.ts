@@ -1,6 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { RedressError } from '../../../core/errors.ts'
 import type { Pressure, Usage } from '../artifact-store.ts'
+import { SharedSteps } from './shared-steps.ts'
 
 /** A limit is passed when any of its conditions is. */
 export interface SpaceLimit {
@@ -38,6 +39,7 @@ interface SpaceOptions {
 export class Space {
   readonly countsBytes: boolean
   readonly #root: string
+  readonly #looks = new SharedSteps((path) => statfs(path))
   readonly #limits: SpaceLimits
   readonly #onPressure: (pressure: Pressure, usage: Usage) => void
   #bytesStored = 0
@@ -53,7 +55,7 @@ export class Space {
   }
 
   async usage(): Promise<Usage> {
-    const { bsize, blocks, bfree, bavail } = await statfs(this.#root)
+    const { bsize, blocks, bfree, bavail } = await this.#looks.run(this.#root)
     return {
       bytesUsed: this.countsBytes ? this.#bytesStored + this.#bytesInFlight : null,
       bytesFree: bavail * bsize,

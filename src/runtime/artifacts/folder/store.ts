@@ -7,7 +7,7 @@ import { checkedAge, pageBounds } from '../page.ts'
 import { artifactExists } from '../refusals.ts'
 import { attempting, isMissing } from './errors.ts'
 import { type Place, Root } from './place.ts'
-import { contentOf, openArtifact, verifyContent } from './reading.ts'
+import { contentOf, headOfArtifact, openArtifact, verifyContent } from './reading.ts'
 import { dropSidecar, versionOf } from './sidecar.ts'
 import { Space, type SpaceLimits } from './space.ts'
 import { sweepSidecars, sweepTemp } from './sweeping.ts'
@@ -74,9 +74,8 @@ export class FolderArtifacts implements Api.ArtifactStore {
 
   async head(key: string, { signal }: Api.SignalOption = {}): Promise<Api.ArtifactHead> {
     signal?.throwIfAborted()
-    const { file, head } = await this.#open(key)
-    await file.close()
-    return head
+    const place = this.#root.place(key)
+    return attempting(`reading ${key}`, () => headOfArtifact(this.#root, place))
   }
 
   async verify(key: string, { signal }: Api.SignalOption = {}): Promise<Api.Verification> {

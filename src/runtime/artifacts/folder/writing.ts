@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { BigIntStats } from 'node:fs'
-import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, link, open, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { StoredArtifact } from '../artifact-store.ts'
 import type { Source } from '../body.ts'
 import { keyInvalid } from '../key.ts'
 import { artifactExists } from '../refusals.ts'
 import { attempting, errnoOf, isMissing } from './errors.ts'
-import { type Place, type Root, syncFolder } from './place.ts'
+import type { Place, Root } from './place.ts'
 import { dropSidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './sidecar.ts'
 import { BYTES_BETWEEN_LOOKS, type Flight, type Space } from './space.ts'
 
@@ -31,11 +31,14 @@ export async function write(put: Put): Promise<StoredArtifact> {
   const temp = join(root.tempFolder, randomUUID())
   const doing = `storing ${place.key}`
   const file = await attempting(doing, () => open(temp, 'wx', FILE_MODE))
+  let isMoved = false
   try {
     await fill(file, put, flight)
     const { key } = place
     const sidecar: Sidecar = { key, bytes: source.bytes, sha256: source.finish(), contentType: put.contentType }
     const previous = await attempting(doing, () => publish(put, temp, file, sidecar))
+    // A link leaves the first name where it was.
+    isMoved = !put.ifAbsent
     flight.land()
     put.space.stored(sidecar.bytes - Number(previous?.size ?? 0))
     return { key, bytes: sidecar.bytes, sha256: sidecar.sha256 }
@@ -45,7 +48,7 @@ export async function write(put: Put): Promise<StoredArtifact> {
   } finally {
     flight.land()
     await file.close().catch(() => undefined)
-    await Promise.all([temp, `${temp}.json`].map((path) => rm(path, { force: true }).catch(() => undefined)))
+    if (!isMoved) await Promise.all([temp, `${temp}.json`].map((path) => unlink(path).catch(() => undefined)))
   }
 }
 
@@ -84,7 +87,7 @@ async function publish(put: Put, temp: string, file: FileHandle, sidecar: Sideca
     await dropSidecar(place, version)
     throw errnoOf(error) === 'EEXIST' ? artifactExists(place.key, error) : error
   }
-  await syncFolder(place.folder).catch((error) => {
+  await put.root.sync(place).catch((error) => {
     // Removed again already, folder and all: that was somebody's wish, not a failure to store.
     if (!isMissing(error)) throw error
   })
@@ -97,15 +100,16 @@ async function publish(put: Put, temp: string, file: FileHandle, sidecar: Sideca
 async function placeSidecar({ root, place }: Put, temp: string, version: string): Promise<BigIntStats | null> {
   for (let tries = 1; ; tries++) {
     try {
-      await root.ensureFolder(place)
+      // Mostly it is there: then looking for it is a step that nobody needs.
+      if (tries > 1) await root.ensureFolder(place)
       const previous = await root.look(place)
       if (previous?.isDirectory() === true) throw keyInvalid(place.key, 'other keys begin with it and a slash')
       if (previous !== null) await refuseOtherCase(place, versionOf(previous))
       await rename(temp, sidecarPath(place, version))
       return previous
     } catch (error) {
-      // A removal emptied the folder and took it away while we were making sure of it.
-      if (errnoOf(error) !== 'ENOENT' || tries === FOLDER_TRIES) throw error
+      // There is no such folder yet, or a removal emptied it and took it away. Or a part of the way is an artifact.
+      if (!isMissing(error) || tries === FOLDER_TRIES) throw error
     }
   }
 }

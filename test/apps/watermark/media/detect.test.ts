@@ -105,9 +105,16 @@ describe('nobody is accused', () => {
     expect(Math.max(found.bestDecoyZ, found.ranking[0]?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
   })
 
-  test('by what defeats the mark: a crop moves the picture under the grid', async () => {
+  test('by what defeats the mark: a crop moves the picture under the grid, and there is no source', async () => {
     const suspect = await attacked('fractal', 'crop.mp4', '-vf', 'crop=400:225:40:20', '-crf', '23')
-    expect((await look(suspect, { source: file('fractal.mp4') })).verdict).toBe('inconclusive')
+    expect((await look(suspect)).verdict).toBe('inconclusive')
+    expect((await look(suspect, { source: file('fractal.mp4') })).ranking[0]?.tokenId).toBe(RIGHT)
+  })
+
+  test('when the source is of another film, in which the suspect lies nowhere', async () => {
+    const found = await look('fractal.mp4', { source: file('chart.mp4') })
+    expect(found.verdict).toBe('inconclusive')
+    expect(Math.max(found.bestDecoyZ, found.ranking[0]?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
   })
 
   test('for a picture of one colour, in which there is nothing to see', async () => {

@@ -103,10 +103,11 @@ describe('the copy of a video', () => {
 
   test('is not made of an image, nor the copy of an image of a video', async () => {
     await ffmpeg('-i', file('clip.mp4'), '-frames:v', '1', '-update', '1', file('still.png'))
-    const image = markVideo({ source: file('still.png'), target: file('no.mp4'), invisible })
-    const video = markImage({ source: file('clip.mp4'), target: file('no.png'), invisible })
-    expect(await failureOf(image)).toMatchObject({ code: 'SOURCE_UNSUPPORTED', isPermanent: true })
-    expect(await failureOf(video)).toMatchObject({ code: 'SOURCE_UNSUPPORTED', isPermanent: true })
+    const image = await failureOf(markVideo({ source: file('still.png'), target: file('no.mp4'), invisible }))
+    const video = await failureOf(markImage({ source: file('clip.mp4'), target: file('no.png'), invisible }))
+    for (const failure of [image, video]) {
+      expect(failure).toMatchObject({ code: 'SOURCE_UNSUPPORTED', isPermanent: true })
+    }
   })
 })
 

@@ -1,0 +1,87 @@
+import { mkdirSync } from 'node:fs'
+import type { ArtifactStore, Log } from 'redress'
+import type { AppModule } from 'redress/http'
+import { outboundGuard } from 'redress/outbound'
+import { openStore } from '../shared/stores.ts'
+import { declareFinalize } from './finalize-job.ts'
+import { batchData } from './ingest.ts'
+import { loadHandlers } from './load-handlers.ts'
+import { type Pause, pauseForReal } from './patience.ts'
+import { declarePurge, isPurged, refusingPurged } from './purge.ts'
+import { remembering } from './remembering.ts'
+import { declareResource } from './resource-job.ts'
+import { declareRetention } from './retention.ts'
+import { fetchboxRoutes } from './routes.ts'
+import { readSettings, type Settings } from './settings.ts'
+import { readProxies } from './transfer/proxy-file.ts'
+import { openTransfer } from './transfer/transfer.ts'
+import type { Transfer } from './transfer-port.ts'
+
+export interface FetchboxOptions {
+  /** How bytes come in and go out; HTTP and the storage of the settings when left out. */
+  transfer?: Transfer
+  /** Waits between the tries of an ingest; for real when left out. */
+  pause?: Pause
+}
+
+/** Lists of URLs in, their content in a storage: each resource a job with two stages, and dead letters for the rest. */
+export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
+  return {
+    name: 'fetchbox',
+    async install(app, { home, env, log }) {
+      const settings = readSettings(env, home)
+      const handlers = await loadHandlers(settings.handlersDir)
+      mkdirSync(settings.work, { recursive: true })
+      const storage = await openStore(settings.storageUrl, { appName: 'fetchbox', space: settings.space, env, log })
+      const transfer = given.transfer ?? (await realTransfer(settings, storage, log))
+      const guard = outboundGuard(settings.outbound)
+      const metadataOf = remembering(async (id: string) => (await batchData(app, id))?.metadata ?? {})
+      const purged = (id: string) => isPurged(app, id)
+      const resource = declareResource(app, {
+        handlers,
+        transfer: refusingPurged(app, transfer),
+        settings,
+        metadataOf,
+        isPurged: purged,
+      })
+      declareFinalize(app, { handlers, settings, log })
+      declarePurge(app, storage, settings)
+      declareRetention(app, storage, settings, log)
+      const patience = { pause: given.pause ?? pauseForReal, log }
+      return {
+        mount: fetchboxRoutes({
+          app,
+          storage,
+          handlers,
+          resource,
+          checkUrl: guard.check,
+          handlerMs: settings.handlerMs,
+          seeProxies: () => transfer.proxies?.() ?? [],
+          patience,
+          log,
+        }),
+        async stop() {
+          await transfer.close()
+          await storage.close()
+        },
+      }
+    },
+  }
+}
+
+async function realTransfer(settings: Settings, store: ArtifactStore, log: Log): Promise<Transfer> {
+  const { work: folder, timeouts, resourceBytesMax: bytesMax, outbound, proxiesFile } = settings
+  return openTransfer({
+    store,
+    spool: { folder },
+    limits: { ...timeouts, bytesMax },
+    outbound,
+    ...(proxiesFile !== null && { proxies: await readProxies(proxiesFile) }),
+    onProxyChange({ name: proxy, state, failuresInRow, lastFailure }) {
+      if (state === 'healthy') log.info({ event: 'proxy_back', proxy }, 'a proxy is back')
+      else log.warn({ event: 'proxy_out', proxy, failuresInRow, lastFailure }, 'a proxy was taken out')
+    },
+  })
+}
+
+export default fetchboxApp()

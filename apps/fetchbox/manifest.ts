@@ -1,0 +1,65 @@
+import { createHash } from 'node:crypto'
+import { type ArtifactStore, keyPart } from 'redress'
+
+/** One thing to fetch, as a client names it or a handler makes it. */
+export interface Resource {
+  /** Unique within its job. */
+  id: string
+  url: string
+  headers?: Readonly<Record<string, string>>
+  /** What it must hash to, in hex. */
+  sha256?: string
+}
+
+/** What a client asks for. */
+export interface Requested {
+  resources: readonly Resource[]
+  /** Anything that the handler of the job's type wants to know. */
+  metadata: Readonly<Record<string, unknown>>
+}
+
+/** What is kept of an accepted job, before there is a job. */
+export interface Manifest extends Requested {
+  version: 1
+  id: string
+  type: string
+  tenant: string
+  createdAt: string
+  /** Of the request as the client sent it: by this, a repetition is known from another request with the same key. */
+  digest: string
+}
+
+export const MANIFESTS = 'manifests/'
+export const RESOURCES = 'resources/'
+
+export const manifestKey = (type: string, jobId: string): string =>
+  `${MANIFESTS}${keyPart(type)}/${jobId}/metadata.json`
+export const resourcePrefix = (type: string, jobId: string): string => `${RESOURCES}${keyPart(type)}/${jobId}/`
+export const resourceKey = (type: string, jobId: string, resource: string): string =>
+  resourcePrefix(type, jobId) + keyPart(resource)
+
+/** The job that an artifact of ours belongs to; null where a stranger put it. */
+export const jobOfKey = (key: string): string | null =>
+  /^(?:manifests|resources)\/[^/]+\/([^/]+)\//.exec(key)?.[1] ?? null
+
+/** The same for the same request, however its fields are ordered and its blanks are set. */
+export function digestOf(type: string, { resources, metadata }: Requested): string {
+  return createHash('sha256')
+    .update(JSON.stringify(sorted({ type, resources, metadata })))
+    .digest('hex')
+}
+
+/** Depth is bounded by whoever reads requests. */
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted)
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).map(([key, part]) => [key, sorted(part)] as const)
+  return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+export async function readManifest(storage: ArtifactStore, key: string): Promise<Manifest> {
+  const { body } = await storage.get(key, { verify: true })
+  const chunks: Buffer[] = []
+  for await (const chunk of body) chunks.push(chunk as Buffer)
+  return JSON.parse(Buffer.concat(chunks).toString('utf8')) as Manifest
+}

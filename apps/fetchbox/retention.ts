@@ -1,0 +1,66 @@
+import type { App, ArtifactStore, Log } from 'redress'
+import { jobOfKey, MANIFESTS, RESOURCES } from './manifest.ts'
+import { QUEUE, RETENTION } from './policy.ts'
+import { resourceRows } from './resource-view.ts'
+import type { Settings } from './settings.ts'
+
+/** A manifest is stored a moment before its batch; after a day there is none to come. */
+const ORPHAN_MS = 86_400_000
+
+interface Swept {
+  artifacts: number
+  bytes: number
+}
+
+/** What was stored is kept for a time after its job is over; what belongs to no job goes after a day. */
+export function declareRetention(app: App, storage: ArtifactStore, { keepMs, keepDays }: Settings, log: Log): void {
+  const retention = app.job(RETENTION, {
+    queue: QUEUE,
+    policy: {
+      // The next tick does the same.
+      retry: { max: 1 },
+      orphan: 'requeue',
+      timeout: { attempt: '1h' },
+      retention: { complete: '7d', failed: '30d' },
+    },
+    run: async (_input: Record<string, never>, { signal }): Promise<Swept> => {
+      const kept = new Map<string, Promise<boolean>>()
+      const nowMs = await (await app.store()).nowMs()
+      const isKept = (key: string): boolean | Promise<boolean> => {
+        const id = jobOfKey(key)
+        // Not of our making, so not ours to remove.
+        if (id === null) return true
+        const found = kept.get(id) ?? isJobKept(app, id, nowMs - keepMs, `removed after ${keepDays} days`)
+        kept.set(id, found)
+        return found
+      }
+      const swept = { artifacts: 0, bytes: 0 }
+      for (const prefix of [MANIFESTS, RESOURCES]) {
+        for (let after: string | null = ''; after !== null; ) {
+          const step = await storage.removeOlderThan({
+            prefix,
+            olderThanMs: Math.min(ORPHAN_MS, keepMs),
+            signal,
+            keep: ({ key }) => isKept(key),
+            ...(after !== '' && { after }),
+          })
+          swept.artifacts += step.removed
+          swept.bytes += step.bytesRemoved
+          after = step.next
+        }
+      }
+      await storage.sweep({ signal })
+      if (swept.artifacts > 0) log.info({ event: 'retention', ...swept }, `removed what is older than ${keepDays} days`)
+      return swept
+    },
+  })
+  app.schedule(RETENTION, { cron: '7 * * * *', job: retention, input: {} })
+}
+
+async function isJobKept(app: App, id: string, settledBeforeMs: number, reason: string): Promise<boolean> {
+  const batch = await (await app.store()).batch({ id })
+  if (batch === null) return false
+  if (batch.settledAtMs === null || batch.settledAtMs > settledBeforeMs) return true
+  for (const row of await resourceRows(app, id, 'complete')) await app.expired(row.id, `what it stored was ${reason}`)
+  return false
+}

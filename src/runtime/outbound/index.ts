@@ -1,0 +1,25 @@
+/** Requests to addresses that somebody else chose: `redress/outbound`. */
+export { type OutboundAgentOptions, outboundAgent } from './agent.ts'
+export {
+  type ConnectCode,
+  ConnectFailed,
+  NameNotResolved,
+  OutboundRefused,
+  OutboundTimeout,
+  type ProxyCode,
+  ProxyFailed,
+  type RedirectCode,
+  RedirectFailed,
+  type RefusalCode,
+  timeoutPhase,
+} from './errors.ts'
+export { isGlobalAddress } from './global.ts'
+export {
+  type OutboundGuard,
+  type OutboundOptions,
+  type OutboundTarget,
+  outboundGuard,
+  type ResolvedAddress,
+} from './guard.ts'
+export { type OutboundRequestOptions, type OutboundResponse, outboundRequest } from './request.ts'
+export type { OutboundProxy } from './tunnel.ts'

@@ -1,0 +1,188 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterAll } from 'vitest'
+import { type FetchboxOptions, fetchboxApp } from '../../../apps/fetchbox/index.ts'
+import { type App, redress } from '../../../src/app/app.ts'
+import { startServer } from '../../../src/http/index.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { OriginServer } from '../../support/origin-server.ts'
+import { keepingLog } from '../../support/scene.ts'
+import { until } from '../../support/until.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: what a route answers is what the tests look into
+export type Shown = any
+
+export interface RigOptions extends FetchboxOptions {
+  env?: Record<string, string>
+  store?: string | Store
+  /** False: jobs wait until `work` is called. */
+  isWorking?: boolean
+  /** Waits between the tries of an ingest are only noted. */
+  pauses?: number[]
+}
+
+/** Who may be asked for what. */
+type Name = 'ann' | 'bob' | 'viewer' | 'operator' | 'nobody'
+
+/** The app on a real server in this process, with an origin on the loopback that it may reach. */
+export class Rig {
+  readonly app: App
+  readonly origin: OriginServer
+  readonly folder: string
+  readonly url: string
+  readonly log: ReturnType<typeof keepingLog>
+  readonly #tokens: Readonly<Record<string, string>>
+
+  private constructor(
+    fields: Pick<Rig, 'app' | 'origin' | 'folder' | 'url' | 'log'>,
+    tokens: Readonly<Record<string, string>>,
+  ) {
+    this.app = fields.app
+    this.origin = fields.origin
+    this.folder = fields.folder
+    this.url = fields.url
+    this.log = fields.log
+    this.#tokens = tokens
+  }
+
+  /** For all tests of a file. */
+  static async open({ env = {}, store, isWorking = true, pauses, ...given }: RigOptions = {}): Promise<Rig> {
+    const folder = mkdtempSync(join(tmpdir(), 'redress-fetchbox-'))
+    const origin = await OriginServer.start()
+    const log = keepingLog()
+    const app = redress({ store: store ?? 'sqlite::memory:', log })
+    const pause = async (ms: number) => void pauses?.push(ms)
+    const module = fetchboxApp({ ...(pauses !== undefined && { pause }), ...given })
+    const installed = await module.install(app, {
+      home: join(folder, 'fetchbox'),
+      env: {
+        FETCHBOX_ALLOW: origin.address,
+        FETCHBOX_RETRY_BASE_MS: '1',
+        // Nothing is to be refused because the machine of the test has little room.
+        DISK_FREE_SOFT_MB: '0',
+        DISK_FREE_HARD_MB: '0',
+        ...env,
+      },
+      log,
+    })
+    const server = await startServer({ app, port: 0, mounts: [installed.mount ?? (() => undefined)], log })
+    await server.ready
+    afterAll(async () => {
+      await server.stop({ graceMs: 0 })
+      await app.stop({ graceMs: 5_000 })
+      await installed.stop?.()
+      await origin.stop()
+      rmSync(folder, { recursive: true, force: true })
+    })
+    const tokens: Record<string, string> = {}
+    const by = { actor: 'olga' }
+    for (const name of ['ann', 'bob']) {
+      await app.perform('accounts.create', { name, email: `${name}@example.org`, ...by })
+      const made = await app.perform('tokens.create', { name, role: 'owner', account: name, ...by })
+      tokens[name] = String(made.token)
+    }
+    for (const role of ['viewer', 'operator'] as const) {
+      tokens[role] = String((await app.perform('tokens.create', { name: role, role, ...by })).token)
+    }
+    const rig = new Rig({ app, origin, folder, url: server.url, log }, tokens)
+    if (isWorking) await rig.work()
+    return rig
+  }
+
+  work(): Promise<unknown> {
+    return this.app.work({ pollMs: 10 })
+  }
+
+  as(name: Name): Client {
+    return new Client(this.url, this.#tokens[name] ?? null)
+  }
+
+  /** Accepted, as ann's; nothing is waited for. */
+  async submit(resources: readonly object[], headers: Record<string, string> = {}, more: object = {}): Promise<string> {
+    const { status, json, text } = await this.as('ann').submit({ resources, ...more }, headers)
+    if (status !== 202) throw new Error(`the job was answered ${status}: ${text}`)
+    return json.id
+  }
+
+  async snapshot(id: string): Promise<Shown> {
+    return (await this.as('operator').get(`/fetchbox/jobs/${id}`)).json
+  }
+
+  /** When all its resources, and its handler's last word, are over. */
+  settled(id: string): Promise<Shown> {
+    return until('the job is over', async () => {
+      const shown = await this.snapshot(id)
+      const isOver = !['queued', 'processing'].includes(shown.status)
+      const isFinal = shown.finalize === null || ['complete', 'failed'].includes(shown.finalize.status)
+      return isOver && isFinal ? shown : null
+    })
+  }
+
+  async run(resources: readonly object[], headers?: Record<string, string>, more?: object): Promise<Shown> {
+    return this.settled(await this.submit(resources, headers, more))
+  }
+
+  async resources(id: string, query = ''): Promise<Shown[]> {
+    return (await this.as('operator').get(`/fetchbox/jobs/${id}/resources${query}`)).json.resources
+  }
+}
+
+export interface Answer {
+  status: number
+  headers: Headers
+  json: Shown
+  text: string
+}
+
+/** Somebody who asks the server. */
+export class Client {
+  readonly #url: string
+  readonly #token: string | null
+
+  constructor(url: string, token: string | null) {
+    this.#url = url
+    this.#token = token
+  }
+
+  async ask(path: string, init: RequestInit = {}): Promise<Answer> {
+    const answer = await fetch(this.#url + path, {
+      ...init,
+      headers: { ...(this.#token !== null && { authorization: `Bearer ${this.#token}` }), ...init.headers },
+    })
+    const text = await answer.text()
+    const isJson = answer.headers.get('content-type')?.startsWith('application/json') ?? false
+    return { status: answer.status, headers: answer.headers, text, json: isJson ? JSON.parse(text) : null }
+  }
+
+  get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
+    return this.ask(path, { headers })
+  }
+
+  async bytes(path: string): Promise<Uint8Array> {
+    const headers = { authorization: `Bearer ${this.#token}` }
+    return new Uint8Array(await (await fetch(this.#url + path, { headers })).arrayBuffer())
+  }
+
+  delete(path: string): Promise<Answer> {
+    return this.ask(path, { method: 'DELETE' })
+  }
+
+  post(path: string, body: object): Promise<Answer> {
+    return this.send(path, JSON.stringify(body))
+  }
+
+  send(path: string, body: string | Uint8Array, headers: Record<string, string> = {}): Promise<Answer> {
+    const json = { 'content-type': 'application/json', ...headers }
+    return this.ask(path, { method: 'POST', body: typeof body === 'string' ? body : Buffer.from(body), headers: json })
+  }
+
+  submit(body: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+    return this.send('/fetchbox/jobs', JSON.stringify(body), headers)
+  }
+
+  submitGzip(bytes: string | Uint8Array): Promise<Answer> {
+    return this.send('/fetchbox/jobs', gzipSync(bytes), { 'content-encoding': 'gzip' })
+  }
+}
