@@ -5,7 +5,16 @@ import { RedressError } from 'redress'
 import type { Caller, Mount, MountTools } from 'redress/http'
 import { answerRefusals, Refused } from '../shared/refused.ts'
 import { CODES, type Code } from './codes.ts'
-import { type Desk, listOrphans, markFailed, retryJob, submitSpec, submittingOwner, validateSpec } from './desk.ts'
+import {
+  type Desk,
+  listOrphans,
+  markFailed,
+  retryJob,
+  submitSpec,
+  submittingOwner,
+  validateSpec,
+  verifyOutputs,
+} from './desk.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
 import { PROFILES } from './profiles.ts'
@@ -28,7 +37,11 @@ export function proxxRoutes(desk: Desk): Mount {
 
     server.post('/proxx/jobs', async (request, reply) => {
       const caller = await callerOf(tools, request)
-      const { job, isNew } = await submitSpec(desk, request.body ?? null, { caller })
+      // With an id of the caller's own, an answer that was lost can be asked for again.
+      const { id } = request.query as { id?: string }
+      const { job, isNew } = await submitSpec(desk, request.body ?? null, { caller }, id === undefined ? {} : { id })
+      // A job that was there already may be somebody else's.
+      if (!isNew) await app.performAs(caller, 'jobs.show', { id: job.id })
       return answerMade(reply, caller, job, isNew ? 201 : 200)
     })
 
@@ -94,6 +107,16 @@ export function proxxRoutes(desk: Desk): Mount {
       const { id } = await seen(request, caller)
       const { reason = '' } = (request.body ?? {}) as { reason?: string }
       return shown(await markFailed(desk, id, { caller, reason }), caller)
+    })
+
+    server.post('/proxx/jobs/:id/verify', async (request) => {
+      const caller = await callerOf(tools, request)
+      const { id } = await seen(request, caller)
+      // It takes the machine for as long as it takes to decode all outputs.
+      if (caller.role === 'owner' || caller.role === 'viewer') {
+        throw new RedressError('ROLE_TOO_LOW', 'Verifying outputs again is for operators.')
+      }
+      return { outputs: await verifyOutputs(desk, id) }
     })
   }
 

@@ -38,7 +38,7 @@ export async function installApps(names: readonly string[], app: App, log: Log):
       declareSample(app)
     } else {
       const module = await moduleOf(name)
-      installed.push(await module.install(app, { home: join(homeOf(app), name), env: process.env, log }))
+      installed.push(await module.install(app, { home: homeOf(app, name), env: process.env, log }))
     }
   }
   return installed
@@ -56,8 +56,8 @@ async function moduleOf(name: string): Promise<AppModule> {
   return ((await import(`redress/apps/${name}`)) as { default: AppModule }).default
 }
 
-/** Where the files of the apps lie: beside the store's own where it is a file. */
-const homeOf = (app: App): string => folderOf(app.location)
+/** Where the files of an app lie: beside the store's own where it is a file. */
+export const homeOf = (app: App, name: string): string => join(folderOf(app.location), name)
 
 function folderOf(location: string | null): string {
   const place = location === null ? null : placeOf(location)

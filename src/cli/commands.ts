@@ -26,6 +26,13 @@ export type ProgramName =
   | 'dead-letters-export'
   | 'policy-check'
   | 'policy-simulate'
+  | 'proxx-validate'
+  | 'proxx-submit'
+  | 'proxx-watch'
+  | 'proxx-retry'
+  | 'proxx-mark-failed'
+  | 'proxx-orphans'
+  | 'proxx-verify'
 
 interface ProgramLine {
   cli: string
@@ -88,6 +95,37 @@ const GROUPED: readonly ProgramLine[] = [
     cli: 'policy simulate <file>',
     program: 'policy-simulate',
     summary: 'Print the timeline that a policy would give to a row of outcomes.',
+  },
+  {
+    cli: 'proxx validate <file>',
+    program: 'proxx-validate',
+    summary: 'Check a spec of proxx, and all that it names. Records nothing.',
+  },
+  {
+    cli: 'proxx submit <file>',
+    program: 'proxx-submit',
+    summary: 'Submit a spec of proxx. One that is refused is a failed job all the same.',
+  },
+  {
+    cli: 'proxx watch <folder>',
+    program: 'proxx-watch',
+    summary: 'Make jobs of proxx of what is dropped into a folder, until Ctrl-C.',
+  },
+  {
+    cli: 'proxx retry <id>',
+    program: 'proxx-retry',
+    summary: 'Make a new job of a failed one of proxx, with its spec or another.',
+  },
+  {
+    cli: 'proxx mark-failed <id>',
+    program: 'proxx-mark-failed',
+    summary: 'Say of an orphan of proxx that it has failed.',
+  },
+  { cli: 'proxx orphans', program: 'proxx-orphans', summary: 'List the jobs of proxx whose worker is silent.' },
+  {
+    cli: 'proxx verify <id>',
+    program: 'proxx-verify',
+    summary: 'Verify again what a complete job of proxx delivered.',
   },
 ]
 

@@ -26,6 +26,13 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   'dead-letters-export': async () => (await import('./letter-export.ts')).letterExport,
   'policy-check': async () => (await import('./policy-file.ts')).check,
   'policy-simulate': async () => (await import('./policy-file.ts')).simulate,
+  'proxx-validate': async () => (await import('./proxx.ts')).validate,
+  'proxx-submit': async () => (await import('./proxx.ts')).submit,
+  'proxx-watch': async () => (await import('./proxx-watch.ts')).watch,
+  'proxx-retry': async () => (await import('./proxx.ts')).retry,
+  'proxx-mark-failed': async () => (await import('./proxx.ts')).markFailed,
+  'proxx-orphans': async () => (await import('./proxx.ts')).orphans,
+  'proxx-verify': async () => (await import('./proxx.ts')).verify,
 }
 
 export async function programOf({ does }: Command): Promise<Program> {

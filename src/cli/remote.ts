@@ -14,18 +14,34 @@ const SILENCE_MS_MAX = 45_000
 const AGAIN_MS = 500
 const AGAIN_MS_MAX = 5_000
 
-/** The same operations over HTTP, by the routes of the table. */
-export function openRemote(address: string, values: Parsed['values'], isGiven: boolean): Target {
-  const base = checkedAddress(address)
-  const token = findToken(values)
-  const headers = token === null ? {} : { authorization: `Bearer ${token}` }
-  const say = (path: string) => `${base}${path}`
+export interface Request {
+  method: string
+  path: string
+  /** JSON; null where there is none. */
+  body: string | null
+  mutates: boolean
+  /** How long an answer may take. */
+  withinMs?: number
+}
 
-  async function perform(name: OperationName, input: object): Promise<unknown> {
-    const { method, path, body } = addressed(name, input)
-    let response: Response
+/** Asks a server, and throws what it refuses as the command that was called would. */
+export type Ask = (request: Request) => Promise<unknown>
+
+/** For what a server offers beside the operations of the table: the routes of a system. */
+export function openAsk(address: string, values: Parsed['values']): Ask {
+  return askAt(checkedAddress(address), headersFor(values))
+}
+
+function headersFor(values: Parsed['values']): Record<string, string> {
+  const token = findToken(values)
+  return token === null ? {} : { authorization: `Bearer ${token}` }
+}
+
+const askAt =
+  (base: string, headers: Record<string, string>): Ask =>
+  async ({ method, path, body, mutates, withinMs = ANSWER_MS_MAX }) => {
     try {
-      response = await fetch(say(path), {
+      const response = await fetch(`${base}${path}`, {
         method,
         headers: {
           ...headers,
@@ -35,14 +51,25 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
         ...(body !== null && { body }),
         // A token must not go where a redirect leads.
         redirect: 'manual',
-        signal: AbortSignal.timeout(ANSWER_MS_MAX),
+        signal: AbortSignal.timeout(withinMs),
       })
-      const answer = await readAnswer(base, response)
-      if (isAnswerTo(name, answer)) return answer
-      throw notRedress(base, `it answered ${response.status}, and not as one would`)
+      return await readAnswer(base, response)
     } catch (error) {
-      throw asUnreachable(base, error, CATALOG[name].mutates)
+      throw asUnreachable(base, error, mutates, withinMs)
     }
+  }
+
+/** The same operations over HTTP, by the routes of the table. */
+export function openRemote(address: string, values: Parsed['values'], isGiven: boolean): Target {
+  const base = checkedAddress(address)
+  const headers = headersFor(values)
+  const ask = askAt(base, headers)
+  const say = (path: string) => `${base}${path}`
+
+  async function perform(name: OperationName, input: object): Promise<unknown> {
+    const answer = await ask({ ...addressed(name, input), mutates: CATALOG[name].mutates })
+    if (isAnswerTo(name, answer)) return answer
+    throw notRedress(base, 'it does not answer as one would')
   }
 
   async function connect(options: FollowOptions, lastId: string | null, silence: AbortSignal): Promise<Response> {
@@ -57,7 +84,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
       await readAnswer(base, response)
       throw notRedress(base, 'it does not answer with events')
     } catch (error) {
-      throw asUnreachable(base, error, false)
+      throw asUnreachable(base, error, false, ANSWER_MS_MAX)
     }
   }
 
@@ -101,7 +128,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
 }
 
 /** What leads another command to the same place, and lets it in. */
-function flagsOf(base: string, { 'token-file': file }: Parsed['values'], isGiven: boolean): string {
+export function flagsOf(base: string, { 'token-file': file }: Parsed['values'], isGiven: boolean): string {
   const server = isGiven ? ` --server ${quoted(base)}` : ''
   return typeof file === 'string' ? `${server} --token-file ${quoted(file)}` : server
 }
@@ -172,17 +199,15 @@ const notRedress = (base: string, why: string): RedressError =>
 
 const BROKEN: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'])
 
-function asUnreachable(base: string, error: unknown, mutates: boolean): unknown {
+function asUnreachable(base: string, error: unknown, mutates: boolean, withinMs: number): unknown {
   if (error instanceof RedressError) return error
   const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } }
   if (name === 'AbortError') return error
   const perhaps = mutates ? ' It may have been done all the same: look before you do it again.' : ''
   if (name === 'TimeoutError') {
-    return new RedressError(
-      'SERVER_UNREACHABLE',
-      `${base} did not answer within ${ANSWER_MS_MAX / 1000} s.${perhaps}`,
-      { cause: error },
-    )
+    return new RedressError('SERVER_UNREACHABLE', `${base} did not answer within ${withinMs / 1000} s.${perhaps}`, {
+      cause: error,
+    })
   }
   // It was connected, and then was not: nobody knows what the server has done by then.
   if (cause?.code !== undefined && BROKEN.has(cause.code)) {

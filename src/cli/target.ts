@@ -48,20 +48,28 @@ export interface TargetOptions {
 
 /** An option wins over the environment; of two options that contradict each other, neither. */
 export async function openTarget(values: Parsed['values'], { app }: TargetOptions = {}): Promise<Target> {
+  const chosen = chosenServer(values, app)
+  if (chosen !== null) return (await import('./remote.ts')).openRemote(chosen.address, values, chosen.isGiven)
+  return (await import('./local.ts')).openLocal(values, app, addressHere())
+}
+
+/** Which server is to do it; null for the store itself. */
+export function chosenServer(
+  values: Parsed['values'],
+  app?: string | undefined,
+): { address: string; isGiven: boolean } | null {
   const { server, data, store } = values
   const named = process.env.REDRESS_SERVER || undefined
   if (typeof server === 'string') {
     const other = Object.entries({ data, store, app }).find(([, value]) => value !== undefined)?.[0]
     if (other !== undefined) throw twoPlaces(`--${other}`)
-    return (await import('./remote.ts')).openRemote(server, values, true)
+    return { address: server, isGiven: true }
   }
   if (data === undefined && store === undefined && app === undefined && named !== undefined) {
-    return (await import('./remote.ts')).openRemote(named, values, false)
+    return { address: named, isGiven: false }
   }
-  if (values['token-file'] !== undefined) {
-    throw new RedressError('USAGE', '--token-file is for a server, and none is named.', { action: 'Add --server URL.' })
-  }
-  return (await import('./local.ts')).openLocal(values, app, addressHere())
+  if (values['token-file'] === undefined) return null
+  throw new RedressError('USAGE', '--token-file is for a server, and none is named.', { action: 'Add --server URL.' })
 }
 
 const twoPlaces = (other: string): RedressError =>

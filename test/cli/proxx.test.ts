@@ -1,0 +1,181 @@
+import { spawn } from 'node:child_process'
+import { copyFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { proxxRoutes } from '../../apps/proxx/routes.ts'
+import { startServer } from '../../src/http/server.ts'
+import { makeClip, needsFfmpeg, withFfmpeg } from '../apps/proxx/clips.ts'
+import { Rig } from '../apps/proxx/rig.ts'
+import { until } from '../support/until.ts'
+import { folder, ROOT, redress, running } from './command.ts'
+
+needsFfmpeg()
+const rig = Rig.open()
+const env = { PROXX_FREE_MB: '0' }
+let clip: string
+let files = 0
+
+beforeAll(async () => {
+  clip = await makeClip(rig.path('a.mov'))
+  await rig.app.store()
+})
+
+function file(spec: unknown): string {
+  const path = rig.path(`spec-${files++}.json`)
+  writeFileSync(path, JSON.stringify(spec))
+  return path
+}
+
+/** How commands reach it: on the store itself, or through a server. */
+async function placed(kind: 'store' | 'server'): Promise<(...args: string[]) => ReturnType<typeof redress>> {
+  if (kind === 'store') return (...args) => redress(['proxx', ...args, '--data', rig.home], { env })
+  const server = await startServer({ app: rig.app, port: 0, auth: 'none', mounts: [proxxRoutes(rig.desk)] })
+  await server.ready
+  onTestFinished(() => server.stop({ graceMs: 0 }))
+  return (...args) => redress(['proxx', ...args, '--server', server.url], { env })
+}
+
+describe.each(['store', 'server'] as const)('proxx, by the %s', (kind) => {
+  test('P40 a job is validated, submitted, delivered and verified again', async () => {
+    const proxx = await placed(kind)
+    const path = file(rig.spec([clip]))
+    expect(await proxx('validate', path)).toEqual({
+      code: 0,
+      stdout: 'The spec is valid. It makes:\n  a_001.mov\n',
+      stderr: '',
+    })
+    const submitted = await proxx('submit', path, '--json')
+    expect(submitted).toMatchObject({ code: 0, stderr: '' })
+    const { id, status } = JSON.parse(submitted.stdout)
+    expect(status).toBe('pending')
+    const { outputs } = await rig.ended(id)
+    const output = String(outputs[0]?.path)
+    expect(await proxx('verify', id)).toEqual({ code: 0, stdout: `${output}: good: as it was delivered\n`, stderr: '' })
+
+    truncateSync(output, 0)
+    const bad = await proxx('verify', id)
+    expect(bad).toMatchObject({ code: 1, stdout: `${output}: BAD (size): It has zero bytes.\n` })
+    expect(bad.stderr).toMatch(/^ARTIFACT_CORRUPT: /)
+    expect(await proxx('retry', id, '--reason', 'again')).toMatchObject({ code: 4, stdout: '' })
+    expect(await proxx('mark-failed', id, '--reason', 'no')).toMatchObject({ code: 4, stdout: '' })
+  })
+
+  test('P5 P10 P41 what is refused is said, recorded as failed, and retried with another spec', async () => {
+    const proxx = await placed(kind)
+    const path = file(rig.spec(['/nowhere/a.mov']))
+    const report = await proxx('validate', path)
+    expect(report).toMatchObject({ code: 2, stdout: '' })
+    expect(report.stderr).toContain('INPUT_MISSING: sources.0: /nowhere/a.mov is not there')
+
+    const submitted = await proxx('submit', path, '--json')
+    expect(submitted.code).toBe(7)
+    const job = JSON.parse(submitted.stdout)
+    expect(job).toMatchObject({ status: 'failed', executionAttempted: false, error: { code: 'INPUT_MISSING' } })
+    expect(JSON.parse(submitted.stderr).error).toMatchObject({ code: 'JOB_FAILED', jobId: job.id })
+
+    expect(await proxx('retry', job.id)).toMatchObject({ code: 2, stderr: expect.stringMatching(/^REASON_REQUIRED/) })
+    const again = await proxx('retry', job.id, '--reason', 'as it was', '--json')
+    expect(again.code).toBe(7)
+    expect(JSON.parse(again.stdout)).toMatchObject({ status: 'failed', retriedFrom: job.id })
+    const mended = await proxx(
+      'retry',
+      job.id,
+      '--spec',
+      file(rig.spec([clip])),
+      '--reason',
+      'the right clip',
+      '--json',
+    )
+    expect(mended.code).toBe(0)
+    expect(JSON.parse(mended.stdout)).toMatchObject({ status: 'pending', retriedFrom: job.id })
+    await rig.ended(JSON.parse(mended.stdout).id)
+  })
+
+  test('where there is nothing, it says so', async () => {
+    const proxx = await placed(kind)
+    expect(await proxx('orphans')).toEqual({ code: 0, stdout: '', stderr: 'There are no orphans.\n' })
+    expect(await proxx('orphans', '--json')).toEqual({ code: 0, stdout: '[]\n', stderr: '' })
+    const nobody = '01900000-0000-7000-8000-000000000000'
+    for (const command of ['verify', 'retry', 'mark-failed']) {
+      const reason = command === 'verify' ? [] : ['--reason', 'why']
+      expect(await proxx(command, nobody, ...reason), command).toMatchObject({ code: 3, stdout: '' })
+    }
+  })
+})
+
+test('a spec is validated where there is no store, and none is made', async () => {
+  const data = join(folder(), 'none')
+  const path = file(rig.spec([clip]))
+  expect(await redress(['proxx', 'validate', path, '--data', data], { env })).toMatchObject({ code: 0 })
+  expect(await redress(['proxx', 'submit', path, '--data', data], { env })).toMatchObject({ code: 3 })
+})
+
+test.each([
+  [['submit', '/nowhere/spec.json'], '/nowhere/spec.json cannot be read.'],
+  [['submit', import.meta.filename], 'is not JSON'],
+  [['watch', '/nowhere', '--profile', 'proxy_h264_low'], '--profile and --output go together'],
+  [['watch', '/nowhere', '--naming', '{index}'], '--naming is for media'],
+])('wrong usage makes no job: %j', async (args, message) => {
+  const { code, stderr } = await redress(['proxx', ...args, '--data', rig.home], { env })
+  expect(code).toBe(2)
+  expect(stderr).toContain(message)
+})
+
+test('the watch is a command that goes on until it is told to stop', async () => {
+  const watched = folder()
+  const args = ['proxx', 'watch', watched, '--settle', '100ms', '--json', '--data', rig.home]
+  const watch = await running(args, { says: 'watching', env })
+  writeFileSync(join(watched, 'pending', 'spec.json'), JSON.stringify(rig.spec(['/nowhere/a.mov'])))
+  await until('it is done', () => watch.stdout().includes('"failed"'))
+  watch.child.kill('SIGTERM')
+  expect(await watch.ended).toBe(0)
+  const events = watch
+    .stdout()
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).event)
+  expect(events).toEqual(['watching', 'submitted', 'failed'])
+})
+
+test('P53-P56 an orphan is seen in the watch folder and in the list, marked by name, and retried from what was dropped', async () => {
+  const own = Rig.forTest({ env: { PROXX_LEASE_SEC: '1' } })
+  const stop = own.path('stop')
+  withFfmpeg(own.folder, `[ -e '${stop}' ] || [ $STAGE = verify ] || exec sleep 300`)
+  await own.app.store()
+  const [watched, output] = [folder(), own.output()]
+  const at = ['--data', own.home]
+  const media = ['--profile', 'proxy_h264_low', '--output', output, '--settle', '100ms']
+  const watch = await running(['proxx', 'watch', watched, ...media, '--json', ...at], { says: 'watching', env })
+  copyFileSync(clip, join(watched, 'pending', 'b.mov'))
+
+  const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
+  const worker = spawn(process.execPath, [...options, join(ROOT, 'test/apps/proxx/worker.ts'), own.home, 'node-2'], {
+    env: { ...process.env, ...env, PROXX_LEASE_SEC: '1' },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  onTestFinished(() => void worker.kill('SIGKILL'))
+  const isBegun = async () => (await own.app.list({ status: 'processing' })).jobs.find(({ startedAt }) => startedAt)
+  const { id } = await until('the worker has begun', isBegun)
+  worker.kill('SIGKILL')
+  const other = await own.worker()
+  await other.enlist()
+  await until('the watch has seen the orphan', async () => {
+    await other.maintain()
+    return watch.stdout().includes('"orphaned"')
+  })
+
+  const listed = await redress(['proxx', 'orphans', ...at], { env })
+  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(`${id} +node-2 `) })
+  expect(await redress(['proxx', 'retry', id, '--reason', 'x', ...at], { env })).toMatchObject({ code: 4 })
+  const mark = ['proxx', 'mark-failed', id, '--reason', 'node-2 was unplugged', ...at]
+  expect(await redress(mark, { env })).toMatchObject({ code: 0, stdout: `Job ${id} is failed.\n` })
+  expect((await own.job(id)).error?.detail).toContain('tess marked it as failed: node-2 was unplugged')
+  await until('its result is there', () => readdirSync(join(watched, 'failed')).includes(`b.mov.${id}.json`))
+
+  writeFileSync(stop, '')
+  const retried = await redress(['proxx', 'retry', id, '--reason', 'node-3 is there', '--json', ...at], { env })
+  expect(retried.code).toBe(0)
+  const next = JSON.parse(retried.stdout)
+  expect(await own.ended(next.id)).toMatchObject({ status: 'complete', retriedFrom: id })
+  expect(await redress(['proxx', 'verify', next.id, ...at], { env })).toMatchObject({ code: 0 })
+})
