@@ -26,7 +26,8 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { openRaw, temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Client, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { WatermarkClient } from './rig.ts'
 import { StandIn, VIDEO } from './stand-in.ts'
 
 let server: TestPostgres
@@ -133,7 +134,7 @@ test('on PostgreSQL a campaign goes all the way, its jobs and its rows in one da
   await http.ready
   await installed.start?.()
   await app.work({ pollMs: 20 })
-  const me = new Client(http.url, null)
+  const me = new WatermarkClient(http.url, null)
   const asset = (await me.upload('/assets', VIDEO, 'spring.mov')).json
   const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
   const draft = (await me.post('/campaigns', { assetId: asset.id, name: 'Spring', recipients, maxDownloads: 2 })).json
@@ -164,7 +165,7 @@ async function twoServers(store: string) {
     urls.push(http.url)
     if (i === 0) await app.work({ pollMs: 20 })
   }
-  const me = new Client(urls[0] ?? '', null)
+  const me = new WatermarkClient(urls[0] ?? '', null)
   const film = Buffer.concat([VIDEO, Buffer.alloc(4 * 2 ** 20, '0123456789')])
   const asset = (await me.upload('/assets', film, 'spring.mov')).json
   const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
