@@ -1,4 +1,5 @@
 import type { App, ArtifactStore, Log } from 'redress'
+import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import { jobOfKey, MANIFESTS, RESOURCES } from './manifest.ts'
 import { QUEUE, RETENTION } from './policy.ts'
 import { resourceRows } from './resource-view.ts'
@@ -16,13 +17,7 @@ interface Swept {
 export function declareRetention(app: App, storage: ArtifactStore, { keepMs, keepDays }: Settings, log: Log): void {
   const retention = app.job(RETENTION, {
     queue: QUEUE,
-    policy: {
-      // The next tick does the same.
-      retry: { max: 1 },
-      orphan: 'requeue',
-      timeout: { attempt: '1h' },
-      retention: { complete: '7d', failed: '30d' },
-    },
+    policy: RETENTION_POLICY,
     run: async (_input: Record<string, never>, { signal }): Promise<Swept> => {
       const kept = new Map<string, Promise<boolean>>()
       const nowMs = await (await app.store()).nowMs()
@@ -36,18 +31,15 @@ export function declareRetention(app: App, storage: ArtifactStore, { keepMs, kee
       }
       const swept = { artifacts: 0, bytes: 0 }
       for (const prefix of [MANIFESTS, RESOURCES]) {
-        for (let after: string | null = ''; after !== null; ) {
-          const step = await storage.removeOlderThan({
-            prefix,
-            olderThanMs: Math.min(ORPHAN_MS, keepMs),
-            signal,
-            keep: ({ key }) => isKept(key),
-            ...(after !== '' && { after }),
-          })
-          swept.artifacts += step.removed
-          swept.bytes += step.bytesRemoved
-          after = step.next
-        }
+        const olderThanMs = Math.min(ORPHAN_MS, keepMs)
+        const { removed, bytes } = await removeOld(storage, {
+          prefix,
+          olderThanMs,
+          signal,
+          keep: ({ key }) => isKept(key),
+        })
+        swept.artifacts += removed
+        swept.bytes += bytes
       }
       await storage.sweep({ signal })
       if (swept.artifacts > 0) log.info({ event: 'retention', ...swept }, `removed what is older than ${keepDays} days`)

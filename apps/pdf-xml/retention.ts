@@ -1,4 +1,5 @@
 import type { App, ArtifactStore, Log } from 'redress'
+import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import { type Files, jobOfKey } from './files.ts'
 import type { Settings } from './settings.ts'
 
@@ -14,24 +15,17 @@ interface Swept {
 export function declareRetention(app: App, files: Files, settings: Settings, log: Log): void {
   const sweep = async (store: ArtifactStore, what: string, keepDays: number, signal: AbortSignal): Promise<number> => {
     const reason = `its ${what} was removed after ${keepDays} days`
-    let removed = 0
-    for (let after: string | undefined; ; ) {
-      const step = await store.removeOlderThan({
-        olderThanMs: keepDays * DAY_MS,
-        after,
-        signal,
-        keep: async ({ key }) => {
-          const id = jobOfKey(key)
-          if (await isUnderWay(app, id)) return true
-          // Told before it is gone: told twice does not happen, and gone without a word must not.
-          await app.expired(id, reason)
-          return false
-        },
-      })
-      removed += step.removed
-      if (step.next === null) break
-      after = step.next
-    }
+    const { removed } = await removeOld(store, {
+      olderThanMs: keepDays * DAY_MS,
+      signal,
+      keep: async ({ key }) => {
+        const id = jobOfKey(key)
+        if (await isUnderWay(app, id)) return true
+        // Told before it is gone: told twice does not happen, and gone without a word must not.
+        await app.expired(id, reason)
+        return false
+      },
+    })
     await store.sweep({ signal })
     if (removed > 0) log.info({ event: 'retention', what, removed }, `removed what is older than ${keepDays} days`)
     return removed
@@ -39,13 +33,7 @@ export function declareRetention(app: App, files: Files, settings: Settings, log
 
   const retention = app.job(RETENTION, {
     queue: 'pdf-xml',
-    policy: {
-      // The next tick does the same.
-      retry: { max: 1 },
-      orphan: 'requeue',
-      timeout: { attempt: '1h' },
-      retention: { complete: '7d', failed: '30d' },
-    },
+    policy: RETENTION_POLICY,
     run: async (_input: Record<string, never>, attempt): Promise<Swept> => ({
       sources: await sweep(files.uploads, 'source', settings.uploads.keepDays, attempt.signal),
       results: await sweep(files.results, 'result', settings.results.keepDays, attempt.signal),

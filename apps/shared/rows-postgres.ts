@@ -50,21 +50,12 @@ export async function postgresRows(url: string): Promise<Driver> {
 
   return {
     ask: (text, params) => using((sql) => ask(sql, text, params)),
-    async atomically(steps) {
-      try {
-        return await using((sql) => repeated(() => begun(sql, (tx) => inOrder(tx, steps))))
-      } catch (error) {
-        if (error instanceof Unexpected) return null
-        throw error
-      }
-    },
+    atomically: (steps) => using((sql) => repeated(() => begun(sql, (tx) => inOrder(tx, steps)))),
     migrate: (tables) => using((sql) => begun(sql, (tx) => migrate(tx, tables))),
     versionOf: (app) => using((sql) => begun(sql, (tx) => versionOf(tx, app))),
     close: () => pool.end({ timeout: ENDING_S_MAX }),
   }
 }
-
-class Unexpected extends Error {}
 
 async function ask(sql: Sql | Tx, text: string, params: readonly Value[]): Promise<Answered> {
   const answered = await sql.unsafe<object[]>(text, [...params], { prepare: true })
@@ -73,11 +64,7 @@ async function ask(sql: Sql | Tx, text: string, params: readonly Value[]): Promi
 
 async function inOrder(tx: Tx, steps: readonly Step[]): Promise<object[][]> {
   const rows: object[][] = []
-  for (const { sql, params = [], expect } of steps) {
-    const answered = await ask(tx, sql, params)
-    if (expect !== undefined && answered.count !== expect) throw new Unexpected()
-    rows.push(answered.rows)
-  }
+  for (const { sql, params = [] } of steps) rows.push((await ask(tx, sql, params)).rows)
   return rows
 }
 
@@ -145,7 +132,7 @@ const isAway = (error: unknown): boolean =>
   /^(08|57P|25006|53300)/.test(codeOf(error))
 
 function storeError(error: unknown): unknown {
-  if (error instanceof RedressError || error instanceof Unexpected) return error
+  if (error instanceof RedressError) return error
   if (isAway(error)) {
     return new RedressError('STORE_UNREACHABLE', 'The server of the store cannot be reached.', { cause: error })
   }

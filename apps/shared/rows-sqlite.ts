@@ -1,6 +1,6 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { RedressError } from 'redress'
-import { type Answered, type Driver, type Step, type Tables, type Value, versionsAfter } from './rows.ts'
+import { type Answered, type Driver, type Tables, type Value, versionsAfter } from './rows.ts'
 
 /** How long a statement may keep the event loop waiting for another process; after that it is tried again later. */
 const BUSY_WAIT_MS = 10
@@ -44,26 +44,12 @@ export function sqliteRows(path: string, isInMemory: boolean): Driver {
 
   return {
     ask: (sql, params) => patiently(() => ask(sql, params)),
-    async atomically(steps) {
-      try {
-        return await patiently(() => inTransaction(() => steps.map((step) => expected(step, ask))))
-      } catch (error) {
-        if (error instanceof Unexpected) return null
-        throw error
-      }
-    },
+    atomically: (steps) =>
+      patiently(() => inTransaction(() => steps.map(({ sql, params = [] }) => ask(sql, params).rows))),
     migrate: (tables) => patiently(() => inTransaction(() => migrate(database, ask, tables))),
     versionOf: (app) => patiently(() => versionOf(database, ask, app)),
     close: async () => database.close(),
   }
-}
-
-class Unexpected extends Error {}
-
-function expected({ sql, params = [], expect }: Step, ask: (sql: string, params: readonly Value[]) => Answered) {
-  const { rows, count } = ask(sql, params)
-  if (expect !== undefined && count !== expect) throw new Unexpected()
-  return rows
 }
 
 function migrate(
@@ -99,8 +85,7 @@ async function patiently<T>(work: () => T): Promise<T> {
     try {
       return work()
     } catch (error) {
-      if (!isBusy(error)) throw error instanceof Unexpected ? error : storeError(error)
-      if (performance.now() > untilMs) throw storeError(error)
+      if (!isBusy(error) || performance.now() > untilMs) throw storeError(error)
       await new Promise((resolve) => setTimeout(resolve, BUSY_RETRY_MS))
     }
   }

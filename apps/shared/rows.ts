@@ -9,8 +9,6 @@ export type Value = string | number | null
 export interface Step {
   sql: string
   params?: readonly Value[]
-  /** So many rows it must change, or give: otherwise nothing of the transaction happens. */
-  expect?: number
 }
 
 /**
@@ -22,8 +20,8 @@ export interface Rows {
   first<Row extends object>(sql: string, ...params: Value[]): Promise<Row | null>
   /** How many rows it changed. */
   run(sql: string, ...params: Value[]): Promise<number>
-  /** All of it or nothing. The rows that each step gave; null when one did not come to what it expects. */
-  atomically(steps: readonly Step[]): Promise<object[][] | null>
+  /** All of it or nothing. The rows that each step gave. */
+  atomically(steps: readonly Step[]): Promise<object[][]>
   close(): Promise<void>
 }
 
@@ -92,7 +90,7 @@ export interface Answered {
 
 export interface Driver {
   ask(sql: string, params: readonly Value[]): Promise<Answered>
-  atomically(steps: readonly Step[]): Promise<object[][] | null>
+  atomically(steps: readonly Step[]): Promise<object[][]>
   migrate(tables: Tables): Promise<void>
   /** Of an app's tables; null where there are none. Changes nothing. */
   versionOf(app: string): Promise<number | null>

@@ -1,4 +1,5 @@
 import type { App, Log } from 'redress'
+import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import type { Rows } from '../shared/rows.ts'
 import { type Files, SUSPECTS, sweepWork } from './files.ts'
 import { QUEUE } from './policy.ts'
@@ -22,13 +23,7 @@ interface RetentionOptions {
 export function declareRetention(app: App, { rows, files, finishPublishing, log }: RetentionOptions): void {
   const retention = app.job(RETENTION, {
     queue: QUEUE,
-    policy: {
-      // The next tick does the same.
-      retry: { max: 1 },
-      orphan: 'requeue',
-      timeout: { attempt: '1h' },
-      retention: { complete: '7d', failed: '30d' },
-    },
+    policy: RETENTION_POLICY,
     run: async (_input: Record<string, never>, { signal }) => {
       await finishPublishing()
       const nowMs = await (await app.store()).nowMs()
@@ -45,36 +40,23 @@ export function declareRetention(app: App, { rows, files, finishPublishing, log 
 }
 
 async function removeCopies(rows: Rows, { copies }: Files, nowMs: number, signal: AbortSignal): Promise<number> {
-  let removed = 0
-  for (let after: string | undefined; ; ) {
-    const step = await copies.removeOlderThan({
-      olderThanMs: 0,
-      after,
-      signal,
-      keep: async ({ key }) => {
-        const found = await rows.first<{ expires_at: number | null }>(
-          'SELECT c.expires_at FROM wm_tokens t JOIN wm_campaigns c ON c.id = t.campaign_id WHERE t.id = $1',
-          key,
-        )
-        return found !== null && (found.expires_at === null || found.expires_at > nowMs)
-      },
-    })
-    removed += step.removed
-    if (step.next === null) break
-    after = step.next
-  }
+  const { removed } = await removeOld(copies, {
+    olderThanMs: 0,
+    signal,
+    keep: async ({ key }) => {
+      const found = await rows.first<{ expires_at: number | null }>(
+        'SELECT c.expires_at FROM wm_tokens t JOIN wm_campaigns c ON c.id = t.campaign_id WHERE t.id = $1',
+        key,
+      )
+      return found !== null && (found.expires_at === null || found.expires_at > nowMs)
+    },
+  })
   await copies.sweep({ signal })
   return removed
 }
 
 async function removeSuspects({ assets }: Files, signal: AbortSignal): Promise<number> {
-  let removed = 0
-  for (let after: string | undefined; ; ) {
-    const step = await assets.removeOlderThan({ prefix: SUSPECTS, olderThanMs: SUSPECTS_KEPT_MS, after, signal })
-    removed += step.removed
-    if (step.next === null) break
-    after = step.next
-  }
+  const { removed } = await removeOld(assets, { prefix: SUSPECTS, olderThanMs: SUSPECTS_KEPT_MS, signal })
   await assets.sweep({ signal })
   return removed
 }

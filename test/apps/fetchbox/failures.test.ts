@@ -11,7 +11,8 @@ import { answer } from '../../support/origin-server.ts'
 import { S3Server } from '../../support/s3-server.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig } from './rig.ts'
 
 describe('F2 F20 F23 the taxonomy', () => {
   test('every code belongs to one of the seven categories', () => {

@@ -8,7 +8,8 @@ import { openSqlite } from '../../../src/store/sqlite/store.ts'
 import { S3Server } from '../../support/s3-server.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig } from './rig.ts'
 
 const ROOT = mkdtempSync(join(tmpdir(), 'redress-fetchbox-'))
 afterAll(() => rmSync(ROOT, { recursive: true, force: true }))

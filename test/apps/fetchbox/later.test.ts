@@ -11,7 +11,8 @@ import { startServer } from '../../../src/http/index.ts'
 import { type TestKit, testKit } from '../../../src/testing/index.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { until } from '../../support/until.ts'
-import { Client, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { FetchboxClient } from './rig.ts'
 
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
@@ -68,7 +69,7 @@ async function sceneWith(transfer: Transfer, env: Record<string, string> = {}) {
     await installed.stop?.()
     rmSync(folder, { recursive: true, force: true })
   })
-  const client = new Client(server.url, null)
+  const client = new FetchboxClient(server.url, null)
   const { json } = await client.submit({ resources: [{ id: 'a', url: 'https://example.org/a' }] })
   const resource = async (): Promise<Shown> =>
     (await client.get(`/fetchbox/jobs/${json.id}/resources`)).json.resources[0]

@@ -10,9 +10,7 @@ import type { Store } from '../../../src/store/store.ts'
 import { OriginServer } from '../../support/origin-server.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { until } from '../../support/until.ts'
-
-// biome-ignore lint/suspicious/noExplicitAny: what a route answers is what the tests look into
-export type Shown = any
+import { type Answer, Client, type Shown, tokensOfEverybody } from '../client.ts'
 
 export interface RigOptions extends FetchboxOptions {
   env?: Record<string, string>
@@ -76,17 +74,7 @@ export class Rig {
       await origin.stop()
       rmSync(folder, { recursive: true, force: true })
     })
-    const tokens: Record<string, string> = {}
-    const by = { actor: 'olga' }
-    for (const name of ['ann', 'bob']) {
-      await app.perform('accounts.create', { name, email: `${name}@example.org`, ...by })
-      const made = await app.perform('tokens.create', { name, role: 'owner', account: name, ...by })
-      tokens[name] = String(made.token)
-    }
-    for (const role of ['viewer', 'operator'] as const) {
-      tokens[role] = String((await app.perform('tokens.create', { name: role, role, ...by })).token)
-    }
-    const rig = new Rig({ app, origin, folder, url: server.url, log }, tokens)
+    const rig = new Rig({ app, origin, folder, url: server.url, log }, await tokensOfEverybody(app))
     if (isWorking) await rig.work()
     return rig
   }
@@ -95,8 +83,8 @@ export class Rig {
     return this.app.work({ pollMs: 10 })
   }
 
-  as(name: Name): Client {
-    return new Client(this.url, this.#tokens[name] ?? null)
+  as(name: Name): FetchboxClient {
+    return new FetchboxClient(this.url, this.#tokens[name] ?? null)
   }
 
   /** Accepted, as ann's; nothing is waited for. */
@@ -129,48 +117,14 @@ export class Rig {
   }
 }
 
-export interface Answer {
-  status: number
-  headers: Headers
-  json: Shown
-  text: string
-}
-
-/** Somebody who asks the server. */
-export class Client {
-  readonly #url: string
-  readonly #token: string | null
-
-  constructor(url: string, token: string | null) {
-    this.#url = url
-    this.#token = token
-  }
-
-  async ask(path: string, init: RequestInit = {}): Promise<Answer> {
-    const answer = await fetch(this.#url + path, {
-      ...init,
-      headers: { ...(this.#token !== null && { authorization: `Bearer ${this.#token}` }), ...init.headers },
-    })
-    const text = await answer.text()
-    const isJson = answer.headers.get('content-type')?.startsWith('application/json') ?? false
-    return { status: answer.status, headers: answer.headers, text, json: isJson ? JSON.parse(text) : null }
-  }
-
-  get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
-    return this.ask(path, { headers })
-  }
-
+/** A client of the routes of fetchbox. */
+export class FetchboxClient extends Client {
   async bytes(path: string): Promise<Uint8Array> {
-    const headers = { authorization: `Bearer ${this.#token}` }
-    return new Uint8Array(await (await fetch(this.#url + path, { headers })).arrayBuffer())
+    return new Uint8Array(await (await this.fetch(path)).arrayBuffer())
   }
 
   delete(path: string): Promise<Answer> {
     return this.ask(path, { method: 'DELETE' })
-  }
-
-  post(path: string, body: object): Promise<Answer> {
-    return this.send(path, JSON.stringify(body))
   }
 
   send(path: string, body: string | Uint8Array, headers: Record<string, string> = {}): Promise<Answer> {

@@ -13,7 +13,8 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Client, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { FetchboxClient } from './rig.ts'
 
 let postgres: TestPostgres
 let origin: OriginServer
@@ -25,7 +26,10 @@ beforeAll(async () => {
 afterAll(() => Promise.all([postgres.stop(), origin.stop()]))
 
 /** Fetchbox on a store, open to everybody on this machine. */
-async function serve(store: string, folder: string): Promise<{ client: Client; settled(id: string): Promise<Shown> }> {
+async function serve(
+  store: string,
+  folder: string,
+): Promise<{ client: FetchboxClient; settled(id: string): Promise<Shown> }> {
   const app = redress({ store })
   const env = { FETCHBOX_ALLOW: origin.address, FETCHBOX_RETRY_BASE_MS: '1', FETCHBOX_LEASE_SEC: '1' }
   const surroundings = { home: join(folder, 'fetchbox'), env, log: keepingLog() }
@@ -38,7 +42,7 @@ async function serve(store: string, folder: string): Promise<{ client: Client; s
   })
   await server.ready
   await app.work({ pollMs: 20 })
-  const client = new Client(server.url, null)
+  const client = new FetchboxClient(server.url, null)
   const settled = (id: string) =>
     until('the job is over', async () => {
       const { json } = await client.get(`/fetchbox/jobs/${id}`)

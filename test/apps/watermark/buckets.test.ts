@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { S3Server } from '../../support/s3-server.ts'
-import { Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig } from './rig.ts'
 import { VIDEO } from './stand-in.ts'
 
 let bucket: S3Server

@@ -4,7 +4,8 @@ import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { openRows } from '../../../apps/shared/rows.ts'
 import { findCampaign } from '../../../apps/watermark/campaigns.ts'
 import { TABLES } from '../../../apps/watermark/tables.ts'
-import { Client, Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig, WatermarkClient } from './rig.ts'
 import { corrupt, IMAGE, VIDEO } from './stand-in.ts'
 
 let rig: Rig
@@ -291,7 +292,7 @@ test('a token whose scopes have nothing to do with batches does not come in; one
   const client = async (...scopes: string[]) => {
     const whose = { role: 'owner', account: 'ann', actor: 'olga' } as const
     const { token } = await rig.app.perform('tokens.create', { name: 'narrow', ...whose, scopes })
-    return new Client(rig.url, String(token))
+    return new WatermarkClient(rig.url, String(token))
   }
   expect((await (await client('jobs.list', 'jobs.retry')).get('/campaigns')).status).toBe(403)
   failing('Rita')

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { openLinks } from '../../../apps/watermark/links.ts'
 import { until } from '../../support/until.ts'
-import { Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig } from './rig.ts'
 import { corrupt, VIDEO } from './stand-in.ts'
 
 let rig: Rig

@@ -6,7 +6,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { listen } from '../../http/streams.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
 import { until } from '../../support/until.ts'
-import { Rig, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { Rig } from './rig.ts'
 import { corrupt, outOfMemory } from './stand-in.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 9).toString('base64')}`

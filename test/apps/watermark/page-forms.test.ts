@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { expectAccessible } from '../../browser/axe.ts'
 import { closeChromium } from '../../browser/chromium.ts'
+import type { Shown } from '../client.ts'
 import { badgeOf, rowOf, signInCode, visit, WITHOUT_SCRIPT } from './campaign-page.ts'
-import { Rig, type Shown } from './rig.ts'
+import { Rig } from './rig.ts'
 import { outOfMemory, VIDEO } from './stand-in.ts'
 
 let rig: Rig

@@ -5,8 +5,9 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import { expectAccessible } from '../../browser/axe.ts'
 import { closeChromium } from '../../browser/chromium.ts'
 import { until } from '../../support/until.ts'
+import type { Shown } from '../client.ts'
 import { badgeOf, comesToSay, rowOf, visit, WITHOUT_SCRIPT, watch } from './campaign-page.ts'
-import { Rig, type Shown } from './rig.ts'
+import { Rig } from './rig.ts'
 import { corrupt, outOfMemory } from './stand-in.ts'
 
 let rig: Rig

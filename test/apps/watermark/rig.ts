@@ -9,10 +9,8 @@ import { type InstalledApp, startServer } from '../../../src/http/index.ts'
 import { type TestKit, testKit } from '../../../src/testing/index.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { until } from '../../support/until.ts'
+import { type Answer, Client, type Shown, tokensOfEverybody } from '../client.ts'
 import { StandIn, VIDEO } from './stand-in.ts'
-
-// biome-ignore lint/suspicious/noExplicitAny: what a route answers is what the tests look into
-export type Shown = any
 
 export interface RigOptions {
   env?: Record<string, string>
@@ -32,7 +30,7 @@ export class Rig {
 
   private constructor(
     fields: Pick<Rig, 'kit' | 'app' | 'media' | 'folder' | 'url' | 'installed' | 'log'>,
-    tokens: Record<string, string>,
+    tokens: Readonly<Record<string, string>>,
   ) {
     const { kit, app, media, folder, url, installed, log } = fields
     this.kit = kit
@@ -64,22 +62,12 @@ export class Rig {
       await installed.stop?.()
       rmSync(folder, { recursive: true, force: true })
     })
-    const tokens: Record<string, string> = {}
-    const by = { actor: 'olga' }
-    for (const name of ['ann', 'bob']) {
-      await app.perform('accounts.create', { name, email: `${name}@example.org`, ...by })
-      const made = await app.perform('tokens.create', { name, role: 'owner', account: name, ...by })
-      tokens[name] = String(made.token)
-    }
-    for (const role of ['viewer', 'operator'] as const) {
-      tokens[role] = String((await app.perform('tokens.create', { name: role, role, ...by })).token)
-    }
     const fields = { kit, app, media: standIn, folder, url: server.url, installed, log }
-    return new Rig(fields, tokens)
+    return new Rig(fields, await tokensOfEverybody(app))
   }
 
-  as(name: 'ann' | 'bob' | 'viewer' | 'operator' | 'nobody'): Client {
-    return new Client(this.url, this.tokens[name] ?? null)
+  as(name: 'ann' | 'bob' | 'viewer' | 'operator' | 'nobody'): WatermarkClient {
+    return new WatermarkClient(this.url, this.tokens[name] ?? null)
   }
 
   /** Lets everything happen that is due, and waits for files that are read and written meanwhile. Time stands still. */
@@ -138,48 +126,8 @@ export class Rig {
   }
 }
 
-export interface Answer {
-  status: number
-  headers: Headers
-  json: Shown
-  text: string
-}
-
-/** Somebody who asks the server. */
-export class Client {
-  readonly #url: string
-  readonly #token: string | null
-
-  constructor(url: string, token: string | null) {
-    this.#url = url
-    this.#token = token
-  }
-
-  async ask(path: string, init: RequestInit = {}): Promise<Answer> {
-    const answer = await fetch(this.#url + path, {
-      redirect: 'manual',
-      ...init,
-      headers: { ...(this.#token !== null && { authorization: `Bearer ${this.#token}` }), ...init.headers },
-    })
-    const text = await answer.text()
-    const isJson = answer.headers.get('content-type')?.startsWith('application/json') ?? false
-    return {
-      status: answer.status,
-      headers: answer.headers,
-      text,
-      json: isJson && text !== '' ? JSON.parse(text) : null,
-    }
-  }
-
-  get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
-    return this.ask(path, { headers })
-  }
-
-  post(path: string, body: object = {}, headers: Record<string, string> = {}): Promise<Answer> {
-    const json = { 'content-type': 'application/json', ...headers }
-    return this.ask(path, { method: 'POST', body: JSON.stringify(body), headers: json })
-  }
-
+/** A client of the routes of watermark. */
+export class WatermarkClient extends Client {
   /** As a page without script sends it. */
   form(path: string, fields: Record<string, string> = {}): Promise<Answer> {
     const headers = { accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' }

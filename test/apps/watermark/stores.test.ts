@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readlinkSync } from 'node:fs'
 import { type IncomingMessage, request } from 'node:http'
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -25,7 +26,8 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { openRaw, temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { Client, type Shown } from './rig.ts'
+import type { Shown } from '../client.ts'
+import { WatermarkClient } from './rig.ts'
 import { StandIn, VIDEO } from './stand-in.ts'
 
 let server: TestPostgres
@@ -132,7 +134,7 @@ test('on PostgreSQL a campaign goes all the way, its jobs and its rows in one da
   await http.ready
   await installed.start?.()
   await app.work({ pollMs: 20 })
-  const me = new Client(http.url, null)
+  const me = new WatermarkClient(http.url, null)
   const asset = (await me.upload('/assets', VIDEO, 'spring.mov')).json
   const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
   const draft = (await me.post('/campaigns', { assetId: asset.id, name: 'Spring', recipients, maxDownloads: 2 })).json
@@ -163,7 +165,7 @@ async function twoServers(store: string) {
     urls.push(http.url)
     if (i === 0) await app.work({ pollMs: 20 })
   }
-  const me = new Client(urls[0] ?? '', null)
+  const me = new WatermarkClient(urls[0] ?? '', null)
   const film = Buffer.concat([VIDEO, Buffer.alloc(4 * 2 ** 20, '0123456789')])
   const asset = (await me.upload('/assets', film, 'spring.mov')).json
   const recipients = [{ name: 'Rita', email: 'rita@example.org' }]
@@ -176,13 +178,13 @@ async function twoServers(store: string) {
 
 /** One request on a connection of its own. What is left in the middle is ended there, and gives its beginning. */
 function asked(url: string, headers: Record<string, string>, { method = 'GET', isLeft = false } = {}) {
-  return new Promise<{ answer: IncomingMessage; body: string; port: number }>((resolve, reject) => {
+  return new Promise<{ answer: IncomingMessage; body: string; socket: Socket }>((resolve, reject) => {
     const sending = request(url, { method, headers, agent: false }, async (answer) => {
-      const port = answer.socket.localPort ?? 0
-      if (!isLeft || answer.statusCode === 410) return resolve({ answer, body: await text(answer), port })
+      const { socket } = answer
+      if (!isLeft || answer.statusCode === 410) return resolve({ answer, body: await text(answer), socket })
       const [part] = (await once(answer, 'data')) as [Buffer]
       answer.destroy()
-      resolve({ answer, body: part.toString(), port })
+      resolve({ answer, body: part.toString(), socket })
     })
     sending.on('error', reject).end()
   })
@@ -212,7 +214,7 @@ test.each(FILES)(
         return { ...got, isLook: how.method === 'HEAD', status: got.answer.statusCode }
       }),
     )
-    expect(new Set(answers.map(({ port }) => port)).size).toBe(100)
+    expect(new Set(answers.map(({ socket }) => socket)).size).toBe(100)
     const counted = answers.filter(({ isLook }) => !isLook).map(({ status }) => status)
     expect(counted.filter((status) => status === 410)).toHaveLength(85)
     expect(counted.filter((status) => status === 200 || status === 206)).toHaveLength(5)

@@ -9,9 +9,10 @@ import { ffmpegMedia } from '../../../apps/watermark/media.ts'
 import { artifactStore } from '../../../src/index.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
 import { until } from '../../support/until.ts'
+import type { Shown } from '../client.ts'
 import { encodesIn, killEncode } from './encodes.ts'
 import { disguised, FONT, ffmpeg, isHere, makeClip, mediaFolder, needsFfmpeg } from './media/media-files.ts'
-import { Rig, type Shown } from './rig.ts'
+import { Rig } from './rig.ts'
 
 needsFfmpeg()
 const { file } = mediaFolder()

@@ -15,9 +15,10 @@ import { keepingLog } from '../../support/scene.ts'
 import { type SmallDisk, smallDisk } from '../../support/small-disk.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
+import type { Shown } from '../client.ts'
 import { encodesIn, killEncode } from './encodes.ts'
 import { makeClip, mediaFolder, needsFfmpeg, programs } from './media/media-files.ts'
-import { Client, type Shown } from './rig.ts'
+import { WatermarkClient } from './rig.ts'
 
 needsFfmpeg()
 const { file } = mediaFolder()
@@ -130,7 +131,7 @@ async function storm(context: TestContext) {
     await installed.stop?.()
   })
   await http.ready
-  const me = new Client(http.url, null)
+  const me = new WatermarkClient(http.url, null)
   await makeClip(file('clip.mp4'), 'testsrc2=size=320x180:rate=5', 1)
   const asset = (await me.upload('/assets', await readFile(file('clip.mp4')), 'clip.mp4')).json
   const recipients = Array.from({ length: RECIPIENTS }, (_, i) => ({ name: `R${i}`, email: `r${i}@example.org` }))

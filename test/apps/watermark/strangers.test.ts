@@ -10,8 +10,9 @@ import { keepingLog } from '../../support/scene.ts'
 import { smallDisk } from '../../support/small-disk.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
+import type { Shown } from '../client.ts'
 import { FONT, ffmpeg, isHere, makeClip, mediaFolder, needsFfmpeg } from './media/media-files.ts'
-import { Client, Rig, type Shown } from './rig.ts'
+import { Rig, WatermarkClient } from './rig.ts'
 import { StandIn, VIDEO } from './stand-in.ts'
 
 describe('what is uploaded', () => {
@@ -149,5 +150,5 @@ async function open(env: Record<string, string>, folder = temporaryFolder()) {
     await installed.stop?.()
   })
   await http.ready
-  return { app, log, media, me: new Client(http.url, null) }
+  return { app, log, media, me: new WatermarkClient(http.url, null) }
 }
