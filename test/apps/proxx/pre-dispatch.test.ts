@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob, submitSpec, validateSpec } from '../../../apps/proxx/desk.ts'
 import { smallDisk } from '../../support/small-disk.ts'
-import type { Client } from '../watermark/rig.ts'
+import type { Client } from '../client.ts'
 import { makeClip, needsFfmpeg } from './clips.ts'
 import { filesIn, Rig } from './rig.ts'
 

@@ -11,7 +11,7 @@ import { startServer } from '../../../src/http/index.ts'
 import type { Worker } from '../../../src/worker/worker.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { until } from '../../support/until.ts'
-import { Client } from '../watermark/rig.ts'
+import { Client, tokensOfEverybody } from '../client.ts'
 
 export type Line = Record<string, unknown>
 
@@ -134,14 +134,9 @@ export class Rig {
     const server = await startServer({ app: this.app, port: 0, mounts: [proxxRoutes(this.desk)], log: this.log })
     await server.ready
     afterAll(() => server.stop({ graceMs: 0 }))
-    const by = { actor: 'olga' }
-    await this.app.perform('accounts.create', { name: 'ann', email: 'ann@example.org', ...by })
-    const token = async (role: 'owner' | 'viewer' | 'operator') => {
-      const account = role === 'owner' ? { account: 'ann' } : {}
-      const made = await this.app.perform('tokens.create', { name: role, role, ...account, ...by })
-      return new Client(server.url, String(made.token))
-    }
-    return { ann: await token('owner'), viewer: await token('viewer'), operator: await token('operator') }
+    const tokens = await tokensOfEverybody(this.app)
+    const client = (name: string) => new Client(server.url, String(tokens[name]))
+    return { ann: client('ann'), viewer: client('viewer'), operator: client('operator') }
   }
 }
 

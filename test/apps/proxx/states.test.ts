@@ -7,7 +7,7 @@ import { readSettings } from '../../../apps/proxx/settings.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
 import { edgesOf } from '../../../src/core/policy.ts'
 import { App, policy } from '../../../src/index.ts'
-import type { Client } from '../watermark/rig.ts'
+import type { Client } from '../client.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { Rig } from './rig.ts'
 
