@@ -14,9 +14,29 @@ const LONGEST = [
   'http/',
 ]
 
+/**
+ * Tests that share nothing but what they import: they follow each other in the same process, which has loaded the engine
+ * already. To load it anew for each file takes longer than most of them.
+ */
+const TOGETHER = [
+  'app',
+  'core',
+  'dashboard',
+  'docs',
+  'notify',
+  'operations',
+  'requirements',
+  'runtime',
+  'testing',
+  'worker',
+]
+const FOLDERS = TOGETHER.map((folder) => `test/${folder}/**/*.test.ts`)
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const turn = ({ moduleId }: TestSpecification) => {
+    const turn = ({ moduleId, project }: TestSpecification) => {
+      // Last, and without others between them, for whom the process would have to go.
+      if (project.name === 'together') return LONGEST.length + 1
       const place = LONGEST.findIndex((name) => moduleId.includes(`test/${name}`) || moduleId.includes(`store/${name}`))
       return place === -1 ? LONGEST.length : place
     }
@@ -28,7 +48,13 @@ export default defineConfig({
   // 'redress' means src/ here, for what Vite resolves and for what it leaves to Node.
   ssr: { resolve: { conditions: ['redress-source', ...defaultServerConditions] } },
   test: {
-    include: ['test/**/*.test.ts', 'src/**/*.test.ts'],
+    projects: [
+      {
+        extends: true,
+        test: { name: 'apart', include: ['test/**/*.test.ts', 'src/**/*.test.ts'], exclude: FOLDERS },
+      },
+      { extends: true, test: { name: 'together', include: FOLDERS, isolate: false } },
+    ],
     setupFiles: ['test/support/setup.ts'],
     // Hundreds of processes are started, and what each loads is compiled once: it is the most of what they cost.
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compiled') },

@@ -23,10 +23,14 @@ export const classify = [
 ]
 
 export let kit: TestKit
-beforeEach(() => {
-  kit = testKit()
-})
-afterEach(() => kit.stop())
+
+/** For a test file: a kit of its own for each of its tests. */
+export function useKit(): void {
+  beforeEach(() => {
+    kit = testKit()
+  })
+  afterEach(() => kit.stop())
+}
 
 export function declare(run: Run, policy: PolicyInput = {}): void {
   kit.app.job('fetch', { codes, classify, policy, run: (_: unknown, attempt) => run(attempt as Attempt<Code>) })

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { table } from '../../src/core/backoff.ts'
-import { classify, codes, declare, done, download, ended, failing, http, kit, type Run } from './stage-kit.ts'
+import { classify, codes, declare, done, download, ended, failing, http, kit, type Run, useKit } from './stage-kit.ts'
+
+useKit()
 
 describe('when the attempt no longer counts', () => {
   /** Fails its first try, then waits an hour for the second. */

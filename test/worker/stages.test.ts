@@ -2,7 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { exponential, table } from '../../src/core/backoff.ts'
 import { rule } from '../../src/core/classify.ts'
 import type { StageOptions } from '../../src/core/stage.ts'
-import { type Code, codes, done, download, failing, http, kit } from './stage-kit.ts'
+import { type Code, codes, done, download, failing, http, kit, useKit } from './stage-kit.ts'
+
+useKit()
 
 describe('a stage', () => {
   test('that succeeds leaves no trace, and its answer is what its work answers', async () => {

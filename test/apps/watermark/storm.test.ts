@@ -53,12 +53,18 @@ test('W2 W3 W5 W40 a campaign of 50 outlives killed encodes, a killed worker and
   const before = await completed()
   await until('there is room again', async () => (await completed()) >= before + 5)
 
-  const orphans = await until('the worker has work', async () => {
-    const found = (await place.jobs()).filter(({ worker }) => String(worker).includes(`:${first.child.pid}:`))
-    return encodesIn(work).some(({ tokenId }) => found.some(({ id }) => id === tokenId)) && found.map(({ id }) => id)
+  const held = async () => {
+    const jobs = (await place.jobs()).filter(({ worker }) => String(worker).includes(`:${first.child.pid}:`))
+    return jobs.map(({ id }) => id)
+  }
+  await until('the worker has work', async () => {
+    const found = await held()
+    return encodesIn(work).some(({ tokenId }) => found.includes(tokenId))
   })
   first.child.kill('SIGKILL')
   await first.ended
+  // Only now: until its end it may have taken another.
+  const orphans = await held()
   await until('the campaign is over', async () => (await place.campaign()).state !== 'PROCESSING', { withinMs: 90_000 })
 
   const campaign = await place.campaign()
