@@ -2,6 +2,7 @@ import { AttemptFailed } from './attempt-failed.ts'
 import { messageOf, nameOf } from './describe.ts'
 import type { CauseLink, Stage } from './failure.ts'
 import { clip, read, redactAndClip, redactText } from './redact.ts'
+import { retryAfterHeaderMs } from './retry-after.ts'
 
 /**
  * What can be said for certain about a thrown value, whatever it is: rules match on these, never on the value itself.
@@ -184,24 +185,7 @@ function decodedTail(bytes: unknown): string {
 /** The delay the other side asked for, if it did. */
 export function retryAfterMs(facts: Facts, nowMs: number): number | null {
   if (facts.retryAfterMs !== null || facts.retryAfterText === null) return facts.retryAfterMs
-  const atMs = httpDateMs(facts.retryAfterText)
-  return atMs === null ? null : Math.max(0, atMs - nowMs)
-}
-
-const HTTP_DATE = /^[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT$/
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
-
-/** `Sun, 06 Nov 1994 08:49:37 GMT` in epoch milliseconds. By hand: core has no calendar. */
-function httpDateMs(date: string): number | null {
-  const [, day = '', monthName = '', yearText = '', hour = '', minute = '', second = ''] = HTTP_DATE.exec(date) ?? []
-  const month = MONTHS.indexOf(monthName)
-  if (month < 0) return null
-  // Years begin in March here, so that the leap day is the last one and month lengths follow one formula.
-  const year = month < 2 ? Number(yearText) - 1 : Number(yearText)
-  const leapDays = Math.floor(year / 4) - Math.floor(year / 100) + Math.floor(year / 400)
-  const dayOfYear = Math.floor((153 * ((month + 10) % 12) + 2) / 5) + Number(day) - 1
-  const days = 365 * year + leapDays + dayOfYear - 719_468
-  return (days * 86_400 + Number(hour) * 3600 + Number(minute) * 60 + Number(second)) * 1000
+  return retryAfterHeaderMs(facts.retryAfterText, nowMs)
 }
 
 /** What lies below the thrown value, outermost first. */

@@ -1,3 +1,4 @@
+import { retryAfterHeaderMs } from 'redress'
 import {
   ConnectFailed,
   NameNotResolved,
@@ -9,7 +10,6 @@ import {
 } from 'redress/outbound'
 import { type Code, type FailureContext, FetchFailure } from '../failure.ts'
 import type { DownloadLimits } from './download.ts'
-import { retryAfterMs } from './retry-after.ts'
 
 /** What is known of a download by now. */
 export interface Way {
@@ -50,7 +50,7 @@ export function checkStatus({ status, headers }: OutboundResponse, way: Way): vo
   if (GOOD.has(status)) return
   const code = BY_STATUS[status] ?? byClass(status)
   const after = headers['retry-after']
-  const wait = retryAfterMs(Array.isArray(after) ? after[0] : after, way.nowMs)
+  const wait = retryAfterHeaderMs(Array.isArray(after) ? after[0] : after, way.nowMs)
   throw failed(code, `was answered with ${status}`, way, {}, { ...(wait !== null && { retryAfterMs: wait }) })
 }
 

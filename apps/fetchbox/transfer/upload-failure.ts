@@ -1,5 +1,5 @@
+import { retryAfterHeaderMs } from 'redress'
 import { type Code, FetchFailure } from '../failure.ts'
-import { retryAfterMs } from './retry-after.ts'
 
 /** By the code that the object store answered with (F10). */
 const BY_S3_CODE: Readonly<Record<string, Code>> = {
@@ -73,7 +73,7 @@ function storageFailed(error: Error, key: string, cause: Answer, nowMs: number):
     return failed(code, `the storage folder answered ${errno} for ${key}`, error, cause)
   }
   const said = s3CodeOf(cause)
-  const wait = retryAfterMs(cause.$response?.headers?.['retry-after'], nowMs)
+  const wait = retryAfterHeaderMs(cause.$response?.headers?.['retry-after'], nowMs)
   const message = `the object store answered ${said ?? 'nothing more'} (${status}) for ${key}`
   return failed((said !== null && BY_S3_CODE[said]) || byStatus(status), message, error, cause, wait)
 }

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { CODES, type Code, categoryOf, isRetryable } from '../../../../apps/fetchbox/failure.ts'
 import { forbiddenHeader, headerProblem } from '../../../../apps/fetchbox/transfer/headers.ts'
-import { retryAfterMs } from '../../../../apps/fetchbox/transfer/retry-after.ts'
 
 const codes = Object.keys(CODES) as Code[]
 
@@ -56,25 +55,6 @@ describe('the taxonomy', () => {
   test('a code that is tried again has other words while it waits than when it is over', () => {
     for (const code of codes.filter(isRetryable)) expect(CODES[code].waiting).not.toBe(CODES[code].message)
     for (const code of codes.filter((each) => !isRetryable(each))) expect(CODES[code].waiting).toBeUndefined()
-  })
-})
-
-describe('Retry-After', () => {
-  const nowMs = Date.UTC(1994, 10, 6, 8, 49, 0)
-  test.each([
-    ['0', 0],
-    ['120', 120_000],
-    [' 7 ', 7000],
-    ['Sun, 06 Nov 1994 08:49:37 GMT', 37_000],
-    ['Sunday, 06-Nov-94 08:49:37 GMT', 37_000],
-    ['Sun Nov  6 08:49:37 1994', 37_000],
-    ['Sun, 06 Nov 1994 08:00:00 GMT', 0],
-  ])('%s is a wait', (header, ms) => {
-    expect(retryAfterMs(header, nowMs)).toBe(ms)
-  })
-
-  test.each(['', 'soon', '-1', '7.5', '1e3', 'Sunday', '99999999999', null, undefined])('%s is none', (header) => {
-    expect(retryAfterMs(header, nowMs)).toBeNull()
   })
 })
 
