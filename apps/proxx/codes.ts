@@ -58,6 +58,9 @@ export const CODES = failures({
 
 export type Code = keyof typeof CODES
 
+/** How a submission that failed with a code is answered. */
+export const httpStatusOf = (code: string): number => (CODES as Record<string, { http?: number }>)[code]?.http ?? 422
+
 function verification(what: string) {
   return { fault: 'system', retry: 'never', message: `The verification failed: ${what}.` } as const
 }

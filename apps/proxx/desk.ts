@@ -1,6 +1,7 @@
 import { type App, type Log, RedressError } from 'redress'
 import type { Caller } from 'redress/http'
 import { findPrograms } from '../shared/media/programs.ts'
+import { isInScope } from './access.ts'
 import { checkSubmission, limitsOf, payloadOf, type Report } from './checks.ts'
 import type { JobFiles } from './job-file.ts'
 import { TYPE } from './policy.ts'
@@ -47,10 +48,10 @@ export async function submitSpec(desk: Desk, spec: unknown, by: By, options: { i
  * The account that an owner submits for; null for everybody else. The engine lets owners submit nothing by themselves: it
  * is for each system to say what. Here it is what lies within the roots, and nothing where there are none.
  */
-export function submittingOwner({ role, account, name, scopes }: Caller): string | null {
+export function submittingOwner(caller: Caller): string | null {
+  const { role, account, name } = caller
   if (role !== 'owner') return null
-  const isInScope = scopes === null || scopes.includes('jobs.submit') || scopes.includes('jobs.*')
-  if (account !== null && isInScope) return account
+  if (account !== null && isInScope(caller, 'jobs.submit')) return account
   throw new RedressError('ROLE_TOO_LOW', `jobs.submit is not in the scopes of ${name}.`)
 }
 

@@ -6,15 +6,18 @@ import type { Desk } from './desk.ts'
 import { JobFiles } from './job-file.ts'
 import { locksLetGo } from './lock.ts'
 import { declareChannels } from './notices.ts'
+import { type Alarm, alarmOf } from './policy.ts'
 import { proxxRoutes } from './routes.ts'
 import { readSettings } from './settings.ts'
 import { declareTranscode } from './transcode.ts'
 
-/** Declares proxx on an app and gives what speaks for it. */
-export function openDesk(app: App, { home, env, log }: Surroundings): Desk {
+const PAGE = '/proxx'
+
+/** Declares proxx on an app and gives what speaks for it. Whoever only visits a store leaves its alarm as it is. */
+export function openDesk(app: App, { home, env, log }: Surroundings, inForce: Alarm | null = null): Desk {
   const settings = readSettings(env, home)
   const files = new JobFiles(app, settings.jobs, log)
-  declareTranscode(app, { settings, files, log, nowMs: Date.now })
+  declareTranscode(app, { settings, alarm: inForce ?? alarmOf(settings), files, log, nowMs: Date.now })
   declareChannels(app, settings)
   return { app, settings, files, log }
 }
@@ -26,7 +29,10 @@ const proxx: AppModule = {
     const desk = openDesk(app, surroundings)
     const routes = proxxRoutes(desk)
     return {
+      page: PAGE,
       async mount(server, tools) {
+        // Without roots there is nothing here for owners.
+        if (desk.settings.roots !== null) tools.welcomeOwners(PAGE)
         await routes(server, tools)
         desk.files.follow()
       },

@@ -43,9 +43,12 @@ const ENTRIES =
   'format=duration:stream=index,codec_type,codec_name,profile,pix_fmt,width,height,avg_frame_rate,nb_frames,duration,' +
   'channels,sample_rate:stream_tags=DURATION:stream_side_data=rotation:stream_disposition=attached_pic'
 
+/** Fields of fewer lines, or lines of fewer pixels, cannot be made whole. */
+const SIDE_MIN = 4
+
 /** Throws `MediaError` for what is no video or cannot be read; `ProgramFailed` where ffprobe itself was in trouble. */
 export async function inspectMedia(path: string, programs: MediaPrograms, run: MediaRun): Promise<Inspected> {
-  const file = await sniff(path, 'probe', run.limits)
+  const file = await sniff(path, 'probe', run.limits, { takesCameras: true })
   if (file.kind !== 'video') throw unsupported(path, 'This is a picture and no video.')
   const args = ['-show_entries', ENTRIES, ...inputArguments(file, run.limits)]
   const said = JSON.parse(await ask(path, programs, args, run)) as {
@@ -57,7 +60,7 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
   if (video === undefined) throw unsupported(path, 'There is no video in it.')
   const { width = 0, height = 0 } = video
   const { sideMax, pixelsMax } = run.limits
-  if (width <= 0 || height <= 0 || Math.max(width, height) > sideMax || width * height > pixelsMax) {
+  if (Math.min(width, height) < SIDE_MIN || Math.max(width, height) > sideMax || width * height > pixelsMax) {
     throw unsupported(path, `Its pictures have ${width} x ${height} pixels.`)
   }
   const isTurned = (video.side_data_list ?? []).some(({ rotation = 0 }) => Math.abs(Math.round(rotation)) % 180 === 90)
@@ -102,19 +105,40 @@ function plausibleFrames(counted: number, fps: number, durationMs: number | null
 }
 
 /**
- * How many of its frames a source shows, where its head counts more: an edit list hides some, and they are marked so. What
- * the head counts and the file does not have is not hidden but missing, and is not taken off.
+ * How many of its frames a source shows, where its head counts others: an edit list hides some. Those that later ones are
+ * made from are read and marked; the rest are not even read, and are found when the list is not heeded. What the head
+ * counts and the file does not have is not hidden but missing, and is not taken off.
  */
 export async function shownFrames(source: Inspected, programs: MediaPrograms, run: MediaRun): Promise<number | null> {
   if (source.frames === null) return null
-  let hidden = 0
+  const { read, hidden } = await packetsOf(source, programs, run)
+  if (source.file.reader !== 'mov' || read === source.frames) return source.frames - hidden
+  const all = await packetsOf(source, programs, run, ['-ignore_editlist', '1'])
+  return source.frames - hidden - (all.read - read)
+}
+
+interface Packets {
+  read: number
+  hidden: number
+}
+
+async function packetsOf(
+  source: Inspected,
+  programs: MediaPrograms,
+  run: MediaRun,
+  options: readonly string[] = [],
+): Promise<Packets> {
+  const packets: Packets = { read: 0, hidden: 0 }
   const onLine = (line: string) => {
-    if (/^[K_]D/.test(line)) hidden++
+    // Key frame, to be discarded, corrupt: the last is what is left of a frame at the end of a file that was cut.
+    if (!/^[K_][D_]/.test(line) || line[2] === 'C') return
+    packets.read++
+    if (line[1] === 'D') packets.hidden++
   }
   const asked = ['-select_streams', String(source.videoIndex), '-show_entries', 'packet=flags', '-of', 'csv=p=0']
-  const args = [...asked, ...inputArguments(source.file, run.limits)]
+  const args = [...asked, ...options, ...inputArguments(source.file, run.limits)]
   await runFfprobe(programs.ffprobe, args, { ...run, onLine })
-  return source.frames - hidden
+  return packets
 }
 
 const unsupported = (path: string, message: string): MediaError =>

@@ -1,4 +1,5 @@
-import { link, open, readFile, rename, unlink } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { open, readFile, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -34,14 +35,17 @@ interface LockOptions {
   nowMs: number
   /** Whether a job of this store has ended: then a person, or its own worker, has said that nobody works any more. */
   isOver(job: string): Promise<boolean>
+  /** How long to wait for a process that is still there though its job is over. */
+  patienceMs?: number
 }
 
 /** P64: exclusive, logged, and never bypassed. Gives back what lets go of it. */
 export async function lockDirectory(
   directory: string,
   job: string,
-  { log, nowMs, isOver }: LockOptions,
+  options: LockOptions,
 ): Promise<() => Promise<void>> {
+  const { log, nowMs } = options
   const path = join(directory, LOCK_NAME)
   const holder: LockHolder = { job, host: hostname(), pid: process.pid, at: new Date(nowMs).toISOString() }
   const text = `${JSON.stringify(holder)}\n`
@@ -49,7 +53,7 @@ export async function lockDirectory(
     await writeExclusively(path, text)
   } catch (error) {
     if (errnoOf(error) !== 'EEXIST') throw error
-    await removeAbandoned(directory, path, job, isOver, log)
+    await removeAbandoned(directory, path, job, options)
     await writeExclusively(path, text).catch(async (again: unknown) => {
       throw errnoOf(again) === 'EEXIST' ? new DirectoryLocked(directory, await holderOf(path)) : again
     })
@@ -117,28 +121,45 @@ async function removeAbandoned(
   directory: string,
   path: string,
   job: string,
-  isOver: LockOptions['isOver'],
-  log: Log,
+  { log, isOver, patienceMs = LETTING_GO_MS_MAX }: LockOptions,
 ): Promise<void> {
   const holder = await holderOf(path)
   if (holder === null || !(await isOver(holder.job))) throw new DirectoryLocked(directory, holder)
   // Somebody marked a running job as failed, and its worker is about to notice.
-  for (let waitedMs = 0; isAlive(holder) && waitedMs < LETTING_GO_MS_MAX; waitedMs += LOOK_AGAIN_MS) {
+  for (let waitedMs = 0; isAlive(holder) && waitedMs < patienceMs; waitedMs += LOOK_AGAIN_MS) {
     await setTimeout(LOOK_AGAIN_MS)
     if ((await holderOf(path)) === null) return
   }
   if (isAlive(holder)) throw new DirectoryLocked(directory, holder)
-  // Another worker may do the same at this moment: what was moved away must be what was judged.
-  const aside = `${path}.${job}`
-  await rename(path, aside)
-  const moved = await holderOf(aside)
-  if (JSON.stringify(moved) !== JSON.stringify(holder)) {
-    await link(aside, path)
-    await unlink(aside)
-    throw new DirectoryLocked(directory, moved)
+  if (await removeThis(path, holder)) {
+    log.warn(
+      { event: 'lock_abandoned', job_id: job, directory, holder },
+      'the lock of a job that is over was taken away',
+    )
   }
-  await unlink(aside)
-  log.warn({ event: 'lock_abandoned', job_id: job, directory, holder }, 'the lock of a job that is over was taken away')
+}
+
+/**
+ * Others may want to remove the same one at this moment, and the first of them may hold a new one already. So whoever
+ * removes has this file, which names what was judged, and looks again: nobody else's lock is ever moved, not even for a
+ * moment. One who dies here leaves the file, and then a person removes both.
+ */
+async function removeThis(path: string, holder: LockHolder): Promise<boolean> {
+  const judged = JSON.stringify(holder)
+  const removing = `${path}.${createHash('sha256').update(judged).digest('hex').slice(0, 16)}`
+  try {
+    await (await open(removing, 'wx')).close()
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
+  try {
+    if (JSON.stringify(await holderOf(path)) !== judged) return false
+    await unlink(path)
+    return true
+  } finally {
+    await unlink(removing)
+  }
 }
 
 function isAlive({ job, host, pid }: LockHolder): boolean {

@@ -9,9 +9,19 @@ export const WEBHOOK = 'proxx-webhook'
 /** Clips have limits of their own; this one is for what nobody thought of. It cannot be set: a lock holds it. */
 const ATTEMPT_MAX = '7d'
 
+/** What the settings have to do with it: how soon silence is noticed, and who is told. */
+export interface Alarm {
+  leaseMs: number
+  told: readonly string[]
+}
+
+export const alarmOf = ({ leaseMs, mail, webhook }: Settings): Alarm => ({
+  leaseMs,
+  told: [...(mail === null ? [] : [MAIL]), ...(webhook === null ? [] : [WEBHOOK])],
+})
+
 /** P38-P44, P51, P52, P55, P60, P64-P68: locked, so that no later declaration can weaken it. */
-export function transcodePolicy(settings: Settings): PolicyInput {
-  const told = [...(settings.mail === null ? [] : [MAIL]), ...(settings.webhook === null ? [] : [WEBHOOK])]
+export function transcodePolicy({ leaseMs, told }: Alarm): PolicyInput {
   return {
     locked: true,
     forwardOnly: true,
@@ -26,12 +36,12 @@ export function transcodePolicy(settings: Settings): PolicyInput {
     errors: 'terminal',
     deny: 'forbid',
     rollup: 'all-or-nothing',
-    lease: { ttl: settings.leaseMs, startTimeout: '1m' },
+    lease: { ttl: leaseMs, startTimeout: '1m' },
     timeout: { attempt: ATTEMPT_MAX },
     // One job at a time in one output directory: the next waits, instead of finding the lock taken.
     concurrency: { perKey: 1 },
     // Each failure on its own.
-    notify: { failed: told, orphaned: told, window: 0 },
+    notify: { failed: [...told], orphaned: [...told], window: 0 },
     retention: { complete: null, failed: null },
   }
 }

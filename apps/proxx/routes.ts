@@ -2,9 +2,11 @@ import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
-import type { Caller, Mount, MountTools } from 'redress/http'
+import type { Caller, Mount } from 'redress/http'
+import { formFields, wantsPage } from '../shared/page-requests.ts'
 import { answerRefusals, Refused } from '../shared/refused.ts'
-import { CODES, type Code } from './codes.ts'
+import { callerOf, shownTo, staffOf } from './access.ts'
+import { httpStatusOf } from './codes.ts'
 import {
   type Desk,
   listOrphans,
@@ -15,12 +17,15 @@ import {
   validateSpec,
   verifyOutputs,
 } from './desk.ts'
+import { Forms } from './page/forms.ts'
+import { addPages } from './page/index.ts'
+import { specOfForm } from './page/submit.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
 import { PROFILES } from './profiles.ts'
 import { SPEC_SCHEMA } from './spec.ts'
 import { stderrLogOf } from './trace.ts'
-import type { ProxxJob } from './view.ts'
+import { type ProxxJob, refusalIn } from './view.ts'
 
 const LIST_MAX = 100
 
@@ -28,7 +33,15 @@ const LIST_MAX = 100
 export function proxxRoutes(desk: Desk): Mount {
   const { app, files, settings } = desk
   return async (server, tools) => {
-    answerRefusals(server)
+    const pages = addPages(server, { desk, tools, seen })
+    const forms = new Forms(desk, pages)
+    answerRefusals(server, {
+      isFor: wantsPage,
+      show: (request, reply, refusal) =>
+        refusal.code === 'SIGN_IN_REQUIRED' ? tools.sendToSignIn(request, reply) : pages.refused(reply, refusal),
+    })
+    // One address answers with a page or with JSON.
+    server.addHook('onRequest', async (_request, reply) => void reply.header('vary', 'accept'))
 
     server.get('/proxx/spec.schema.json', async (_request, reply) =>
       reply.type('application/schema+json').send(JSON.stringify(SPEC_SCHEMA)),
@@ -37,6 +50,8 @@ export function proxxRoutes(desk: Desk): Mount {
 
     server.post('/proxx/jobs', async (request, reply) => {
       const caller = await callerOf(tools, request)
+      const fields = formOf(request)
+      if (fields !== null) return forms.submit({ reply, caller, fields })
       // With an id of the caller's own, an answer that was lost can be asked for again.
       const { id } = request.query as { id?: string }
       const { job, isNew } = await submitSpec(desk, request.body ?? null, { caller }, id === undefined ? {} : { id })
@@ -45,17 +60,21 @@ export function proxxRoutes(desk: Desk): Mount {
       return answerMade(reply, caller, job, isNew ? 201 : 200)
     })
 
-    server.post('/proxx/validate', async (request) => {
+    server.post('/proxx/validate', async (request, reply) => {
       const caller = await callerOf(tools, request)
       // Who may not submit must not learn which files there are.
       const owner = submittingOwner(caller)
       if (owner === null) await app.performAs(caller, 'jobs.submit', { type: TYPE, input: {}, dryRun: true })
-      const report = await validateSpec(desk, request.body ?? null, owner)
+      const fields = formOf(request)
+      const spec = fields === null ? (request.body ?? null) : specOfForm(fields)
+      const report = await validateSpec(desk, spec, owner)
+      if (fields !== null) return forms.validated({ reply, caller, fields }, report)
       return { valid: report.problems.length === 0, ...report }
     })
 
-    server.get('/proxx/jobs', async (request) => {
+    server.get('/proxx/jobs', async (request, reply) => {
       const caller = await callerOf(tools, request)
+      if (wantsPage(request)) return reply.redirect(`/proxx${new URL(request.url, 'http://host').search}`, 303)
       const { status, code, cursor, limit } = request.query as Record<string, string | undefined>
       const asked = {
         type: TYPE,
@@ -69,7 +88,7 @@ export function proxxRoutes(desk: Desk): Mount {
         nextCursor: string | null
       }
       const views = await Promise.all(jobs.map(({ id }) => files.view(id)))
-      return { jobs: views.flatMap((view) => (view === null ? [] : [shown(view, caller)])), nextCursor }
+      return { jobs: views.flatMap((view) => (view === null ? [] : [shownTo(caller, view)])), nextCursor }
     })
 
     server.get('/proxx/orphans', async (request) => {
@@ -78,9 +97,10 @@ export function proxxRoutes(desk: Desk): Mount {
       return { jobs: await listOrphans(desk) }
     })
 
-    server.get('/proxx/jobs/:id', async (request) => {
+    server.get('/proxx/jobs/:id', async (request, reply) => {
       const caller = await callerOf(tools, request)
-      return shown(await seen(request, caller), caller)
+      const job = await seen(request, caller)
+      return wantsPage(request) ? pages.job(reply, caller, job) : shownTo(caller, job)
     })
 
     server.get('/proxx/jobs/:id/job.json', async (request, reply) => {
@@ -96,17 +116,21 @@ export function proxxRoutes(desk: Desk): Mount {
 
     server.post('/proxx/jobs/:id/retry', async (request, reply) => {
       const caller = await callerOf(tools, request)
-      const { id } = await seen(request, caller)
+      const failed = await seen(request, caller)
+      const fields = formOf(request)
+      if (fields !== null) return forms.retry({ reply, caller, fields }, failed)
       const { reason = '', spec } = (request.body ?? {}) as { reason?: string; spec?: unknown }
-      const job = await retryJob(desk, id, { caller, reason, ...(spec !== undefined && { spec }) })
+      const job = await retryJob(desk, failed.id, { caller, reason, ...(spec !== undefined && { spec }) })
       return answerMade(reply, caller, job, 201)
     })
 
-    server.post('/proxx/jobs/:id/mark-failed', async (request) => {
+    server.post('/proxx/jobs/:id/mark-failed', async (request, reply) => {
       const caller = await callerOf(tools, request)
-      const { id } = await seen(request, caller)
+      const orphan = await seen(request, caller)
+      const fields = formOf(request)
+      if (fields !== null) return forms.markFailed({ reply, caller, fields }, orphan)
       const { reason = '' } = (request.body ?? {}) as { reason?: string }
-      return shown(await markFailed(desk, id, { caller, reason }), caller)
+      return shownTo(caller, await markFailed(desk, orphan.id, { caller, reason }))
     })
 
     server.post('/proxx/jobs/:id/verify', async (request) => {
@@ -130,36 +154,20 @@ export function proxxRoutes(desk: Desk): Mount {
   }
 }
 
-async function callerOf({ findCaller }: MountTools, request: FastifyRequest): Promise<Caller> {
-  const caller = await findCaller(request)
-  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Proxx is for those who have signed in.')
-  return caller
-}
-
-/** What programs said may name anything on the machine: it is for those who run it. */
-async function staffOf(tools: MountTools, request: FastifyRequest): Promise<Caller> {
-  const caller = await callerOf(tools, request)
-  if (caller.role === 'owner') throw new RedressError('ROLE_TOO_LOW', 'Logs and job files are for operators.')
-  return caller
-}
-
 /** A job that failed before it was dispatched is there, and is refused all the same (P5, P9). */
 function answerMade(reply: FastifyReply, caller: Caller, job: ProxxJob, status: number) {
   void reply.header('location', `/proxx/jobs/${job.id}`)
-  if (job.status !== 'failed' || job.error?.class !== 'pre_dispatch') return reply.code(status).send(shown(job, caller))
-  const { code, message } = job.error
+  const refusal = refusalIn(job)
+  if (refusal === null) return reply.code(status).send(shownTo(caller, job))
+  const { code, message } = refusal
   const error = { code, message, action: ACTION, jobId: job.id }
-  return reply.code(CODES[code as Code]?.http ?? 422).send({ error, job: shown(job, caller) })
+  return reply.code(httpStatusOf(code)).send({ error, job: shownTo(caller, job) })
 }
 
 const ACTION = 'Nothing was run. Correct what is wrong and retry the job with another spec, or submit a new one.'
 
-/** Owners are told what happened, and not what was said on which machine. */
-function shown(job: ProxxJob, { role }: Caller): ProxxJob {
-  if (role !== 'owner') return job
-  const error = job.error && { ...job.error, worker: null, stderrTail: null, detail: '' }
-  return { ...job, worker: null, error }
-}
+/** What a form of our pages says; null for what programs send. */
+const formOf = (request: FastifyRequest) => (wantsPage(request) ? formFields(request) : null)
 
 async function sendFile(reply: FastifyReply, path: string, type: string) {
   try {

@@ -66,7 +66,7 @@ export interface Problem {
 export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { spec: null; problems: Problem[] } {
   const read = jobSpec.safeParse(given)
   if (!read.success) {
-    const problems = read.error.issues.map(({ path, message }) => invalid(path.join('.'), message))
+    const problems = read.error.issues.map(({ path, message }) => invalid(path.join('.'), inPlainWords(message)))
     return { spec: null, problems }
   }
   const { sources, output } = read.data
@@ -74,5 +74,11 @@ export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { sp
   if (wrong !== null) return { spec: null, problems: [invalid('output.naming', wrong)] }
   return { spec: read.data, problems: [] }
 }
+
+/** Who left a field out need not know what it was compared with. */
+const inPlainWords = (message: string): string =>
+  message
+    .replace(/^Invalid input: expected \w+, received undefined$/, 'is missing')
+    .replace(/^Invalid input: expected (\w+), received (\w+)$/, 'must be of type $1, not $2')
 
 const invalid = (path: string, message: string): Problem => ({ code: 'SPEC_INVALID', path, message })

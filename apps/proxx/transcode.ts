@@ -11,7 +11,7 @@ import { shownFrames } from './inspect.ts'
 import type { JobFiles } from './job-file.ts'
 import { DirectoryLocked, lockDirectory } from './lock.ts'
 import { errnoOf, freeBytes, isWithin, realPath } from './paths.ts'
-import { QUEUE, TYPE, transcodePolicy } from './policy.ts'
+import { type Alarm, QUEUE, TYPE, transcodePolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
@@ -37,6 +37,7 @@ export interface TranscodeResult {
 
 interface TranscodeOptions {
   settings: Settings
+  alarm: Alarm
   files: JobFiles
   log: Log
   nowMs: () => number
@@ -46,13 +47,13 @@ type OwnAttempt = Work['attempt']
 
 /** The one job type of proxx. */
 export function declareTranscode(app: App, options: TranscodeOptions): void {
-  const { settings } = options
+  const { settings, alarm } = options
   /** What `run` has made and `verify` judges, for as long as the attempt lasts. */
   const made = new WeakMap<object, { work: Work; encoded: Encoded[] }>()
   app.job(TYPE, {
     queue: QUEUE,
     codes: CODES,
-    policy: transcodePolicy(settings),
+    policy: transcodePolicy(alarm),
     admit: async (payload: Payload, submission) => {
       const { problems } = await checkSubmission(payload, submission.owner, settings)
       const [first] = problems

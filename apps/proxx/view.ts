@@ -82,6 +82,10 @@ export function viewProxxJob(job: JobView & { input?: unknown }, failures: reado
   }
 }
 
+/** What a submission was refused for: it failed before it was dispatched (P5, P9). */
+export const refusalIn = ({ status, error }: ProxxJob): ProxxError | null =>
+  status === 'failed' && error?.class === 'pre_dispatch' ? error : null
+
 function viewError(failure: FailureView): ProxxError {
   const { stage, owner, code, message, at, worker, from, detail, context } = failure
   return {

@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify'
+import { wantsPage } from '../shared/page-requests.ts'
 import { isMissing } from '../shared/stores.ts'
 import { notFound, ownerOf, seenBy } from './access.ts'
 import { findAsset, listAssets, viewAsset } from './assets.ts'
 import { type Desk, nextOf, UPLOAD_MS } from './desk.ts'
 import { thumbnailKey } from './files.ts'
-import { flash, wantsPage } from './pages.ts'
+import { flash } from './pages.ts'
 import { receiveAsset } from './uploads.ts'
 
 export function addAssetRoutes(server: FastifyInstance, desk: Desk): void {

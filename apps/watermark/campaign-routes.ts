@@ -1,4 +1,5 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
+import { formFields } from '../shared/page-requests.ts'
 import { Refused } from '../shared/refused.ts'
 import { notFound, seenBy } from './access.ts'
 import { findAsset } from './assets.ts'
@@ -32,7 +33,7 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     const caller = await desk.writing(request)
     const nowMs = await desk.nowMs()
     const pages = desk.pagesFor(request)
-    const fields = fieldsOf(request)
+    const fields = formFields(request)
     try {
       const { assetId, ...draft } = fields === null ? readDraft(request.body, nowMs) : readDraftForm(fields, nowMs)
       const asset = await findAsset(rows, assetId, seenBy(caller))
@@ -85,10 +86,4 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     await addCampaign(rows, clone, newId, nowMs)
     return desk.changed(request, reply, id, `${clone.name} is a draft.`, 201)
   })
-}
-
-/** What a form of a page says; null for what a program sent. */
-function fieldsOf({ headers, body }: FastifyRequest): Record<string, string> | null {
-  const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') ?? false
-  return isForm ? ((body ?? {}) as Record<string, string>) : null
 }

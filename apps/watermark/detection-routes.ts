@@ -1,11 +1,12 @@
 import type { FastifyInstance } from 'fastify'
+import { wantsPage } from '../shared/page-requests.ts'
 import { Refused } from '../shared/refused.ts'
 import { NOT_PUBLISHED, notFound } from './access.ts'
 import { type Desk, UPLOAD_MS } from './desk.ts'
 import { DETECT } from './detecting.ts'
 import { addDetection, findDetection, listDetections } from './detections.ts'
 import { suspectKey } from './files.ts'
-import { flash, wantsPage } from './pages.ts'
+import { flash } from './pages.ts'
 import { receiveFile } from './receive.ts'
 
 /** Whose copy a file is: sent here, looked for by a job, and read again as often as one likes. */

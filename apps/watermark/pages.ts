@@ -41,8 +41,6 @@ export interface Pages {
   refused(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): unknown
 }
 
-export const wantsPage = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
-
 const FLASH = 'wm-flash'
 const FLASH_PATH = '/campaigns'
 const FLASH_SECONDS = 60

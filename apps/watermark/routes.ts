@@ -1,5 +1,6 @@
 import multipart from '@fastify/multipart'
 import type { Mount } from 'redress/http'
+import { wantsPage } from '../shared/page-requests.ts'
 import { answerRefusals } from '../shared/refused.ts'
 import { addAssetRoutes } from './asset-routes.ts'
 import { addCampaignRoutes } from './campaign-routes.ts'
@@ -7,7 +8,6 @@ import { Desk, type RouteOptions } from './desk.ts'
 import { addDetectionRoutes } from './detection-routes.ts'
 import { addDownloads } from './downloads.ts'
 import { addPages } from './page/index.ts'
-import { wantsPage } from './pages.ts'
 import { addTokenRoutes } from './token-routes.ts'
 
 /** Everything that campaigns answer to. */

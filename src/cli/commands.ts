@@ -99,33 +99,37 @@ const GROUPED: readonly ProgramLine[] = [
   {
     cli: 'proxx validate <file>',
     program: 'proxx-validate',
-    summary: 'Check a spec of proxx, and all that it names. Records nothing.',
+    summary: 'Check a spec for proxx, and all that it names. Records nothing.',
   },
   {
     cli: 'proxx submit <file>',
     program: 'proxx-submit',
-    summary: 'Submit a spec of proxx. One that is refused is a failed job all the same.',
+    summary: 'Submit a spec to proxx. One that is refused is recorded as a failed job.',
   },
   {
     cli: 'proxx watch <folder>',
     program: 'proxx-watch',
-    summary: 'Make jobs of proxx of what is dropped into a folder, until Ctrl-C.',
+    summary: 'Make a job of everything that is dropped into a folder, until Ctrl-C.',
   },
   {
     cli: 'proxx retry <id>',
     program: 'proxx-retry',
-    summary: 'Make a new job of a failed one of proxx, with its spec or another.',
+    summary: 'Make a new job from a failed one, with the same spec or another. The failed one stays as it is.',
   },
   {
     cli: 'proxx mark-failed <id>',
     program: 'proxx-mark-failed',
-    summary: 'Say of an orphan of proxx that it has failed.',
+    summary: 'Say of a job whose worker is gone that it has failed.',
   },
-  { cli: 'proxx orphans', program: 'proxx-orphans', summary: 'List the jobs of proxx whose worker is silent.' },
+  {
+    cli: 'proxx orphans',
+    program: 'proxx-orphans',
+    summary: 'List the jobs whose worker is silent, and that wait for a person.',
+  },
   {
     cli: 'proxx verify <id>',
     program: 'proxx-verify',
-    summary: 'Verify again what a complete job of proxx delivered.',
+    summary: 'Verify again what a complete job delivered.',
   },
 ]
 

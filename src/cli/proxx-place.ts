@@ -41,7 +41,7 @@ export async function proxxModule<Module>(): Promise<Module> {
 }
 
 interface PlaceMakers {
-  localPlace(options: object): ProxxPlace
+  localPlace(options: object): Promise<ProxxPlace>
   remotePlace(ask: unknown): ProxxPlace
 }
 
@@ -71,8 +71,14 @@ export async function openPlace(command: Command, { values }: Parsed, needsStore
   if (needsStore) refuseMissingStore(location)
   const app = redress({ store: location, failureLog: failureLogOf(location) })
   const actor = typeof values.actor === 'string' ? values.actor : currentUser()
-  const place = localPlace({ app, actor, home: homeOf(app, 'proxx'), env: process.env, log: silentLog })
-  return { place, flags, stop: () => app.stop() }
+  const surroundings = { home: homeOf(app, 'proxx'), env: process.env, log: silentLog }
+  try {
+    const place = await localPlace({ app, actor, isVisit: needsStore, ...surroundings })
+    return { place, flags, stop: () => app.stop() }
+  } catch (error) {
+    await app.stop()
+    throw error
+  }
 }
 
 /** A spec from a file, or from standard input for `-`. What is not JSON is wrong usage: no job is made of it. */

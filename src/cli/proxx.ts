@@ -1,11 +1,20 @@
+import { setTimeout } from 'node:timers/promises'
+import { durationMs, formatMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import { oneLine, printable } from '../core/printable.ts'
 import { columns } from './columns.ts'
 import { commandName } from './command-name.ts'
 import type { Command } from './commands.ts'
 import type { Program } from './invoke.ts'
-import { ownOption, type Parsed, SERVER_OPTIONS } from './parse.ts'
-import { type OpenedPlace, openPlace, PLACE_OPTIONS, type ProxxJob, readSpecFile } from './proxx-place.ts'
+import { ownOption, type Parsed, SERVER_OPTIONS, usage } from './parse.ts'
+import {
+  type OpenedPlace,
+  openPlace,
+  PLACE_OPTIONS,
+  type ProxxJob,
+  type ProxxPlace,
+  readSpecFile,
+} from './proxx-place.ts'
 import { terminalOf } from './terminal.ts'
 
 const FILE_PLACE = { name: 'file', description: 'the spec: a file with JSON, or - for standard input' }
@@ -27,7 +36,7 @@ export const validate: Program = {
         else if (problems.length === 0)
           print(`The spec is valid. It makes:\n${outputs.map((name) => `  ${name}\n`).join('')}`)
         if (problems.length === 0) return
-        const told = problems.map(({ code, path, message }) => `${code}: ${path}: ${message}`)
+        const told = problems.map(problemLine)
         throw new RedressError('INPUT_INVALID', 'A job of this spec would fail before anything is run.', {
           problems: told,
         })
@@ -78,18 +87,22 @@ export const markFailed: Program = {
       const job = await place.markFailed(parsed.positionals[0] as string, { reason })
       if (parsed.values.json === true) return printJson(job)
       print(`Job ${job.id} is ${job.status}.\n`)
-      hint(`\`${commandName()} proxx retry ${job.id}${flags}\` makes a new one of it.`)
+      hint(`\`${commandName()} proxx retry ${job.id} --reason 'say why'${flags}\` makes a new one of it.`)
     })
   },
 }
 
 export const orphans: Program = {
-  options: SERVER_OPTIONS,
+  options: [
+    ownOption('wait', 'flag', 'wait until there is one'),
+    ownOption('timeout TIME', 'text', 'with --wait: no longer than this, 30s or 5m'),
+    ...SERVER_OPTIONS,
+  ],
   places: [],
-  examples: ['redress proxx orphans'],
+  examples: ['redress proxx orphans', 'redress proxx orphans --wait --timeout 5m'],
   run: (command, parsed) =>
     at(command, parsed, async ({ place, flags }) => {
-      const jobs = await place.orphans()
+      const jobs = await orphansOf(place, waitMsOf(command, parsed))
       if (parsed.values.json === true) return printJson(jobs)
       if (jobs.length === 0) return hint('There are no orphans.')
       const shape = [
@@ -99,8 +112,34 @@ export const orphans: Program = {
         { title: 'SILENT SINCE', of: ({ orphanedAt }: ProxxJob) => orphanedAt },
       ]
       print(columns(jobs, shape, terminalOf(process.stdout, process.env, Date.now())))
-      hint(`Nobody else takes them. Look, then say \`${commandName()} proxx mark-failed JOB${flags}\`.`)
+      hint(
+        `Nobody else takes them. Look, then say \`${commandName()} proxx mark-failed JOB --reason 'say why'${flags}\`.`,
+      )
     }),
+}
+
+/** 0 without --wait: what is there is all that is asked for. */
+function waitMsOf(command: Command, { values: { wait, timeout } }: Parsed): number {
+  if (wait === true) return typeof timeout === 'string' ? durationMs(timeout, '--timeout') : Number.POSITIVE_INFINITY
+  if (timeout !== undefined) throw usage(command, '--timeout is for --wait.')
+  return 0
+}
+
+const LOOK_AGAIN_MS = 500
+
+async function orphansOf(place: ProxxPlace, waitMs: number): Promise<ProxxJob[]> {
+  const startedMs = performance.now()
+  for (;;) {
+    const jobs = await place.orphans()
+    const leftMs = startedMs + waitMs - performance.now()
+    if (jobs.length > 0 || waitMs === 0) return jobs
+    if (leftMs <= 0) {
+      throw new RedressError('WAIT_OVER', `No job became an orphan within ${formatMs(waitMs)}.`, {
+        action: 'Wait again, or look later.',
+      })
+    }
+    await setTimeout(Math.min(LOOK_AGAIN_MS, leftMs))
+  }
 }
 
 export const verify: Program = {
@@ -149,7 +188,7 @@ function tellMade(job: ProxxJob, { flags }: OpenedPlace, { values }: Parsed): vo
   }
   const { code, message, problems } = job.error ?? { code: 'UNKNOWN', message: '', problems: [] }
   throw new RedressError('JOB_FAILED', `Job ${job.id} failed before anything was run: ${code}: ${message}`, {
-    action: `Correct what is wrong, then \`${commandName()} proxx retry ${job.id} --spec FILE${flags}\`, or submit anew.`,
+    action: `Correct what is wrong, then \`${commandName()} proxx retry ${job.id} --spec FILE --reason 'say why'${flags}\`, or submit anew.`,
     jobId: job.id,
     problems: problems.map((problem) => (typeof problem === 'string' ? problem : problemLine(problem))),
   })

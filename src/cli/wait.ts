@@ -79,6 +79,7 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
   const changes = listen(target, id, done.signal)
   const progress = progressOn(process.stderr, process.env)
   let answeredMs: number | null = null
+  let orphanedAt: string | null = null
   try {
     for (;;) {
       const heard = changes.next()
@@ -86,6 +87,12 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
         const job = await target.perform('jobs.show', { id })
         answeredMs = performance.now()
         if (ENDED.has(job.status)) return job
+        // It may come back, or somebody may decide; but who waits must not believe that it is worked at.
+        if (job.orphanedAt !== null && job.orphanedAt !== orphanedAt) {
+          progress.clear()
+          process.stderr.write(`Job ${id} is an orphan: its worker is silent, and it waits for a person.\n`)
+        }
+        orphanedAt = job.orphanedAt
         progress.show({ what: `${job.status}: job ${id}`, done: job.progress, total: 1 })
       } catch (error) {
         const isPassing = error instanceof RedressError && error.exitCode === 5

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { copyFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { TYPE } from '../../apps/proxx/policy.ts'
 import { proxxRoutes } from '../../apps/proxx/routes.ts'
 import { startServer } from '../../src/http/server.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from '../apps/proxx/clips.ts'
@@ -95,6 +96,8 @@ describe.each(['store', 'server'] as const)('proxx, by the %s', (kind) => {
     const proxx = await placed(kind)
     expect(await proxx('orphans')).toEqual({ code: 0, stdout: '', stderr: 'There are no orphans.\n' })
     expect(await proxx('orphans', '--json')).toEqual({ code: 0, stdout: '[]\n', stderr: '' })
+    const waited = await proxx('orphans', '--wait', '--timeout', '10ms')
+    expect(waited).toMatchObject({ code: 5, stdout: '', stderr: expect.stringContaining('orphan within 10 ms') })
     const nobody = '01900000-0000-7000-8000-000000000000'
     for (const command of ['verify', 'retry', 'mark-failed']) {
       const reason = command === 'verify' ? [] : ['--reason', 'why']
@@ -113,6 +116,7 @@ test('a spec is validated where there is no store, and none is made', async () =
 test.each([
   [['submit', '/nowhere/spec.json'], '/nowhere/spec.json cannot be read.'],
   [['submit', import.meta.filename], 'is not JSON'],
+  [['orphans', '--timeout', '1s'], '--timeout is for --wait'],
   [['watch', '/nowhere', '--profile', 'proxy_h264_low'], '--profile and --output go together'],
   [['watch', '/nowhere', '--naming', '{index}'], '--naming is for media'],
 ])('wrong usage makes no job: %j', async (args, message) => {
@@ -137,8 +141,49 @@ test('the watch is a command that goes on until it is told to stop', async () =>
   expect(events).toEqual(['watching', 'submitted', 'failed'])
 })
 
+test('the watch works through a server, also after that was away for a while', async () => {
+  const options = { app: rig.app, auth: 'none', mounts: [proxxRoutes(rig.desk)] } as const
+  const first = await startServer({ ...options, port: 0 })
+  await first.ready
+  const watched = folder()
+  const drop = (name: string) =>
+    writeFileSync(join(watched, 'pending', name), JSON.stringify(rig.spec(['/nowhere/a.mov'])))
+  const args = ['proxx', 'watch', watched, '--settle', '100ms', '--json', '--server', first.url]
+  const watch = await running(args, { says: 'watching', env })
+  drop('one.json')
+  await until('the first is done', () => readdirSync(join(watched, 'failed')).length === 1)
+
+  await first.stop({ graceMs: 0 })
+  drop('two.json')
+  await until('it says that the server is away', () => watch.stdout().includes('"trouble"'))
+  expect(readdirSync(join(watched, 'failed'))).toHaveLength(1)
+  const again = await startServer({ ...options, port: Number(new URL(first.url).port) })
+  await again.ready
+  onTestFinished(() => again.stop({ graceMs: 0 }))
+  await until('the second is done', () => readdirSync(join(watched, 'failed')).length === 2)
+  watch.child.kill('SIGTERM')
+  expect(await watch.ended).toBe(0)
+  const names = readdirSync(join(watched, 'failed')).map((name) => name.slice(0, 'one.json'.length))
+  expect(names.toSorted()).toEqual(['one.json', 'two.json'])
+})
+
+test('P49 P55 P68 a command from a shell without the settings of the workers leaves them as they are, and tells whom they tell', async () => {
+  const hook = { PROXX_WEBHOOK_URL: 'http://127.0.0.1:9/', PROXX_WEBHOOK_SECRET: `whsec_${btoa('x'.repeat(32))}` }
+  const own = Rig.forTest({ env: { ...hook, PROXX_LEASE_SEC: '7' } })
+  await own.app.store()
+  const policyOf = async () => (await own.app.perform('types.list', {})).types.find(({ name }) => name === TYPE)?.policy
+  const before = await policyOf()
+  expect(before).toMatchObject({ lease: { ttlMs: 7_000 }, notify: { orphaned: ['proxx-webhook'] } })
+  const refused = file(own.spec(['/nowhere/a.mov']))
+  expect(await redress(['proxx', 'orphans', '--data', own.home], { env })).toMatchObject({ code: 0 })
+  expect(await redress(['proxx', 'submit', refused, '--data', own.home], { env })).toMatchObject({ code: 7 })
+  expect(await policyOf()).toEqual(before)
+  const { notices } = await own.app.perform('notices.list', {})
+  expect(notices).toMatchObject([{ kind: 'failed', channels: ['proxx-webhook'] }])
+})
+
 test('P53-P56 an orphan is seen in the watch folder and in the list, marked by name, and retried from what was dropped', async () => {
-  const own = Rig.forTest({ env: { PROXX_LEASE_SEC: '1' } })
+  const own = Rig.forTest({ env: { PROXX_LEASE_SEC: '3' } })
   const stop = own.path('stop')
   withFfmpeg(own.folder, `[ -e '${stop}' ] || [ $STAGE = verify ] || exec sleep 300`)
   await own.app.store()
@@ -150,12 +195,13 @@ test('P53-P56 an orphan is seen in the watch folder and in the list, marked by n
 
   const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
   const worker = spawn(process.execPath, [...options, join(ROOT, 'test/apps/proxx/worker.ts'), own.home, 'node-2'], {
-    env: { ...process.env, ...env, PROXX_LEASE_SEC: '1' },
+    env: { ...process.env, ...env, PROXX_LEASE_SEC: '3' },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   onTestFinished(() => void worker.kill('SIGKILL'))
   const isBegun = async () => (await own.app.list({ status: 'processing' })).jobs.find(({ startedAt }) => startedAt)
   const { id } = await until('the worker has begun', isBegun)
+  const waiting = redress(['proxx', 'orphans', '--wait', ...at], { env })
   worker.kill('SIGKILL')
   const other = await own.worker()
   await other.enlist()
@@ -164,8 +210,12 @@ test('P53-P56 an orphan is seen in the watch folder and in the list, marked by n
     return watch.stdout().includes('"orphaned"')
   })
 
-  const listed = await redress(['proxx', 'orphans', ...at], { env })
-  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(`${id} +node-2 `) })
+  expect(await waiting).toMatchObject({ code: 0, stdout: expect.stringMatching(`${id} +node-2 `) })
+  const ended = await redress(['jobs', 'wait', id, '--timeout', '10ms', ...at], { env })
+  expect(ended, 'who waits for its end is told').toMatchObject({
+    code: 5,
+    stderr: expect.stringContaining(`Job ${id} is an orphan: its worker is silent, and it waits for a person.`),
+  })
   expect(await redress(['proxx', 'retry', id, '--reason', 'x', ...at], { env })).toMatchObject({ code: 4 })
   const mark = ['proxx', 'mark-failed', id, '--reason', 'node-2 was unplugged', ...at]
   expect(await redress(mark, { env })).toMatchObject({ code: 0, stdout: `Job ${id} is failed.\n` })

@@ -10,6 +10,8 @@ export interface SmallDisk {
   fill(options?: { butBytes: number }): void
   /** Gives the room back. */
   empty(): void
+  /** From now on nothing on it can be changed. Refused while somebody writes to a file. */
+  freeze(): void
 }
 
 /** A file system of a few megabytes, for what happens when it is full. The test is left out where none can be made. */
@@ -49,5 +51,6 @@ export function smallDisk({ skip }: Pick<TestContext, 'skip'>, size = '4m'): Sma
       closeSync(file)
     },
     empty: () => rmSync(ballast, { force: true }),
+    freeze: () => void execFileSync('mount', ['-o', 'remount,ro', folder], { stdio: 'pipe' }),
   }
 }

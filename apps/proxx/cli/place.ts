@@ -12,6 +12,7 @@ import {
   verifyOutputs,
 } from '../desk.ts'
 import { openDesk } from '../index.ts'
+import { type Alarm, TYPE } from '../policy.ts'
 import type { ProxxJob } from '../view.ts'
 
 /** Where the commands of proxx are done: on the store itself, or by a server. */
@@ -30,10 +31,23 @@ export interface Place {
 export interface LocalOptions extends Surroundings {
   app: App
   actor: string
+  /** The store is somebody else's: what it says of itself is left as it is. */
+  isVisit: boolean
 }
 
-export const localPlace = ({ app, actor, ...surroundings }: LocalOptions): Place =>
-  placeAt(openDesk(app, surroundings), actor)
+export async function localPlace({ app, actor, isVisit, ...surroundings }: LocalOptions): Promise<Place> {
+  return placeAt(openDesk(app, surroundings, isVisit ? await alarmInForce(app) : null), actor)
+}
+
+/**
+ * The shell of a person has seldom the settings of the workers. What it declares would replace theirs: who is told of
+ * failures, and how soon an orphan is noticed. So it declares what it finds; null where nobody was before.
+ */
+async function alarmInForce(app: App): Promise<Alarm | null> {
+  const { types } = await app.perform('types.list', {})
+  const policy = types.find(({ name }) => name === TYPE)?.policy
+  return policy === undefined ? null : { leaseMs: policy.lease.ttlMs, told: policy.notify.failed }
+}
 
 export function placeAt(desk: Desk, actor: string): Place {
   return {

@@ -1,5 +1,5 @@
 import { lstat, readdir, readFile } from 'node:fs/promises'
-import { basename, extname, join } from 'node:path'
+import { basename, extname, join, relative } from 'node:path'
 import { errnoOf } from '../paths.ts'
 
 /** What jobs are made of beside specs: with a profile, and a folder for the outputs. */
@@ -9,7 +9,7 @@ export interface MediaRule {
   naming: string
 }
 
-const MEDIA = new Set(['.mp4', '.m4v', '.mov', '.mkv', '.webm', '.avi', '.ts', '.mts', '.m2ts'])
+const MEDIA = new Set(['.mp4', '.m4v', '.mov', '.mkv', '.webm', '.avi', '.mxf', '.ts', '.mts', '.m2ts'])
 /** How programs call what they have not copied to its end. */
 const UNFINISHED = /(\.(part|partial|tmp|temp|crdownload|filepart)|~)$/i
 const SPEC_BYTES_MAX = 2 ** 20
@@ -21,6 +21,8 @@ export const isUnfinished = (name: string): boolean => UNFINISHED.test(name)
 
 export interface Look {
   kind: 'spec' | 'media' | 'card' | 'other'
+  /** Of a card: a file in it that somebody still copies. */
+  unfinished: string | null
   /** Changes with every write to it, or into it. */
   signature: string
 }
@@ -32,14 +34,15 @@ export async function lookAt(path: string): Promise<Look | null> {
     if (found.isDirectory()) {
       const files = await filesUnder(path)
       const facts = await Promise.all(files.map(async (file) => `${file} ${factsOf(await lstat(file))}`))
-      const isWhole = files.some(isMedia) && !files.some((file) => isUnfinished(file))
+      const unfinished = files.find(isUnfinished)
       // Where it lies is no part of it: it is moved when it is taken.
       const signature = facts.map((fact) => fact.slice(path.length)).join('\n')
-      return { kind: isWhole ? 'card' : 'other', signature }
+      const kind = files.some(isMedia) && unfinished === undefined ? 'card' : 'other'
+      return { kind, unfinished: unfinished === undefined ? null : relative(path, unfinished), signature }
     }
-    if (!found.isFile()) return { kind: 'other', signature: '' }
+    if (!found.isFile()) return { kind: 'other', unfinished: null, signature: '' }
     const kind = extname(path).toLowerCase() === '.json' ? 'spec' : isMedia(path) ? 'media' : 'other'
-    return { kind, signature: factsOf(found) }
+    return { kind, unfinished: null, signature: factsOf(found) }
   } catch (error) {
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null
     throw error

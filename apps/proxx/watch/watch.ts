@@ -124,14 +124,15 @@ class Watch {
     return kind === 'spec' || (this.#options.media !== null && kind !== 'other')
   }
 
-  #sayLeft(name: string, { kind }: Look): void {
-    const why = kind === 'other' ? 'is neither a spec nor media' : 'is media, and there is no --profile for it'
-    this.#sayOnce(`left ${name}`, {
-      event: 'left',
-      name,
-      jobId: null,
-      message: `${name} is left where it is: it ${why}.`,
-    })
+  #sayLeft(name: string, { kind, unfinished }: Look): void {
+    const why =
+      unfinished !== null
+        ? `${unfinished} in it is not copied to its end yet`
+        : kind === 'other'
+          ? 'it is neither a spec nor media'
+          : 'it is media, and there is no --profile for it'
+    const message = `${name} is left where it is: ${why}.`
+    this.#sayOnce(`left ${name}`, { event: 'left', name, jobId: null, message })
   }
 
   #isSettled(path: string, { signature }: Look): boolean {

@@ -9,9 +9,14 @@ interface Format {
   reader: string
   kind: 'video' | 'image'
   isSo: (head: Buffer) => boolean
+  /** What cameras and recorders write, and nobody sends who has only a browser: for those who ask for it. */
+  isOfCameras?: true
 }
 
 const text = (head: Buffer, start: number, end: number): string => head.toString('latin1', start, end)
+
+/** The key of the partition that an MXF file begins with, up to where its kinds differ. */
+const MXF_KEY = Buffer.from('060e2b34020501010d010201', 'hex').toString('latin1')
 
 /** No playlist, no script and no list of other files is among them. */
 const FORMATS: readonly Format[] = [
@@ -27,6 +32,7 @@ const FORMATS: readonly Format[] = [
     kind: 'video',
     isSo: (head) => [188, 192].some((step) => [0, 1, 2].every((i) => head[i * step + step - 188] === 0x47)),
   },
+  { reader: 'mxf', kind: 'video', isSo: (head) => text(head, 0, 12) === MXF_KEY, isOfCameras: true },
   { reader: 'png_pipe', kind: 'image', isSo: (head) => text(head, 0, 8) === '\x89PNG\r\n\x1a\n' },
   { reader: 'jpeg_pipe', kind: 'image', isSo: (head) => text(head, 0, 3) === '\xff\xd8\xff' },
   { reader: 'webp_pipe', kind: 'image', isSo: (head) => text(head, 0, 4) === 'RIFF' && text(head, 8, 12) === 'WEBP' },
@@ -47,7 +53,12 @@ export interface SniffedFile {
 }
 
 /** Says what a file is from its first bytes, whatever its name, and refuses what nobody could mark. */
-export async function sniff(path: string, stage: MediaStage, limits: MediaLimits): Promise<SniffedFile> {
+export async function sniff(
+  path: string,
+  stage: MediaStage,
+  limits: MediaLimits,
+  { takesCameras = false } = {},
+): Promise<SniffedFile> {
   const refuse = (code: 'SOURCE_CORRUPT' | 'SOURCE_UNSUPPORTED' | 'SOURCE_TOO_LARGE', message: string) =>
     new MediaError(code, message, { stage, detail: path })
   if (!isAbsolute(path)) throw refuse('SOURCE_UNSUPPORTED', 'The file is not named by an absolute path.')
@@ -60,7 +71,7 @@ export async function sniff(path: string, stage: MediaStage, limits: MediaLimits
     }
     const head = Buffer.alloc(HEAD_BYTES)
     await file.read(head, 0, HEAD_BYTES, 0)
-    const format = FORMATS.find(({ isSo }) => isSo(head))
+    const format = FORMATS.find(({ isSo, isOfCameras }) => (takesCameras || !isOfCameras) && isSo(head))
     if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that can be marked.')
     if (isMovingWebp(head)) throw refuse('SOURCE_UNSUPPORTED', 'The picture moves: an animated WebP cannot be marked.')
     return { path, reader: format.reader, kind: format.kind }

@@ -129,6 +129,45 @@ describe('P64 the lock of an output directory', () => {
     expect(filesIn(directory)).toEqual(['001.mov'])
   })
 
+  test('P19 of a live process is never taken away, not even when its job is over; nor is that of a job nobody here knows', async () => {
+    const directory = rig.output()
+    const { id } = await rig.submit(rig.spec(['/nowhere.mov']))
+    const isOver = async (job: string) => job === id
+    const lock = () =>
+      lockDirectory(directory, rig.app.newId(), { log: keepingLog(), nowMs: 0, isOver, patienceMs: 300 })
+    const dead = { job: id, host: hostname(), pid: 2 ** 22 + 1, at: '2030-01-01T00:00:00.000Z' }
+    const others = [
+      { ...dead, pid: process.ppid },
+      { ...dead, job: 'of another store' },
+      { ...dead, job: 'of another store', host: 'another machine' },
+    ]
+    for (const holder of others) {
+      holding(directory, holder)
+      await expect(lock()).rejects.toMatchObject({ name: 'DirectoryLocked', holder })
+      expect(JSON.parse(readFileSync(lockIn(directory), 'utf8'))).toEqual(holder)
+    }
+    holding(directory, dead)
+    await (await lock())()
+    expect(filesIn(directory)).toEqual([])
+  })
+
+  test('P48 of a dead process is taken by one of those who want it, and the others find it taken', async () => {
+    const directory = rig.output()
+    const ended = rig.app.newId()
+    const isOver = async (job: string) => job === ended
+    for (let round = 0; round < 20; round++) {
+      holding(directory, { job: ended, host: hostname(), pid: 2 ** 22 + 1, at: '2030-01-01T00:00:00.000Z' })
+      const lock = () =>
+        lockDirectory(directory, rig.app.newId(), { log: keepingLog(), nowMs: 0, isOver, patienceMs: 0 })
+      const ends = await Promise.allSettled([lock(), lock(), lock()])
+      const got = ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []))
+      const refused = ends.flatMap((end) => (end.status === 'rejected' ? [(end.reason as Error).name] : []))
+      expect([got.length, refused]).toEqual([1, ['DirectoryLocked', 'DirectoryLocked']])
+      await got[0]?.()
+      expect(filesIn(directory)).toEqual([])
+    }
+  })
+
   test('that is not one of ours is nobody’s to remove', async () => {
     const spec = rig.spec([clip])
     writeFileSync(lockIn(spec.output.directory), 'do not touch\n')

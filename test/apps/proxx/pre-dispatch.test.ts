@@ -13,6 +13,7 @@ let clip: string
 let people: Awaited<ReturnType<Rig['serve']>>
 
 beforeAll(async () => {
+  await makeClip(rig.path('tiny.mkv'), { filter: 'crop=2:2', frames: 1, video: ['-c:v', 'ffv1'] })
   clip = await makeClip(rig.path('a.mov'), { sound: 1 })
   writeFileSync(rig.path('text.mov'), 'not a video at all')
   people = await rig.serve()
@@ -34,6 +35,7 @@ const wrongs: [string, string, (rig: Rig) => unknown][] = [
   ['INPUT_MISSING', 'has a source that is not there', () => rig.spec([clip, rig.path('gone.mov')])],
   ['INPUT_UNREADABLE', 'has a source that is no video', () => rig.spec([rig.path('text.mov')])],
   ['INPUT_UNREADABLE', 'has a folder for a source', () => rig.spec([rig.output()])],
+  ['INPUT_UNREADABLE', 'has a source too small for its fields to be joined', () => rig.spec([rig.path('tiny.mkv')])],
   [
     'OUTPUT_NOT_WRITABLE',
     'has an output directory that is not there',

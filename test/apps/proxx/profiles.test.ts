@@ -9,6 +9,7 @@ import {
   type ResolvedProfile,
 } from '../../../apps/proxx/profiles.ts'
 import { mediaLimits } from '../../../apps/shared/media/limits.ts'
+import { sniff } from '../../../apps/shared/media/sniff.ts'
 import { ffmpeg, makeClip, needsFfmpeg, programs } from './clips.ts'
 import { filesIn, Rig } from './rig.ts'
 
@@ -75,6 +76,20 @@ describe.each(NAMES)('%s', (profile) => {
     )
     expect(hashes[1]).toBe(hashes[0])
   })
+})
+
+test('P2 clips of cameras in MXF are taken, whole ones and those with a file for each stream; watermarks take none', async () => {
+  const dnxhr = ['-c:v', 'dnxhd', '-profile:v', 'dnxhr_lb', '-pix_fmt', 'yuv422p']
+  const whole = await makeClip(rig.path('card.mxf'), { size: '320x180', sound: 2, video: [...dnxhr, '-f', 'mxf'] })
+  const atom = await makeClip(rig.path('atom.mxf'), { size: '320x180', video: [...dnxhr, '-f', 'mxf_opatom'] })
+  const job = await rig.done(rig.spec([whole, atom]))
+  expect(job).toMatchObject({ status: 'complete', error: null })
+  const made = job.outputs.map(({ frames, fingerprint }) => [frames, fingerprint.streams.length])
+  expect(made).toEqual([
+    [6, 3],
+    [6, 1],
+  ])
+  await expect(sniff(whole, 'probe', mediaLimits())).rejects.toMatchObject({ code: 'SOURCE_UNSUPPORTED' })
 })
 
 test('a picture is turned, fitted and made even, and never smaller than its codec can be', async () => {

@@ -28,6 +28,8 @@ export class Rig {
   readonly app: App
   readonly desk: Desk
   readonly log = keepingLog()
+  /** Where its server is, once it serves. */
+  url = ''
   #worker: Worker | null = null
   #outputs = 0
 
@@ -130,13 +132,14 @@ export class Rig {
   }
 
   /** A real server before the same app, and people who may ask it. */
-  async serve(): Promise<Record<'ann' | 'viewer' | 'operator', Client>> {
+  async serve(): Promise<Record<'ann' | 'bob' | 'viewer' | 'operator', Client>> {
     const server = await startServer({ app: this.app, port: 0, mounts: [proxxRoutes(this.desk)], log: this.log })
     await server.ready
+    this.url = server.url
     afterAll(() => server.stop({ graceMs: 0 }))
     const tokens = await tokensOfEverybody(this.app)
     const client = (name: string) => new Client(server.url, String(tokens[name]))
-    return { ann: client('ann'), viewer: client('viewer'), operator: client('operator') }
+    return { ann: client('ann'), bob: client('bob'), viewer: client('viewer'), operator: client('operator') }
   }
 }
 

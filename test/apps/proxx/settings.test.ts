@@ -61,6 +61,21 @@ describe('the guide', () => {
     )
   })
 
+  test('has a runbook that says of every failure what to do, and of nothing else', () => {
+    const runbook = readFileSync(join(import.meta.dirname, '../../../docs/runbooks/proxx.md'), 'utf8')
+    const [table = ''] = /^\| code \|.*?\n\n/ms.exec(runbook) ?? []
+    const told = [...table.matchAll(/^\| (`.*?) \|/gm)].flatMap(([, cell = '']) => cell.match(/[A-Z_]{3,}/g) ?? [])
+    const engine = ['NEVER_STARTED', 'SHUTDOWN', 'MARKED_FAILED', 'LOG_FAILED']
+    expect(told.toSorted()).toEqual([...Object.keys(CODES), ...engine].toSorted())
+    const headings = [...runbook.matchAll(/^## (.*)$/gm)].map(([, text = '']) =>
+      text
+        .toLowerCase()
+        .replaceAll(/[^\w -]/g, '')
+        .replaceAll(' ', '-'),
+    )
+    for (const [, anchor] of runbook.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor)
+  })
+
   test('P38 none of the failures is ever tried again', () => {
     expect(new Set(Object.values(CODES).map(({ retry }) => retry))).toEqual(new Set(['never']))
   })

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob } from '../../../apps/proxx/desk.ts'
-import { TYPE, transcodePolicy } from '../../../apps/proxx/policy.ts'
+import { alarmOf, TYPE, transcodePolicy } from '../../../apps/proxx/policy.ts'
 import { readSettings } from '../../../apps/proxx/settings.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
 import { edgesOf } from '../../../src/core/policy.ts'
@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 
 test('P38 P42 P51 P52 P60 P68 the policy is the one that was asked for, and nothing of it can be set', () => {
-  const made = policy(transcodePolicy(settings))
+  const made = policy(transcodePolicy(alarmOf(settings)))
   expect(made).toMatchObject({
     locked: true,
     forwardOnly: true,
@@ -51,7 +51,7 @@ test('P38 P42 P51 P52 P60 P68 the policy is the one that was asked for, and noth
     new Set(['queued processing', 'queued failed', 'processing complete', 'processing failed']),
   )
   const env = { PROXX_LEASE_SEC: '5', PROXX_CLIP_MINUTES: '1', PROXX_FREE_MB: '1', PROXX_MEMORY_MB: '512' }
-  const { lease: _, ...set } = policy(transcodePolicy(readSettings(env, '/srv')))
+  const { lease: _, ...set } = policy(transcodePolicy(alarmOf(readSettings(env, '/srv'))))
   const { lease: __, ...unset } = made
   expect(set).toEqual(unset)
 })
@@ -68,7 +68,7 @@ test('P68 a program that declares a weaker policy is refused by the store', asyn
   ] as object[]) {
     const other = new App({ store: `sqlite:${join(rig.home, 'redress.db')}` })
     other.job(TYPE, {
-      policy: { ...transcodePolicy(settings), forwardOnly: false, shutdown: 'fail', ...weaker },
+      policy: { ...transcodePolicy(alarmOf(settings)), forwardOnly: false, shutdown: 'fail', ...weaker },
       run: () => 'ok',
     })
     await expect(other.store(), JSON.stringify(weaker)).rejects.toMatchObject({ code: 'POLICY_LOCKED' })

@@ -1,10 +1,11 @@
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { markFailed, retryJob, submitSpec } from '../../../apps/proxx/desk.ts'
 import { openDesk } from '../../../apps/proxx/index.ts'
 import { App } from '../../../src/app/app.ts'
+import { redress } from '../../cli/command.ts'
 import { ownDatabase } from '../../support/databases.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
@@ -63,4 +64,36 @@ test('P39 P44 P52 P65 on PostgreSQL it is the same: made, failed, retried, logge
     ).rejects.toThrow()
   }
   expect(await desk.files.view(failed.id)).toEqual(failed)
+})
+
+test('P40 on PostgreSQL the commands do the same, and log what they do where they are', async () => {
+  const home = temporaryFolder()
+  const store = await ownDatabase(server.url)
+  const app = new App({ store, failureLog: join(home, 'server.jsonl'), log: keepingLog() })
+  onTestFinished(() => app.stop({ graceMs: 0 }))
+  await app.store()
+  const options = { cwd: home, env: { PROXX_FREE_MB: '0' } }
+  const proxx = (...args: string[]) => redress(['proxx', ...args, '--store', store], options)
+  const clip = await makeClip(join(home, 'a.mov'))
+  const output = { directory: home, naming: '{source_name}_proxy' }
+  const spec = (source: string) => {
+    const path = join(home, 'spec.json')
+    writeFileSync(path, JSON.stringify({ version: 1, sources: [source], profile: 'proxy_h264_low', output }))
+    return path
+  }
+  const refused = await proxx('submit', spec('/gone.mov'), '--json')
+  expect(refused.code).toBe(7)
+  const { id } = JSON.parse(refused.stdout)
+  const retried = await proxx('retry', id, '--spec', spec(clip), '--reason', 'the right clip', '--json')
+  expect(retried.code).toBe(0)
+  const next = JSON.parse(retried.stdout)
+  expect(next).toMatchObject({ status: 'pending', retriedFrom: id })
+  expect(await proxx('mark-failed', next.id, '--reason', 'not wanted')).toMatchObject({ code: 0 })
+  expect(await proxx('orphans', '--json')).toMatchObject({ code: 0, stdout: '[]\n' })
+  const lines = readFileSync(join(home, '.redress/failures.jsonl'), 'utf8').trimEnd().split('\n')
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { job_id: id, to: 'failed', code: 'INPUT_MISSING' },
+    { job_id: next.id, to: 'queued' },
+    { job_id: next.id, to: 'failed', code: 'MARKED_FAILED' },
+  ])
 })

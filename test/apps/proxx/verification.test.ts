@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob, verifyOutputs } from '../../../apps/proxx/desk.ts'
 import { verdictOf } from '../../../apps/proxx/failing.ts'
+import { inspectMedia, shownFrames } from '../../../apps/proxx/inspect.ts'
 import { PROFILES, type ResolvedProfile } from '../../../apps/proxx/profiles.ts'
 import { verifyOutput } from '../../../apps/proxx/verify.ts'
 import { runFfmpeg } from '../../../apps/shared/media/ffmpeg.ts'
@@ -128,6 +129,21 @@ test('P30 a source that ends too early is not passed off as a whole one', async 
   const job = await rig.done(rig.spec([rig.path('cut.mov')]))
   expect(job.status).toBe('failed')
   expect(['VERIFY_DURATION', 'VERIFY_FRAMES', 'FFMPEG_FAILED']).toContain(job.error?.code)
+})
+
+test('P30 a frame that an edit list hides is not missed, and one that a cut file lacks is', async () => {
+  const varying = ['-fps_mode', 'passthrough', '-enc_time_base', '1/1000', '-c:v', 'mjpeg', '-movflags', '+faststart']
+  const filter = 'settb=1/1000,setpts=40*N+7*N*N'
+  const path = await makeClip(rig.path('hiding.mov'), { filter, video: varying })
+  const job = await rig.done(rig.spec([path]))
+  // Its last frame takes no time, and is behind the end of the list.
+  expect([job.error, job.outputs[0]?.frames]).toEqual([null, 5])
+
+  const whole = readFileSync(path)
+  writeFileSync(rig.path('hiding-cut.mov'), whole.subarray(0, Math.floor(whole.length * 0.6)))
+  const run = { limits: mediaLimits(), subject: 'source' as const }
+  const cut = await inspectMedia(rig.path('hiding-cut.mov'), programs, run)
+  expect([cut.frames, await shownFrames(cut, programs, run)]).toEqual([6, 6])
 })
 
 test('P30 a decode that gives no fingerprint fails as that', async () => {

@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import {
   appendFileSync,
   copyFileSync,
@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { placeAt } from '../../../apps/proxx/cli/place.ts'
 import { type WatchEvent, type WatchOptions, watchFolder } from '../../../apps/proxx/watch/watch.ts'
@@ -92,11 +93,12 @@ const submitted = (watch: Watched): Promise<string> =>
   })
 
 const missing = (naming: string) => ({ ...rig.spec(['/nowhere/a.mov']), output: { directory: rig.folder, naming } })
-const jobsNamed = async (naming: string) => {
+const jobsWith = async (text: string) => {
   const { jobs } = await rig.app.list({ type: 'proxx.transcode', limit: 1_000 })
   const views = await Promise.all(jobs.map(({ id }) => rig.job(id)))
-  return views.filter(({ spec }) => JSON.stringify(spec).includes(`"${naming}"`))
+  return views.filter(({ spec }) => JSON.stringify(spec).includes(text))
 }
+const jobsNamed = (naming: string) => jobsWith(`"${naming}"`)
 
 test('a spec that is dropped becomes a job, is seen running, and its result lies in completed', async () => {
   const watch = watched()
@@ -172,6 +174,22 @@ test('a file that is still written to is not taken, whatever it is renamed to me
   expect(await jobsNamed('half-copied')).toHaveLength(1)
 })
 
+test('a card with a clip that is not copied to its end is left, says which, and is taken when the clip has its name', async () => {
+  const watch = watched({ media: { profile: 'proxy_h264_low', output: rig.output(), naming: '{source_name}' } })
+  const card = rig.path('card-2')
+  mkdirSync(join(card, 'CLIPS'), { recursive: true })
+  for (const name of ['a.mov', 'b.mov.part']) writeFileSync(join(card, 'CLIPS', name), 'no video at all')
+  renameSync(card, join(watch.folder, 'pending', 'card-2'))
+  const { message } = await until('it says so', () => watch.events.find(({ event }) => event === 'left'))
+  expect(message).toBe('card-2 is left where it is: CLIPS/b.mov.part in it is not copied to its end yet.')
+  expect(watch.names('taken')).toEqual([])
+  const clips = join(watch.folder, 'pending', 'card-2', 'CLIPS')
+  renameSync(join(clips, 'b.mov.part'), join(clips, 'b.mov'))
+  await until('there is a result', () => watch.names('failed').length === 1)
+  const { sources } = watch.result('failed').spec as { sources: string[] }
+  expect(sources.map((source) => source.split('/').at(-1))).toEqual(['a.mov', 'b.mov'])
+})
+
 test('with markers, nothing is taken before its marker is there, and the marker goes with it', async () => {
   const watch = watched({ needsMarker: true })
   watch.drop('late.json', missing('late'))
@@ -204,7 +222,8 @@ test('a store that is away for a while loses nothing and makes nothing twice', a
   }
   const watch = watched({ place: { show: place.show, submit } })
   watch.drop('away.json', missing('away'))
-  await until('there is a result', () => watch.names('failed').length === 1)
+  await until('the result is told', () => watch.events.some(({ event }) => event === 'failed'))
+  expect(watch.names('failed')).toHaveLength(1)
   expect(watch.events.map(({ event }) => event)).toEqual(['watching', 'trouble', 'failed'])
   expect(await jobsNamed('away')).toHaveLength(1)
 })
@@ -225,35 +244,90 @@ test('with an id of their own, somebody who submits twice makes one job, and nob
   expect(others.text).not.toContain(clip)
 })
 
-test('SIGKILL before any step: the next watcher goes on, nothing is lost and nothing is submitted twice', async () => {
-  const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
-  let killed = 0
-  for (let last = 1; ; last++) {
-    const folder = rig.path(`killed-${last}`)
-    const naming = `killed-at-${last}`
-    dropped(folder, 'spec.json', missing(naming))
-    dropped(folder, 'spec.json.done', '')
-    const child = spawnSync(
-      process.execPath,
-      [...options, join(import.meta.dirname, 'watcher.ts'), rig.home, folder, String(last)],
-      { env: { ...process.env, PROXX_FREE_MB: '0' }, encoding: 'utf8' },
-    )
-    const isOver = child.stdout.includes('no more steps')
-    if (!isOver) expect(child).toMatchObject({ signal: 'SIGKILL', stderr: '' })
+interface Killed {
+  how: 'marker' | 'settle'
+  code: string
+  drop(folder: string, step: number): void
+  options: Partial<WatchOptions>
+  killsMin: number
+  /** The line in the failure log comes before the change: who dies between the two is followed by one who says it again. */
+  saidTwice: number
+}
 
-    const next = watched({ needsMarker: true }, folder)
-    await until(
-      `there is a result after step ${last}`,
-      () => next.names('failed').length === 1 && next.names('running').length === 0,
-    )
-    await next.stop()
-    expect(next.names('pending'), naming).toEqual([])
-    const jobs = await jobsNamed(naming)
-    expect(jobs, naming).toHaveLength(1)
-    expect(next.result('failed'), naming).toMatchObject({ jobId: jobs[0]?.id, job: { status: 'failed' } })
-    expect(rig.failureLine(String(jobs[0]?.id)), naming).toMatchObject({ code: 'INPUT_MISSING' })
-    if (isOver) break
-    killed++
-  }
-  expect(killed).toBeGreaterThan(12)
-})
+const KILLED: Killed[] = [
+  {
+    how: 'marker',
+    code: 'INPUT_MISSING',
+    drop(folder, step) {
+      dropped(folder, 'spec.json', missing(`killed-at-${step}`))
+      dropped(folder, 'spec.json.done', '')
+    },
+    options: { needsMarker: true },
+    killsMin: 13,
+    saidTwice: 1,
+  },
+  {
+    how: 'settle',
+    code: 'INPUT_UNREADABLE',
+    drop(folder, step) {
+      const card = rig.path(`card-killed-${step}`)
+      mkdirSync(card)
+      for (const name of ['a.mov', 'b.mov']) writeFileSync(join(card, name), 'no video at all')
+      mkdirSync(join(folder, 'pending'), { recursive: true })
+      renameSync(card, join(folder, 'pending', 'card'))
+    },
+    options: { settleMs: 1, media: { profile: 'proxy_h264_low', output: rig.home, naming: '{source_name}' } },
+    killsMin: 6,
+    saidTwice: 0,
+  },
+]
+
+/** Several at once: each has a folder of its own, and most of what it costs is a process that starts. */
+const KILLED_AT_ONCE = 3
+
+test.each(KILLED)(
+  'SIGKILL before any step, by $how: the next watcher goes on, nothing is lost and nothing is submitted twice',
+  async (kind) => {
+    const ends: Awaited<ReturnType<typeof killedAt>>[] = []
+    while (!ends.some(({ isOver }) => isOver)) {
+      const steps = Array.from({ length: KILLED_AT_ONCE }, (_, more) => ends.length + 1 + more)
+      ends.push(...(await Promise.all(steps.map((step) => killedAt(step, kind)))))
+    }
+    const killed = ends.filter(({ isOver }) => !isOver)
+    expect(killed.length).toBeGreaterThanOrEqual(kind.killsMin)
+    expect(killed.filter(({ lines }) => lines === 2)).toHaveLength(kind.saidTwice)
+    expect(ends.filter(({ lines }) => lines !== 2 && lines !== 1)).toEqual([])
+  },
+)
+
+/** A watcher is killed before this step of its own, and another one goes on. Tells in how many lines the log has it. */
+async function killedAt(
+  step: number,
+  { how, code, drop, options }: Killed,
+): Promise<{ isOver: boolean; lines: number }> {
+  const folder = rig.path(`killed-${how}-${step}`)
+  const at = `${how}, step ${step}`
+  drop(folder, step)
+  const flags = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
+  const args = [...flags, join(import.meta.dirname, 'watcher.ts'), rig.home, folder, String(step), how]
+  const env = { ...process.env, PROXX_FREE_MB: '0' }
+  const ended = await promisify(execFile)(process.execPath, args, { env }).catch((error: unknown) => error)
+  const isOver = !(ended instanceof Error)
+  expect(ended, at).toMatchObject(isOver ? { stdout: 'no more steps\n' } : { signal: 'SIGKILL', stderr: '' })
+
+  const next = watched(options, folder)
+  await until(
+    `there is a result after ${at}`,
+    () => next.names('failed').length === 1 && next.names('running').length === 0,
+  )
+  await next.stop()
+  expect(next.names('pending'), at).toEqual([])
+  expect(next.names('taken'), at).toHaveLength(1)
+  const { jobId, job } = next.result('failed')
+  expect(job, at).toMatchObject({ id: jobId, status: 'failed', error: { code } })
+  const jobs = await jobsWith(how === 'marker' ? `"killed-at-${step}"` : `${folder}/`)
+  expect(jobs, at).toMatchObject([{ id: jobId }])
+  const lines = rig.lines(String(jobId)).filter(({ to }) => to === 'failed')
+  expect(new Set(lines.map(({ ts: _, ...line }) => JSON.stringify(line))).size, at).toBe(1)
+  return { isOver, lines: lines.length }
+}

@@ -1,0 +1,219 @@
+import { type FileHandle, lstat, open } from 'node:fs/promises'
+import type { EventView, JobView } from 'redress'
+import type { Caller } from 'redress/http'
+import { shownTo } from '../access.ts'
+import type { Desk } from '../desk.ts'
+import { ENCODE_SHARE } from '../encode.ts'
+import { errnoOf, isWithin, realPath } from '../paths.ts'
+import { clipsOf } from '../plan.ts'
+import { TYPE } from '../policy.ts'
+import { profileOf } from '../profiles.ts'
+import { readSpec } from '../spec.ts'
+import { stderrLogOf } from '../trace.ts'
+import type { ProxxJob } from '../view.ts'
+
+export const FILTERS = ['pending', 'processing', 'complete', 'failed', 'orphaned'] as const
+export type Filter = (typeof FILTERS)[number]
+
+/** What somebody wants to see of all jobs. */
+export interface Choice {
+  status: Filter | null
+  profile: string | null
+  cursor: string | null
+}
+
+/** Where a job is that runs: "clip 2 of 5, encode". */
+export interface Standing {
+  clip: number
+  of: number
+  stage: string
+}
+
+export interface Row {
+  job: ProxxJob
+  standing: Standing | null
+}
+
+export interface Rows {
+  rows: Row[]
+  nextCursor: string | null
+}
+
+export interface Listed {
+  orphans: Rows
+  jobs: Rows
+}
+
+/** A file of a failed job that is there now. */
+interface LeftFile {
+  clip: number
+  path: string
+  bytes: number
+  /** Whole by its name: the job delivered it, or somebody else made it. */
+  isNamed: boolean
+}
+
+export interface Detail extends Row {
+  events: readonly EventView[]
+  retries: readonly { id: string; status: string; createdAt: string }[]
+  /** What failed jobs and orphans have left; null where the directory cannot be seen from here. */
+  left: readonly LeftFile[] | null
+}
+
+const ROWS_WANTED = 20
+/** A profile is part of what was submitted, for which no store has an index: so much is looked through at once. */
+const PAGES_LOOKED_THROUGH_MAX = 10
+const RETRIES_SHOWN_MAX = 100
+const LOG_END_BYTES = 65_536
+/** Two fifths of a whole may be a little less than that. */
+const ROUNDING = 1e-9
+
+interface EnginePage {
+  jobs: readonly JobView[]
+  nextCursor: string | null
+}
+
+/** Reads what pages show, for whom they are. */
+export class Reader {
+  readonly #desk: Desk
+
+  constructor(desk: Desk) {
+    this.#desk = desk
+  }
+
+  async list(caller: Caller, choice: Choice): Promise<Listed> {
+    const { status, cursor } = choice
+    const isOrphansOnly = status === 'orphaned'
+    const orphans = await this.#orphans(caller, choice, isOrphansOnly ? cursor : null)
+    if (isOrphansOnly) return { orphans, jobs: { rows: [], nextCursor: null } }
+    const asked = { type: TYPE, limit: ROWS_WANTED, ...(status !== null && { status: engineStatus(status) }) }
+    const ask = (after: object) => this.#ask(caller, 'jobs.list', { ...asked, ...after })
+    // Orphans have been told of, before everything else.
+    const fits = (job: ProxxJob) => job.orphanedAt === null && fitsProfile(job, choice)
+    return { orphans, jobs: await this.#through(caller, ask, fits, cursor) }
+  }
+
+  /** Owners may not ask for all orphans: theirs are found among their own. */
+  #orphans(caller: Caller, choice: Choice, cursor: string | null): Promise<Rows> {
+    const asked = { type: TYPE, limit: ROWS_WANTED }
+    const ask = (after: object) =>
+      caller.role === 'owner'
+        ? this.#ask(caller, 'jobs.list', { ...asked, status: 'processing', ...after })
+        : this.#ask(caller, 'orphans.list', { ...asked, ...after })
+    return this.#through(caller, ask, (job) => job.orphanedAt !== null && fitsProfile(job, choice), cursor)
+  }
+
+  async #ask(caller: Caller, name: 'jobs.list' | 'orphans.list', asked: object): Promise<EnginePage> {
+    return (await this.#desk.app.performAs(caller, name, { ...asked })) as EnginePage
+  }
+
+  async #through(
+    caller: Caller,
+    ask: (after: object) => Promise<EnginePage>,
+    fits: (job: ProxxJob) => boolean,
+    from: string | null,
+  ): Promise<Rows> {
+    const rows: Row[] = []
+    let cursor = from
+    for (let pages = 0; pages < PAGES_LOOKED_THROUGH_MAX; pages++) {
+      const { jobs, nextCursor } = await ask(cursor === null ? {} : { cursor })
+      const views = await Promise.all(jobs.map(({ id }) => this.#desk.files.view(id)))
+      for (const view of views) if (view !== null && fits(view)) rows.push(await this.row(caller, view))
+      cursor = nextCursor
+      if (cursor === null || rows.length >= ROWS_WANTED) break
+    }
+    return { rows, nextCursor: cursor }
+  }
+
+  async row(caller: Caller, job: ProxxJob): Promise<Row> {
+    return { job: shownTo(caller, job), standing: await this.#standing(job) }
+  }
+
+  async detail(caller: Caller, job: ProxxJob): Promise<Detail> {
+    const { app } = this.#desk
+    const { id } = job
+    const asked = { type: TYPE, retriedFrom: id, limit: RETRIES_SHOWN_MAX }
+    const [{ events }, { jobs }] = (await Promise.all([
+      app.performAs(caller, 'jobs.events', { id }),
+      app.performAs(caller, 'jobs.list', asked),
+    ])) as [{ events: EventView[] }, EnginePage]
+    const retries = jobs.map((one) => ({
+      id: one.id,
+      status: one.status === 'queued' ? 'pending' : one.status,
+      createdAt: one.createdAt,
+    }))
+    return { ...(await this.row(caller, job)), events, retries, left: await this.#left(job) }
+  }
+
+  /** The log of its worker says it best, where it is on this machine; else how far the job is says it well enough. */
+  async #standing(job: ProxxJob): Promise<Standing | null> {
+    const { id, status, startedAt, progress, error } = job
+    const of = readSpec(job.spec).spec?.sources.length ?? 0
+    // A failure says where it was, unless it is a person's word.
+    const isAsked = status === 'processing' || (error !== null && error.clip === null)
+    if (!isAsked || startedAt === null || of === 0) return null
+    const lines = await endOf(stderrLogOf(this.#desk.settings.jobs, id))
+    const [, clip, stage] = [...lines.matchAll(/^# \S+ clip (\d+) of \d+, (\w+):/gm)].at(-1) ?? []
+    if (clip !== undefined && stage !== undefined) return { clip: Number(clip), of, stage }
+    return standingByProgress(progress, of)
+  }
+
+  /** P23: what it has left is to be seen, and is not touched. */
+  async #left(job: ProxxJob): Promise<LeftFile[] | null> {
+    const { spec } = readSpec(job.spec)
+    const profile = profileOf(job.profile ?? {})
+    const isOver = job.status === 'failed' || job.orphanedAt !== null
+    if (!isOver || !job.executionAttempted || spec === null || profile === null) return []
+    const directory = await realPath(spec.output.directory)
+    const { roots } = this.#desk.settings
+    if (directory === null || (roots !== null && !(await isWithin(directory, roots)))) return null
+    const found: LeftFile[] = []
+    for (const { number: clip, partial, target } of clipsOf(spec, profile, job.id, directory)) {
+      const partBytes = await sizeOf(partial)
+      if (partBytes !== null) found.push({ clip, path: partial, bytes: partBytes, isNamed: false })
+      const bytes = await sizeOf(target)
+      if (bytes !== null) found.push({ clip, path: target, bytes, isNamed: true })
+    }
+    return found
+  }
+}
+
+/** Where a job must be that is so far: first all clips are encoded, and then all are verified. */
+export function standingByProgress(progress: number, of: number): Standing {
+  const isEncoding = progress < ENCODE_SHARE
+  const share = isEncoding ? progress / ENCODE_SHARE : (progress - ENCODE_SHARE) / (1 - ENCODE_SHARE)
+  const clip = Math.min(of, Math.floor(share * of + ROUNDING) + 1)
+  return { clip, of, stage: isEncoding ? 'encode' : 'verify' }
+}
+
+const engineStatus = (status: Filter): string => (status === 'pending' ? 'queued' : status)
+
+const fitsProfile = (job: ProxxJob, { profile }: Choice): boolean => profile === null || job.profile?.name === profile
+
+async function sizeOf(path: string): Promise<number | null> {
+  try {
+    return (await lstat(path)).size
+  } catch (error) {
+    // Whatever keeps us from seeing it, there is nothing to show.
+    if (['ENOENT', 'ENOTDIR', 'EACCES', 'ENAMETOOLONG'].includes(errnoOf(error))) return null
+    throw error
+  }
+}
+
+async function endOf(path: string): Promise<string> {
+  let file: FileHandle
+  try {
+    file = await open(path, 'r')
+  } catch (error) {
+    if (['ENOENT', 'EACCES'].includes(errnoOf(error))) return ''
+    throw error
+  }
+  try {
+    const { size } = await file.stat()
+    const end = Buffer.alloc(LOG_END_BYTES)
+    const { bytesRead } = await file.read(end, 0, LOG_END_BYTES, Math.max(0, size - LOG_END_BYTES))
+    return end.toString('utf8', 0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}

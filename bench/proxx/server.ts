@@ -1,0 +1,94 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout } from 'node:timers/promises'
+import type { ProxxJob } from '../../apps/proxx/view.ts'
+
+const REDRESS = join(import.meta.dirname, '../../bin/redress')
+/** Seldom: each question is answered by the process that is measured. */
+const LOOK_AGAIN_MS = 500
+/** Linux counts processor time in these, whatever its own clock does. */
+const TICKS_PER_SECOND = 100
+
+/** Processor time in seconds. */
+export interface Processor {
+  /** Of the process itself. */
+  own: number
+  /** Of the programs that it has run to their end. */
+  programs: number
+}
+
+export function processorOf(pid: number): Processor {
+  // The name of the process may have anything in it, also spaces; what follows it has none.
+  const [, rest = ''] = /^.*\) (.*)$/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? []
+  const ticks = rest.split(' ').map(Number)
+  const [user = 0, system = 0, childUser = 0, childSystem = 0] = ticks.slice(11, 15)
+  return { own: (user + system) / TICKS_PER_SECOND, programs: (childUser + childSystem) / TICKS_PER_SECOND }
+}
+
+interface ServerOptions {
+  data: string
+  concurrency: number
+  /** Further processes that only work, on the same store. */
+  workers?: number
+  env?: Readonly<Record<string, string>>
+}
+
+/** `redress start --apps proxx`, and those who work beside it. */
+export class Server {
+  readonly pid: number
+  readonly #url: string
+  readonly #children: readonly ChildProcess[]
+
+  private constructor(url: string, children: readonly ChildProcess[]) {
+    this.#url = url
+    this.#children = children
+    this.pid = children[0]?.pid as number
+  }
+
+  static async start({ data, concurrency, workers = 0, env = {} }: ServerOptions): Promise<Server> {
+    mkdirSync(data, { recursive: true })
+    const all = ['--apps', 'proxx', '--data', data, '--concurrency', String(concurrency), '--log-level', 'error']
+    const run = (words: string[]) =>
+      spawn(REDRESS, [...words, ...all], {
+        env: { ...process.env, PROXX_FREE_MB: '0', ...env },
+        // Each failure is in the report of the run; here it would be said twice.
+        stdio: ['ignore', 'pipe', 'ignore'],
+      })
+    const first = run(['start', '--no-auth', '--port', '0', '--json'])
+    const ended = once(first, 'exit').then(([code]) => {
+      throw new Error(`redress start ended with ${code}`)
+    })
+    const [line] = await Promise.race([once(createInterface({ input: first.stdout }), 'line'), ended])
+    ended.catch(() => undefined)
+    const others = Array.from({ length: workers }, () => run(['worker', '--json']))
+    return new Server((JSON.parse(line as string) as { url: string }).url, [first, ...others])
+  }
+
+  async submit(spec: object): Promise<ProxxJob> {
+    const headers = { 'content-type': 'application/json' }
+    const answer = await fetch(`${this.#url}/proxx/jobs`, { method: 'POST', headers, body: JSON.stringify(spec) })
+    const text = await answer.text()
+    if (!answer.ok) throw new Error(`a job was refused with ${answer.status}: ${text}`)
+    return JSON.parse(text) as ProxxJob
+  }
+
+  /** The job when it has ended, however it did. */
+  async ended(id: string): Promise<ProxxJob> {
+    for (;;) {
+      const job = (await (await fetch(`${this.#url}/proxx/jobs/${id}`)).json()) as ProxxJob
+      if (job.finishedAt !== null) return job
+      await setTimeout(LOOK_AGAIN_MS)
+    }
+  }
+
+  async stop(): Promise<void> {
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue
+      child.kill('SIGTERM')
+      await once(child, 'exit')
+    }
+  }
+}
