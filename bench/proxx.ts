@@ -1,10 +1,10 @@
 /**
  * Proxx on clips of every kind, and what it takes beside the bare ffmpeg. Takes about half an hour on two cores:
  * node --conditions=redress-source bench/proxx.ts [--clips 100] [--runs 3] [--camera-clips 2] [--seconds 10] [--rounds 5]
- *   [--dir FOLDER]
+ *   [--profiles proxy_h264_low,proxy_dnxhr_lb] [--dir FOLDER]
  * First each of the generated clips goes through every profile in each run, on a fresh store, in another order, with
  * other workers: all must be complete, hold what was put into them, and have the same fingerprints in all runs and from
- * a bare loop. Then clips as long as real ones are timed beside the bare loop. No runs, or no rounds, leave a part out.
+ * a bare loop. Then clips as long as real ones are timed beside the bare loop, by all profiles or those named. No runs, or no rounds, leave a part out.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -20,6 +20,7 @@ const { values } = parseArgs({
     runs: { type: 'string', default: '3' },
     'camera-clips': { type: 'string', default: '2' },
     seconds: { type: 'string', default: '10' },
+    profiles: { type: 'string' },
     rounds: { type: 'string', default: '5' },
     dir: { type: 'string', default: tmpdir() },
   },
@@ -37,7 +38,8 @@ try {
     if (problems.length > 0) process.exitCode = 1
   }
   if (rounds > 0) {
-    const options = { clips: Number(values['camera-clips']), seconds: Number(values.seconds), rounds }
+    const profiles = values.profiles?.split(',') ?? null
+    const options = { clips: Number(values['camera-clips']), seconds: Number(values.seconds), rounds, profiles }
     await measureOverhead(folder, programs, options)
   }
 } finally {

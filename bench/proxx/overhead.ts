@@ -1,7 +1,6 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
-import { PROFILES } from '../../apps/proxx/profiles.ts'
 import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
 import { makeCameraClip } from './clips.ts'
 import { type Call, isEncode, Recorder, redirected, runBare } from './recorded.ts'
@@ -28,6 +27,8 @@ interface OverheadOptions {
   clips: number
   seconds: number
   rounds: number
+  /** Null for all. */
+  profiles: readonly string[] | null
 }
 
 /**
@@ -47,10 +48,8 @@ export async function measureOverhead(
   }
   const measured = new Map<string, Measured>()
   const load: number[] = []
-  for (const profile of PROFILES.keys()) measured.set(profile, { encode: [], programs: [], proxx: [], gaps: [] })
-
   const recorder = new Recorder(folder, programs)
-  const calls = await recorded(folder, recorder, sources, measured)
+  const calls = await recorded(folder, recorder, sources, measured, options.profiles)
   const server = await Server.start({ data: join(folder, 'timed'), concurrency: 1 })
   try {
     for (let round = 0; round < rounds; round++) {
@@ -87,18 +86,21 @@ async function recorded(
   folder: string,
   recorder: Recorder,
   sources: readonly string[],
-  measured: ReadonlyMap<string, Measured>,
+  measured: Map<string, Measured>,
+  profiles: readonly string[] | null,
 ): Promise<Recorded[]> {
   const server = await Server.start({ data: join(folder, 'recorded'), concurrency: 1, env: recorder.env })
   const all: Recorded[] = []
   try {
-    for (const profile of PROFILES.keys()) {
+    for (const profile of profiles ?? (await server.profiles())) {
+      const gaps: number[] = []
+      measured.set(profile, { encode: [], programs: [], proxx: [], gaps })
       for (const source of sources) {
         const before = recorder.calls().length
         const { taken } = await oneJob(server, folder, profile, source)
         const made = recorder.calls().slice(before)
         const ran = made.reduce((sum, { beganMs, endedMs }) => sum + (endedMs - beganMs) / 1000, 0)
-        measured.get(profile)?.gaps.push(taken.wall - ran)
+        gaps.push(taken.wall - ran)
         all.push({ profile, source, made })
       }
     }

@@ -4,7 +4,6 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout } from 'node:timers/promises'
-import type { ProxxJob } from '../../apps/proxx/view.ts'
 
 const REDRESS = join(import.meta.dirname, '../../bin/redress')
 /** Seldom: each question is answered by the process that is measured. */
@@ -26,6 +25,27 @@ export function processorOf(pid: number): Processor {
   const ticks = rest.split(' ').map(Number)
   const [user = 0, system = 0, childUser = 0, childSystem = 0] = ticks.slice(11, 15)
   return { own: (user + system) / TICKS_PER_SECOND, programs: (childUser + childSystem) / TICKS_PER_SECOND }
+}
+
+/** What the API says of an output. */
+export interface Output {
+  source: string
+  path: string
+  width: number
+  height: number
+  durationMs: number
+  frames: number
+  fingerprint: { sha256: string; streams: string[] }
+}
+
+/** What the API says of a job, as far as it is looked at here. */
+export interface Job {
+  id: string
+  status: string
+  finishedAt: string | null
+  spec: { sources: string[] }
+  error: { code: string; clip: number | null; detail: string } | null
+  outputs: Output[]
 }
 
 interface ServerOptions {
@@ -67,18 +87,24 @@ export class Server {
     return new Server((JSON.parse(line as string) as { url: string }).url, [first, ...others])
   }
 
-  async submit(spec: object): Promise<ProxxJob> {
+  /** The names of those that there are. */
+  async profiles(): Promise<string[]> {
+    const { profiles } = (await (await fetch(`${this.#url}/proxx/profiles`)).json()) as { profiles: { name: string }[] }
+    return profiles.map(({ name }) => name)
+  }
+
+  async submit(spec: object): Promise<Job> {
     const headers = { 'content-type': 'application/json' }
     const answer = await fetch(`${this.#url}/proxx/jobs`, { method: 'POST', headers, body: JSON.stringify(spec) })
     const text = await answer.text()
     if (!answer.ok) throw new Error(`a job was refused with ${answer.status}: ${text}`)
-    return JSON.parse(text) as ProxxJob
+    return JSON.parse(text) as Job
   }
 
   /** The job when it has ended, however it did. */
-  async ended(id: string): Promise<ProxxJob> {
+  async ended(id: string): Promise<Job> {
     for (;;) {
-      const job = (await (await fetch(`${this.#url}/proxx/jobs/${id}`)).json()) as ProxxJob
+      const job = (await (await fetch(`${this.#url}/proxx/jobs/${id}`)).json()) as Job
       if (job.finishedAt !== null) return job
       await setTimeout(LOOK_AGAIN_MS)
     }

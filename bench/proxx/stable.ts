@@ -1,13 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { PROFILES } from '../../apps/proxx/profiles.ts'
-import type { JobSpec } from '../../apps/proxx/spec.ts'
-import type { ProxxJob } from '../../apps/proxx/view.ts'
 import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
 import { framesShown, inWords, type Kind, kindsOf, makeClip } from './clips.ts'
 import { type Call, isEncode, Recorder, redirected, runBare, streamsOf } from './recorded.ts'
-import { Server } from './server.ts'
+import { type Output, Server } from './server.ts'
 
 /** How a run differs from the others, so that what is equal is equal whatever the order and whoever works. */
 interface Shape {
@@ -54,7 +51,6 @@ const SHAPES: readonly Shape[] = [
   },
 ]
 
-type Output = ProxxJob['outputs'][number]
 /** By profile and source. */
 type Outputs = Map<string, Output>
 const keyOf = (profile: string, source: string): string => `${profile} ${source}`
@@ -107,7 +103,7 @@ async function sendAll(
   try {
     const sent: { id: string; profile: string; directory: string }[] = []
     const ordered = order(clips)
-    for (const profile of PROFILES.keys()) {
+    for (const profile of await server.profiles()) {
       for (let from = 0; from < ordered.length; from += clipsPerJob) {
         const directory = join(home, `${profile}-${(from / clipsPerJob) % directories}`)
         mkdirSync(directory, { recursive: true })
@@ -126,7 +122,7 @@ async function sendAll(
       if (job.status !== 'complete') {
         const { code, clip, detail } = job.error ?? { code: '', clip: null, detail: '' }
         problems.push(
-          `${profile}: ${code} at clip ${clip}, ${(job.spec as JobSpec).sources[(clip ?? 1) - 1]}: ${detail?.split('\n')[0]}`,
+          `${profile}: ${code} at clip ${clip}, ${job.spec.sources[(clip ?? 1) - 1]}: ${detail.split('\n')[0]}`,
         )
       }
       for (const output of job.outputs) outputs.set(keyOf(profile, output.source), output)

@@ -22,8 +22,10 @@ import { traceSubmission } from '../runtime/tracing.ts'
 import type { AddedNotice } from '../store/notices.ts'
 import type { NewJob, Store, Submitted } from '../store/store.ts'
 import type { AsyncExecutor, Executor, SyncExecutor } from '../store/transactional.ts'
+import { Chore } from '../worker/chore.ts'
 import type { Duty } from '../worker/duty.ts'
-import type { WorkerOptions } from '../worker/options.ts'
+import { Maintenance } from '../worker/maintenance.ts'
+import { MAINTENANCE_MS, type WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
 import { Batches } from './batches.ts'
 import type { Channel } from './channel.ts'
@@ -83,6 +85,7 @@ export class App {
   #opening: Promise<Opened> | null = null
   #ready: Promise<Store> | null = null
   #isStopped = false
+  #lookingAfter: Chore | null = null
   /** Jobs with a common outcome. */
   readonly batches: Batches
   /** Jobs set aside, and the replay of many of them. */
@@ -346,6 +349,20 @@ export class App {
     return worker
   }
 
+  /**
+   * Looks after jobs whose worker is gone, and runs none, until `stop`: for a process that only serves. Without it, nobody
+   * would notice the end of the only worker. Every worker does the same.
+   */
+  async lookAfter({ log = this.#log }: { log?: Log } = {}): Promise<void> {
+    const store = await this.store()
+    const codesOf = (type: string) => this.#declared.get(type)?.handler.codes
+    const maintenance = new Maintenance({ store, log, codesOf })
+    this.#lookingAfter = new Chore(this.#clock, log, 'maintenance', MAINTENANCE_MS, () =>
+      maintenance.lookAfterStalled(),
+    )
+    this.#lookingAfter.start()
+  }
+
   /** A worker that does nothing until it is told: for tests that call `tick`. */
   async makeWorker(options: Omit<WorkerOptions, 'store' | 'handlers'> = {}): Promise<Worker> {
     const store = await this.store()
@@ -373,6 +390,7 @@ export class App {
   async stop(options?: { graceMs?: number }): Promise<void> {
     this.#isStopped = true
     this.hub.stop()
+    this.#lookingAfter?.stop()
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
     // One that is just being opened must not be left open.
     await this.#opening?.catch(() => undefined)

@@ -122,6 +122,8 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
         tell: outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' }),
         ...(concurrency !== null && { concurrency }),
       })
+    } else {
+      await app.lookAfter({ log })
     }
     if (!isQuiet) await introduce(app, parts, { values, choice, isSample: served.apps.includes('sample'), http })
   } catch (error) {

@@ -52,6 +52,9 @@ export interface Told {
   trace: string | null
 }
 
+/** So often jobs whose worker is gone are looked for. */
+export const MAINTENANCE_MS = 5_000
+
 /** What `WorkerOptions` takes when nothing is said. */
 const DEFAULTS = {
   clock: systemClock,
@@ -60,7 +63,7 @@ const DEFAULTS = {
   concurrency: 10,
   prefetchMax: 500,
   pollMs: 100,
-  maintenanceMs: 5_000,
+  maintenanceMs: MAINTENANCE_MS,
   pruneMs: 600_000,
   resultBytesMax: 1024 * 1024,
   duties: [] as readonly Duty[],

@@ -2,8 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { App } from '../../src/app/app.ts'
 import { unpackSpent } from '../../src/core/budget.ts'
 import type { PolicyInput } from '../../src/core/policy.ts'
+import { MAINTENANCE_MS } from '../../src/worker/options.ts'
 import type { Worker } from '../../src/worker/worker.ts'
 import { Scene } from '../support/scene.ts'
+import { until } from '../support/until.ts'
 
 let scene: Scene
 beforeEach(() => {
@@ -42,6 +44,21 @@ describe('a job whose worker is gone', () => {
     expect(await scene.store.jobs({ isOrphaned: true, limit: 10 })).toHaveLength(1)
     expect(scene.log.lines.filter((line) => line.level === 'warn' && line.fields.job_id === id)).toHaveLength(1)
     expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+  })
+
+  test('is noticed by a process that only serves, when no worker is left', async () => {
+    hanging({ orphan: 'report' })
+    const { id } = await scene.app.submit('hanging', {})
+    await scene.app.lookAfter({ log: scene.log })
+    await loseWorker(await scene.worker())
+    expect(await scene.job(id)).toMatchObject({ status: 'processing', orphanedAtMs: null })
+    await scene.clock.advance(MAINTENANCE_MS)
+    await until('it was looked after', async () => (await scene.job(id))?.orphanedAtMs !== null)
+    expect(await scene.job(id)).toMatchObject({ status: 'processing', attempt: 1 })
+    // It claims nothing.
+    const second = await scene.app.submit('hanging', {})
+    await scene.clock.advance(MAINTENANCE_MS)
+    expect(await scene.job(second.id)).toMatchObject({ status: 'queued' })
   })
 
   test('that was reported and comes back is no orphan any more, and its outcome counts', async () => {
