@@ -13,6 +13,7 @@ export const PROGRAM_SOURCES = {
   opener: join(FIXTURES, 'opener.ts'),
   shop: join(FIXTURES, 'shop.ts'),
   signer: join(FIXTURES, 'signer.ts'),
+  'proxx-watcher': join(ROOT, 'test/apps/proxx/watcher.ts'),
   'kill-worker': join(KILL_LOOP, 'worker.ts'),
   'kill-submitter': join(KILL_LOOP, 'submitter.ts'),
 } as const

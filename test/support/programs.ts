@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type PROGRAM_SOURCES, ROOT } from './program-sources.ts'
 
 const CACHE = join(ROOT, 'node_modules/.cache/programs')
-const SOURCES = ['src', 'bench', 'test', 'package-lock.json']
+const SOURCES = ['src', 'apps', 'bench', 'test', 'package-lock.json']
 const KEPT_MS = 86_400_000
 
 export type ProgramName = keyof typeof PROGRAM_SOURCES

@@ -14,6 +14,7 @@ import { promisify } from 'node:util'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { placeAt } from '../../../apps/proxx/cli/place.ts'
 import { type WatchEvent, type WatchOptions, watchFolder } from '../../../apps/proxx/watch/watch.ts'
+import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 import { makeClip, needsFfmpeg } from './clips.ts'
 import { filesIn, type Line, Rig } from './rig.ts'
@@ -308,8 +309,14 @@ async function killedAt(
   const folder = rig.path(`killed-${how}-${step}`)
   const at = `${how}, step ${step}`
   drop(folder, step)
-  const flags = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
-  const args = [...flags, join(import.meta.dirname, 'watcher.ts'), rig.home, folder, String(step), how]
+  const args = [
+    '--disable-warning=ExperimentalWarning',
+    programFile('proxx-watcher'),
+    rig.home,
+    folder,
+    String(step),
+    how,
+  ]
   const env = { ...process.env, PROXX_FREE_MB: '0' }
   const ended = await promisify(execFile)(process.execPath, args, { env }).catch((error: unknown) => error)
   const isOver = !(ended instanceof Error)
