@@ -4,7 +4,8 @@
  *   [--profiles proxy_h264_low,proxy_dnxhr_lb] [--dir FOLDER]
  * First each of the generated clips goes through every profile in each run, on a fresh store, in another order, with
  * other workers: all must be complete, hold what was put into them, and have the same fingerprints in all runs and from
- * a bare loop. Then clips as long as real ones are timed beside the bare loop, by all profiles or those named. No runs, or no rounds, leave a part out.
+ * a bare loop. Then clips as long as real ones are timed beside the bare loop, by all profiles or those named. No runs,
+ * or no rounds, leave a part out.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'

@@ -27,6 +27,9 @@ export interface Submitted {
   isNew: boolean
 }
 
+/** Both as JSON has them. */
+export const isSameSpec = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other)
+
 /**
  * Submits a spec. One that is refused is a failed job all the same (P5): look at `job.status`. With an id of your own,
  * submitting twice makes one job.
@@ -60,19 +63,26 @@ export function validateSpec({ settings }: Desk, spec: unknown, owner: string | 
   return checkSubmission(payloadOf(spec), owner, settings)
 }
 
+type Retry = By & { reason: string; spec?: unknown }
+
 /**
  * P41, P44: a new job made from a failed one, with its spec or with another. The spec that is kept keeps the version of
  * its profile, too. The failed job and its logs stay as they are.
  */
-export async function retryJob(
+export const retryJob = async (desk: Desk, id: string, retry: Retry): Promise<ProxxJob> =>
+  (await retryOnce(desk, id, retry)).job
+
+/** With an id of your own for the new job, retrying twice makes one. */
+export async function retryOnce(
   desk: Desk,
   id: string,
-  { reason, spec, ...by }: By & { reason: string; spec?: unknown },
-): Promise<ProxxJob> {
+  { reason, spec, newId, ...by }: Retry & { newId?: string | undefined },
+): Promise<Submitted> {
   await ours(desk, id)
   const edited = spec === undefined ? {} : { input: payloadOf(spec) }
-  const { job } = await perform(desk, 'jobs.retry', { id, reason, ...edited }, by)
-  return mirrored(desk, job.id)
+  const own = newId === undefined ? {} : { newId }
+  const { job, isDone } = await perform(desk, 'jobs.retry', { id, reason, ...edited, ...own }, by)
+  return { job: await mirrored(desk, job.id), isNew: isDone }
 }
 
 /** P56: a person's word, with their name and their reason. */
@@ -129,7 +139,8 @@ export async function verifyOutputs({ files, settings }: Desk, id: string): Prom
       const size = { width, height }
       const fps = (frames * 1000) / durationMs
       const audioTracks = fingerprint.streams.length - 1
-      const expected = { profile, size, durationMs, sourceFrames: null, frames, fps, audioTracks }
+      const lengths = [{ of: 'pictures' as const, ms: durationMs }]
+      const expected = { profile, size, lengths, sourceFrames: null, frames, fps, audioTracks }
       const now = await verifyOutput(path, expected, { programs, run })
       if (now.fingerprint.sha256 !== fingerprint.sha256) {
         throw new VerificationFailed('fingerprint', 'Its streams are not those that were delivered.')

@@ -11,15 +11,16 @@ export interface Verdict {
 
 /** What ffmpeg exits with when a write was refused: 256 minus the number of ENOSPC or EDQUOT. */
 const DISK_FULL_EXITS: readonly (number | null)[] = [256 - 28, 256 - 122]
-/** ffmpeg catches SIGTERM and SIGINT, closes its file, and says so with this. */
+/** ffmpeg catches SIGTERM and SIGINT, closes its file, and says so with both: damaged sources make it exit with 255, too. */
 const STOPPED_EXIT = 255
+const STOPPED = /exiting normally, received signal/i
 /** A shell between us and ffmpeg tells of a signal like this: 128 and its number. */
 const SIGNALLED_EXITS: readonly (number | null)[] = [128 + 9, 128 + 15]
 const NO_SPACE = /no space left on device|disk quota exceeded/i
 
 /**
- * P62: what the end of ffmpeg means. Its words are asked for one thing only, the full disk; for the rest the files are
- * looked at: ffmpeg speaks of its "input" also when the folder of the output is gone. Null for what must stay what it
+ * P62: what the end of ffmpeg means. Its words are asked for two things only, the full disk and the signal; for the
+ * rest the files are looked at: ffmpeg speaks of its "input" also when the folder of the output is gone. Null for what must stay what it
  * is: the worker stops, or the lease is lost.
  */
 export async function verdictOf(error: unknown, source: string, directory: string): Promise<Verdict | null> {
@@ -34,7 +35,8 @@ export async function verdictOf(error: unknown, source: string, directory: strin
   }
   if (reason === 'not-started') return { code: 'PROGRAM_MISSING', detail }
   if (DISK_FULL_EXITS.includes(exitCode) || NO_SPACE.test(stderrTail)) return { code: 'DISK_FULL', detail }
-  if (signal !== null || exitCode === STOPPED_EXIT || SIGNALLED_EXITS.includes(exitCode)) {
+  const isStopped = exitCode === STOPPED_EXIT && STOPPED.test(stderrTail)
+  if (signal !== null || isStopped || SIGNALLED_EXITS.includes(exitCode)) {
     return { code: 'FFMPEG_KILLED', detail }
   }
   if (!(await isThere(source))) return { code: 'INPUT_MISSING', detail: `${source} is not there any more. ${detail}` }

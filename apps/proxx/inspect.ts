@@ -4,6 +4,12 @@ import { type MediaRun, runFfprobe } from '../shared/media/ffmpeg.ts'
 import type { MediaPrograms } from '../shared/media/programs.ts'
 import { inputArguments, type SniffedFile, sniff } from '../shared/media/sniff.ts'
 
+/** How long the pictures last, or the whole file. */
+export interface Length {
+  of: 'pictures' | 'file'
+  ms: number
+}
+
 /** What the head of a video says of it. */
 export interface Inspected {
   file: SniffedFile
@@ -15,13 +21,23 @@ export interface Inspected {
   width: number
   height: number
   fps: number
+  /** The likeliest of its lengths; null where the head says nothing. */
   durationMs: number | null
+  /** Everything that can be meant by what it says of how long it is. */
+  lengths: readonly Length[]
+  /** Of the whole file, sound and all. */
+  fileMs: number | null
   /** Null where the head does not say, or contradicts itself. */
   frames: number | null
   audio: readonly { codec: string; channels: number; sampleRate: number }[]
 }
 
-interface Stream {
+interface Timed {
+  start_time?: string
+  duration?: string
+}
+
+interface Stream extends Timed {
   index: number
   codec_type?: string
   codec_name?: string
@@ -31,7 +47,6 @@ interface Stream {
   height?: number
   avg_frame_rate?: string
   nb_frames?: string
-  duration?: string
   channels?: number
   sample_rate?: string
   tags?: { DURATION?: string }
@@ -40,8 +55,8 @@ interface Stream {
 }
 
 const ENTRIES =
-  'format=duration:stream=index,codec_type,codec_name,profile,pix_fmt,width,height,avg_frame_rate,nb_frames,duration,' +
-  'channels,sample_rate:stream_tags=DURATION:stream_side_data=rotation:stream_disposition=attached_pic'
+  'format=start_time,duration:stream=index,codec_type,codec_name,profile,pix_fmt,width,height,avg_frame_rate,nb_frames,' +
+  'start_time,duration,channels,sample_rate:stream_tags=DURATION:stream_side_data=rotation:stream_disposition=attached_pic'
 
 /** Fields of fewer lines, or lines of fewer pixels, cannot be made whole. */
 const SIDE_MIN = 4
@@ -53,7 +68,7 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
   const args = ['-show_entries', ENTRIES, ...inputArguments(file, run.limits)]
   const said = JSON.parse(await ask(path, programs, args, run)) as {
     streams?: Stream[]
-    format?: { duration?: string }
+    format?: Timed
   }
   const streams = said.streams ?? []
   const video = streams.find(({ codec_type, disposition }) => codec_type === 'video' && disposition?.attached_pic !== 1)
@@ -65,8 +80,8 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
   }
   const isTurned = (video.side_data_list ?? []).some(({ rotation = 0 }) => Math.abs(Math.round(rotation)) % 180 === 90)
   const fps = rate(video.avg_frame_rate)
-  const durationMs =
-    milliseconds(video.duration) ?? clockMs(video.tags?.DURATION) ?? milliseconds(said.format?.duration)
+  const lengths = lengthsOf(video, said.format ?? {})
+  const durationMs = lengths[0]?.ms ?? null
   return {
     file,
     videoIndex: video.index,
@@ -77,6 +92,8 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
     height: isTurned ? width : height,
     fps,
     durationMs,
+    lengths,
+    fileMs: milliseconds(said.format?.duration),
     frames: plausibleFrames(Number(video.nb_frames ?? 0), fps, durationMs),
     audio: streams
       .filter(({ codec_type }) => codec_type === 'audio')
@@ -96,6 +113,23 @@ async function ask(path: string, { ffprobe }: MediaPrograms, args: string[], run
     const detail = `${path}: ${error.message}`
     throw new MediaError('SOURCE_CORRUPT', 'It is damaged or not complete.', { stage: 'probe', detail, cause: error })
   }
+}
+
+/**
+ * Matroska has no length of a stream but a tag, and those who write it do not agree: some count from zero, some from the
+ * first frame. Without the tag there is only the length of the file, which may be that of its sound.
+ */
+function lengthsOf(video: Stream, file: Timed): Length[] {
+  const said = milliseconds(video.duration)
+  if (said !== null) return [{ of: 'pictures', ms: said }]
+  const tagged = clockMs(video.tags?.DURATION)
+  const [of, ms, startMs] =
+    tagged === null
+      ? (['file', milliseconds(file.duration), milliseconds(file.start_time)] as const)
+      : (['pictures', tagged, milliseconds(video.start_time)] as const)
+  if (ms === null) return []
+  const sinceStart = startMs === null || startMs >= ms ? [] : [ms - startMs]
+  return [...sinceStart, ms].map((one) => ({ of, ms: one }))
 }
 
 /** An edit list hides frames that the count still holds; then nobody knows how many there are. */
@@ -137,7 +171,9 @@ async function packetsOf(
   }
   const asked = ['-select_streams', String(source.videoIndex), '-show_entries', 'packet=flags', '-of', 'csv=p=0']
   const args = [...asked, ...options, ...inputArguments(source.file, run.limits)]
-  await runFfprobe(programs.ffprobe, args, { ...run, onLine })
+  // It reads the whole file, and not its head.
+  const limits = { ...run.limits, probeTimeoutMs: run.limits.workTimeoutMs }
+  await runFfprobe(programs.ffprobe, args, { ...run, limits, onLine })
   return packets
 }
 

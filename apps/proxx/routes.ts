@@ -9,9 +9,11 @@ import { callerOf, shownTo, staffOf } from './access.ts'
 import { httpStatusOf } from './codes.ts'
 import {
   type Desk,
+  isSameSpec,
   listOrphans,
   markFailed,
-  retryJob,
+  retryOnce,
+  type Submitted,
   submitSpec,
   submittingOwner,
   validateSpec,
@@ -52,12 +54,13 @@ export function proxxRoutes(desk: Desk): Mount {
       const caller = await callerOf(tools, request)
       const fields = formOf(request)
       if (fields !== null) return forms.submit({ reply, caller, fields })
-      // With an id of the caller's own, an answer that was lost can be asked for again.
-      const { id } = request.query as { id?: string }
-      const { job, isNew } = await submitSpec(desk, request.body ?? null, { caller }, id === undefined ? {} : { id })
+      const spec: unknown = request.body ?? null
+      const id = ownIdIn(request)
+      const made = await submitSpec(desk, spec, { caller }, id === undefined ? {} : { id })
       // A job that was there already may be somebody else's.
-      if (!isNew) await app.performAs(caller, 'jobs.show', { id: job.id })
-      return answerMade(reply, caller, job, isNew ? 201 : 200)
+      if (!made.isNew) await app.performAs(caller, 'jobs.show', { id: made.job.id })
+      refuseOther(made, spec)
+      return answerMade(reply, caller, made)
     })
 
     server.post('/proxx/validate', async (request, reply) => {
@@ -120,8 +123,10 @@ export function proxxRoutes(desk: Desk): Mount {
       const fields = formOf(request)
       if (fields !== null) return forms.retry({ reply, caller, fields }, failed)
       const { reason = '', spec } = (request.body ?? {}) as { reason?: string; spec?: unknown }
-      const job = await retryJob(desk, failed.id, { caller, reason, ...(spec !== undefined && { spec }) })
-      return answerMade(reply, caller, job, 201)
+      const newId = ownIdIn(request)
+      const made = await retryOnce(desk, failed.id, { caller, reason, newId, ...(spec !== undefined && { spec }) })
+      refuseOther(made, spec ?? failed.spec)
+      return answerMade(reply, caller, made)
     })
 
     server.post('/proxx/jobs/:id/mark-failed', async (request, reply) => {
@@ -154,11 +159,27 @@ export function proxxRoutes(desk: Desk): Mount {
   }
 }
 
+/** With an id of the caller's own for the new job, an answer that was lost can be asked for again. */
+function ownIdIn({ query }: FastifyRequest): string | undefined {
+  const { id } = query as { id?: unknown }
+  if (id === undefined || typeof id === 'string') return id
+  throw new RedressError('OPTION_INVALID', 'id must be given once.')
+}
+
+/** Whoever sends another spec under an id that is taken must not believe that it was submitted. */
+function refuseOther({ job, isNew }: Submitted, spec: unknown): void {
+  if (isNew || isSameSpec(job.spec, spec)) return
+  throw new RedressError('JOB_WRONG_STATE', `Job ${job.id} is there already, and has another spec.`, {
+    action: 'Nothing was submitted. Send this spec with an id of its own.',
+    jobId: job.id,
+  })
+}
+
 /** A job that failed before it was dispatched is there, and is refused all the same (P5, P9). */
-function answerMade(reply: FastifyReply, caller: Caller, job: ProxxJob, status: number) {
+function answerMade(reply: FastifyReply, caller: Caller, { job, isNew }: Submitted) {
   void reply.header('location', `/proxx/jobs/${job.id}`)
   const refusal = refusalIn(job)
-  if (refusal === null) return reply.code(status).send(shownTo(caller, job))
+  if (refusal === null) return reply.code(isNew ? 201 : 200).send(shownTo(caller, job))
   const { code, message } = refusal
   const error = { code, message, action: ACTION, jobId: job.id }
   return reply.code(httpStatusOf(code)).send({ error, job: shownTo(caller, job) })

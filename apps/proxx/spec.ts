@@ -5,6 +5,7 @@ import { NAMING_CHARS_MAX, namingProblem, PLACEHOLDERS } from './naming.ts'
 
 export const SOURCES_MAX = 500
 const PATH_CHARS_MAX = 4_000
+const UNREADABLE_CHARS_MAX = 500
 /** No path has one, and a log or a page would obey it. */
 const CONTROL = /\p{Cc}/u
 
@@ -17,7 +18,11 @@ const absolutePath = z
 
 const jobSpec = z.strictObject({
   version: z.literal(1).describe('of this format'),
-  sources: z.array(absolutePath).min(1).max(SOURCES_MAX).describe('the clips, in the order in which they are made'),
+  sources: z
+    .array(absolutePath)
+    .min(1, 'must name at least one clip')
+    .max(SOURCES_MAX, `must be at most ${SOURCES_MAX}: make several jobs of them`)
+    .describe('the clips, in the order in which they are made'),
   profile: z.string().min(1).max(100).describe('the name of a profile'),
   output: z
     .strictObject({
@@ -62,8 +67,14 @@ export interface Problem {
   message: string
 }
 
-/** Reads a spec strictly: what it does not know it refuses. Everything that is wrong is told at once. */
+/**
+ * Reads a spec strictly: what it does not know it refuses. Everything that is wrong is told at once. What was dropped and
+ * could not even be read says so itself, as `unreadable`.
+ */
 export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { spec: null; problems: Problem[] } {
+  const { unreadable } = (given ?? {}) as { unreadable?: unknown }
+  if (typeof unreadable === 'string')
+    return { spec: null, problems: [invalid('', unreadable.slice(0, UNREADABLE_CHARS_MAX))] }
   const read = jobSpec.safeParse(given)
   if (!read.success) {
     const problems = read.error.issues.map(({ path, message }) => invalid(path.join('.'), inPlainWords(message)))
@@ -80,5 +91,6 @@ const inPlainWords = (message: string): string =>
   message
     .replace(/^Invalid input: expected \w+, received undefined$/, 'is missing')
     .replace(/^Invalid input: expected (\w+), received (\w+)$/, 'must be of type $1, not $2')
+    .replace(/^Invalid input: expected (\d+)$/, 'must be $1')
 
 const invalid = (path: string, message: string): Problem => ({ code: 'SPEC_INVALID', path, message })

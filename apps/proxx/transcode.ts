@@ -14,7 +14,7 @@ import { errnoOf, freeBytes, isWithin, realPath } from './paths.ts'
 import { type Alarm, QUEUE, TYPE, transcodePolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
 import { Trace } from './trace.ts'
-import { type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
+import { during, type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
 
 /** What a complete job has made. */
 export interface TranscodeResult {
@@ -110,8 +110,14 @@ async function acquire(
   }
   try {
     const release = await lockDirectory(real, attempt.jobId, { log, nowMs: nowMs(), isOver })
-    await files.write(attempt.jobId)
-    return release
+    try {
+      await files.write(attempt.jobId)
+      return release
+    } catch (error) {
+      // Who is not given it cannot let go of it.
+      await release()
+      throw error
+    }
   } catch (error) {
     if (error instanceof DirectoryLocked) {
       return attempt.fail('DISPATCH_LOCKED', { detail: error.message, context: { holder: error.holder }, cause: error })
@@ -161,17 +167,11 @@ async function verifyAndDeliver(work: Work, encoded: Encoded[], settings: Settin
   for (const clip of encoded) {
     await enter(work, clip, 'verify')
     const { size, frames, of } = clip
-    const sourceFrames = of.frames === frames ? frames : await shownFrames(of, programs, { ...run, subject: 'source' })
-    const expected = {
-      profile,
-      size,
-      durationMs: of.durationMs,
-      sourceFrames,
-      frames,
-      fps: of.fps,
-      audioTracks: of.audio.length,
-    }
     const verified = await judged(work, async () => {
+      const counted = () => shownFrames(of, programs, { ...run, subject: 'source' })
+      const sourceFrames = of.frames === frames ? frames : await during('frames', counted)
+      const { lengths, fps, audio } = of
+      const expected = { profile, size, lengths, sourceFrames, frames, fps, audioTracks: audio.length }
       const facts = await verifyOutput(clip.partial, expected, { programs, run })
       const script = spec.verify?.script
       if (script === undefined) return facts

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
-import { makeCameraClip } from './clips.ts'
+import { type Kind, kindsOf, makeCameraClip, makeClip } from './clips.ts'
 import { type Call, isEncode, Recorder, redirected, runBare } from './recorded.ts'
 import { processorOf, Server } from './server.ts'
 
@@ -49,7 +49,10 @@ export async function measureOverhead(
   const measured = new Map<string, Measured>()
   const load: number[] = []
   const recorder = new Recorder(folder, programs)
-  const calls = await recorded(folder, recorder, sources, measured, options.profiles)
+  const calls = await recorded(folder, recorder, sources, measured, {
+    ffmpeg: programs.ffmpeg.path,
+    profiles: options.profiles,
+  })
   const server = await Server.start({ data: join(folder, 'timed'), concurrency: 1 })
   try {
     for (let round = 0; round < rounds; round++) {
@@ -87,11 +90,14 @@ async function recorded(
   recorder: Recorder,
   sources: readonly string[],
   measured: Map<string, Measured>,
-  profiles: readonly string[] | null,
+  { ffmpeg, profiles }: { ffmpeg: string; profiles: readonly string[] | null },
 ): Promise<Recorded[]> {
   const server = await Server.start({ data: join(folder, 'recorded'), concurrency: 1, env: recorder.env })
   const all: Recorded[] = []
   try {
+    // The first job of a process pays for what is compiled and looked up once.
+    const [small] = kindsOf(1)
+    await oneJob(server, folder, 'proxy_h264_low', await makeClip(ffmpeg, folder, small as Kind, 1))
     for (const profile of profiles ?? (await server.profiles())) {
       const gaps: number[] = []
       measured.set(profile, { encode: [], programs: [], proxx: [], gaps })
@@ -169,6 +175,10 @@ function report(measured: ReadonlyMap<string, Measured>, load: readonly number[]
     for (const [at, figure] of line.entries()) sums[at] = (sums[at] as number) + figure
     console.log(`${profile.padEnd(WIDTH)}${line.map((figure) => figure.toFixed(2).padStart(9)).join('')}`)
   }
+  // Where these are far apart, the machine did something else meanwhile, and a difference of medians says little.
+  for (const [profile, { programs, proxx }] of measured) {
+    console.log(`${profile.padEnd(WIDTH)}   programs ${spread(programs)}, proxx ${spread(proxx)}`)
+  }
   console.log(`${'all'.padEnd(WIDTH)}${sums.map((figure) => figure.toFixed(2).padStart(9)).join('')}`)
   const [encode = 0, programs = 0, , added = 0, between = 0, , processor = 0, , own = 0] = sums
   const percent = (part: number, whole: number) => `${((100 * part) / whole).toFixed(1)} %`
@@ -179,6 +189,11 @@ function report(measured: ReadonlyMap<string, Measured>, load: readonly number[]
 }
 
 const WIDTH = 20
+
+function spread(taken: readonly Taken[]): string {
+  const walls = taken.map(({ wall }) => wall)
+  return `${Math.min(...walls).toFixed(2)} to ${Math.max(...walls).toFixed(2)} s`
+}
 
 const median = (figures: readonly number[]): number => {
   const sorted = figures.toSorted((a, b) => a - b)

@@ -320,8 +320,11 @@ export class App {
     return renderExplanation(await this.perform('jobs.explain', { id }))
   }
 
-  /** In place or as a new job, as its policy says; only a new job can be given another input. */
-  retry(id: string, by: { actor: string; reason: string; input?: unknown; owner?: string }): Promise<Intervened> {
+  /** In place or as a new job, as its policy says; only a new job can be given another input, or an id of your own. */
+  retry(
+    id: string,
+    by: { actor: string; reason: string; input?: unknown; owner?: string; newId?: string },
+  ): Promise<Intervened> {
     return this.perform('jobs.retry', { id, ...by })
   }
 

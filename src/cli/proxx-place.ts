@@ -90,7 +90,8 @@ export function readSpecFile(command: Command, path: string): unknown {
     throw new RedressError('USAGE', `${path} cannot be read.`, { cause: error, action: 'Check the path.' })
   }
   try {
-    return JSON.parse(text)
+    // Some editors put a mark of their own before the first byte.
+    return JSON.parse(text.replace(/^\uFEFF/, ''))
   } catch (error) {
     throw usage(command, `${path} is not JSON: ${error instanceof Error ? error.message : String(error)}.`)
   }

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { durationMs } from '../core/duration.ts'
-import { printable } from '../core/printable.ts'
+import { oneLine } from '../core/printable.ts'
 import type { Program } from './invoke.ts'
 import { ownOption, usage } from './parse.ts'
 import { openPlace, PLACE_OPTIONS, type ProxxPlace, proxxModule } from './proxx-place.ts'
@@ -60,7 +60,7 @@ export const watch: Program = {
         signal: stopping.signal,
         say: (event) =>
           void process.stdout.write(
-            values.json === true ? `${JSON.stringify(event)}\n` : printable(`${event.message}\n`),
+            values.json === true ? `${JSON.stringify(event)}\n` : `${oneLine(event.message)}\n`,
           ),
       })
     } finally {

@@ -12,6 +12,7 @@ export const retry = operation('jobs.retry', {
     ...actFields,
     owner: ownerField,
     input: z.unknown().optional().describe('another input, where a retry makes a new job'),
+    newId: z.string().optional().describe('a UUID of your own for the new job, so that retrying twice makes one'),
   }),
   output: intervenedSchema,
   run: retryJob,

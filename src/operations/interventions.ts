@@ -22,6 +22,13 @@ export interface Act {
   owner?: string | undefined
 }
 
+export interface RetryAct extends Act {
+  /** Replaces the payload, where a retry makes a new job. */
+  input?: unknown
+  /** Of the new job. */
+  newId?: string | undefined
+}
+
 export interface Intervened {
   isDone: boolean
   /** One sentence: what was done, or with `dryRun` what would be. */
@@ -30,8 +37,8 @@ export interface Intervened {
   job: JobView
 }
 
-/** W19, D23, E20: in place, or P10, P41, P44: as a new job made from the failed one. `input` replaces the payload. */
-export async function retryJob(context: Context, act: Act & { input?: unknown }): Promise<Intervened> {
+/** W19, D23, E20: in place, or P10, P41, P44: as a new job made from the failed one. */
+export async function retryJob(context: Context, act: RetryAct): Promise<Intervened> {
   const { job, why } = await judged(context.store, act, 'retry')
   if (job.policy.manualRetry.mode === 'new-job') return submitRetry(context, act, job)
   // The record of what ran must stay true: attempts that failed with one input are no history of another.
@@ -40,6 +47,13 @@ export async function retryJob(context: Context, act: Act & { input?: unknown })
       'NOT_ALLOWED_BY_POLICY',
       `A job of type ${job.type} is retried in place, with the input it has.`,
       { action: 'Submit a new job with the other input.', jobId: job.id },
+    )
+  }
+  if (act.newId !== undefined) {
+    throw new RedressError(
+      'NOT_ALLOWED_BY_POLICY',
+      `A job of type ${job.type} is retried in place: there is no new job to be given an id.`,
+      { action: 'Leave newId out.', jobId: job.id },
     )
   }
   const { id, type, owner, payload } = job

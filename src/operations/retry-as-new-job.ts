@@ -3,18 +3,17 @@ import { RedressError } from '../core/errors.ts'
 import { viewJob } from '../core/view.ts'
 import type { JobRow, NewJob, Store, Submitted } from '../store/store.ts'
 import { refuseUnlessAdmitted } from './admit-retry.ts'
-import type { Act, Intervened } from './interventions.ts'
+import type { Intervened, RetryAct } from './interventions.ts'
 import { neededJob } from './needed-job.ts'
 import type { Context } from './operation.ts'
 
 /** P10, P41, P44: a new job with the same payload, or an edited one. The failed job and its history stay as they are. */
-export async function submitRetry(
-  context: Context,
-  act: Act & { input?: unknown },
-  failed: JobRow,
-): Promise<Intervened> {
+export async function submitRetry(context: Context, act: RetryAct, failed: JobRow): Promise<Intervened> {
   const { store } = context
-  const { id, actor, reason, dryRun, input } = act
+  const { id, actor, reason, dryRun, input, newId } = act
+  // Not even looked at again: what it has done meanwhile could be in its own way.
+  const known = newId === undefined ? null : await store.job({ id: newId })
+  if (known !== null) return madeBefore(known, failed)
   const isEdited = input !== undefined
   const owned = failed.owner === null ? {} : { owner: failed.owner }
   // Checked like any submission, edited or not: what its type refuses by now would only fail again.
@@ -22,6 +21,7 @@ export async function submitRetry(
     ...owned,
     ...(failed.limitKey !== null && { limitKey: failed.limitKey }),
     priority: failed.priority,
+    ...(newId !== undefined && { id: newId }),
   })
   // What was refused as an input is not asked about any further.
   if (prepared.rejected === null) {
@@ -36,9 +36,22 @@ export async function submitRetry(
   }
   const submitted = await submitOnce(store, { ...prepared, retriedFrom: { id, actor, reason } }, failed, isEdited)
   const made = await neededJob(store, submitted.id)
+  if (!submitted.isNew) return madeBefore(made, failed)
   const refused = prepared.rejected === null ? '' : ` It was refused at once: ${prepared.rejected.message}`
   const did = `Made job ${made.id} ${what}; job ${id} stays failed.${refused}`
   return { isDone: true, did, job: viewJob(made, actionsFor(made)) }
+}
+
+/** The answer to a retry that was asked for twice. */
+function madeBefore(made: JobRow, failed: JobRow): Intervened {
+  if (made.retriedFrom === failed.id) {
+    const did = `Nothing was done: job ${made.id} was made from job ${failed.id} before.`
+    return { isDone: false, did, job: viewJob(made, actionsFor(made)) }
+  }
+  throw new RedressError('OPTION_INVALID', `newId is the id of a job that is no retry of job ${failed.id}.`, {
+    action: 'Make a new UUID for the new job.',
+    jobId: failed.id,
+  })
 }
 
 /**
@@ -49,7 +62,8 @@ async function submitOnce(store: Store, job: NewJob, failed: JobRow, isEdited: b
   const key = isEdited ? null : failed.dedupeKey
   const dedupe: NewJob['dedupe'] = key === null ? null : { key, scope: 'live' }
   const submitted = await submitOne(store, { ...job, dedupe })
-  if (submitted.isNew) return submitted
+  // Two who bring one id at once made one job.
+  if (submitted.isNew || submitted.id === job.id) return submitted
   // The failed job itself keeps its key for good (scope 'always'): the retry is its successor and needs none.
   if (submitted.id === failed.id) return submitOne(store, { ...job, dedupe: null })
   throw new RedressError(

@@ -16,13 +16,13 @@ export interface RefusedAct {
 
 const REASON_CHARS_MAX = 1_000
 
-export function actsPart(job: ProxxJob, rights: Rights, refused: RefusedAct | null): Html | null {
+export function actsPart(job: ProxxJob, newId: string, rights: Rights, refused: RefusedAct | null): Html | null {
   const look = lookOf(job)
   if (look === 'orphaned' && rights.mark) {
     return html`<section class="card" aria-labelledby="mark-title"><h2 id="mark-title">Mark as failed</h2>
 <p>Is its worker gone for good? Then say so, and why. The job can be retried afterwards.</p>${markFailedForm(job, refused)}</section>`
   }
-  if (look === 'failed' && rights.retry) return retryForm(job, rights, refused)
+  if (look === 'failed' && rights.retry) return retryForm(job, newId, rights, refused)
   return refused === null ? null : problemsBox(refused)
 }
 
@@ -33,8 +33,8 @@ ${reasonField(`reason-${id}`, 'Reason', refused)}
 <button data-act="mark">Mark as failed<span class="unseen">: ${saidPlainly(titleOf(job))}</span></button></form>`
 }
 
-/** P10, P41: a retry is a new job. */
-function retryForm(job: ProxxJob, { edit }: Rights, refused: RefusedAct | null): Html {
+/** P10, P41: a retry is a new job, and has its id already: a form that is sent twice makes one. */
+function retryForm(job: ProxxJob, newId: string, { edit }: Rights, refused: RefusedAct | null): Html {
   const kept = specText(job.spec)
   // A browser sends the ends of lines in its own way.
   const spec = refused?.fields.spec?.replaceAll('\r\n', '\n') ?? kept
@@ -43,6 +43,7 @@ function retryForm(job: ProxxJob, { edit }: Rights, refused: RefusedAct | null):
 <p>Makes a new job, which begins with the first clip. This one stays failed, as it is.</p>
 ${refused !== null && problemsBox(refused)}
 <form class="act" method="post" action="/proxx/jobs/${job.id}/retry">
+<input type="hidden" name="id" value="${newId}">
 ${reasonField(`reason-${job.id}`, 'Reason', refused)}
 ${
   edit &&

@@ -87,8 +87,8 @@ function problemList({ problems }: ProxxError, most = Number.POSITIVE_INFINITY):
   }</ul>`
 }
 
-/** P23, P32: for a person to decide about. */
-export function leftFiles({ executionAttempted }: ProxxJob, left: Detail['left']): Html | null {
+/** P23, P32: for a person to decide about. On the page of a failed job it is a part of the failure; of an orphan, one by itself. */
+export function leftFiles({ executionAttempted, status }: ProxxJob, left: Detail['left']): Html | null {
   if (!executionAttempted) return null
   if (left === null)
     return html`<p>Whether it left files cannot be seen from here: its output directory is not to be reached.</p>`
@@ -96,7 +96,11 @@ export function leftFiles({ executionAttempted }: ProxxJob, left: Detail['left']
     html`<li>Clip ${clip}: <code>${said(path)}</code> <span class="quiet">${sizeText(bytes)}</span></li>`
   const parts = left.filter(({ isNamed }) => !isNamed)
   const named = left.filter(({ isNamed }) => isNamed)
-  return html`<h3>What it left</h3>
-${parts.length === 0 ? html`<p>No unfinished file is there.</p>` : html`<p>Unfinished files. They are no proxies; they are never used again, and stay until you remove them.</p><ul class="files">${parts.map(file)}</ul>`}
+  const fate =
+    status === 'failed'
+      ? 'they are never used again, and stay until you remove them.'
+      : 'leave them alone for now, since its worker may still write to them.'
+  return html`${status === 'failed' ? html`<h3>What it left</h3>` : html`<h2>What it left</h2>`}
+${parts.length === 0 ? html`<p>No unfinished file is there.</p>` : html`<p>Unfinished files. They are no proxies; ${fate}</p><ul class="files">${parts.map(file)}</ul>`}
 ${named.length > 0 && html`<p>Files with the names of its outputs. Unless a retry made them, look at them: while they are there, a retry into this directory is refused.</p><ul class="files">${named.map(file)}</ul>`}`
 }

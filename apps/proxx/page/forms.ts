@@ -3,7 +3,7 @@ import { RedressError } from 'redress'
 import type { Caller } from 'redress/http'
 import type { Report } from '../checks.ts'
 import { httpStatusOf } from '../codes.ts'
-import { type Desk, markFailed, retryJob, submitSpec } from '../desk.ts'
+import { type Desk, isSameSpec, markFailed, retryOnce, type Submitted, submitSpec } from '../desk.ts'
 import type { Problem } from '../spec.ts'
 import { type ProxxJob, refusalIn } from '../view.ts'
 import type { RefusedAct } from './acts.ts'
@@ -31,9 +31,7 @@ export class Forms {
     const spec = specOfForm(fields)
     const { id } = fields
     const sent = await submitSpec(this.#desk, spec, { caller }, id === undefined ? {} : { id })
-    // Sent again as it was, it is the same job, which has a page. Corrected after going back, it is another one.
-    const isSame = sent.isNew || isEqual(sent.job.spec, spec)
-    const { job, isNew } = isSame ? sent : await submitSpec(this.#desk, spec, { caller })
+    const { job, isNew } = isMeant(sent, spec) ? sent : await submitSpec(this.#desk, spec, { caller })
     const error = refusalIn(job)
     if (error === null || !isNew) return toJob(reply, job)
     const report = { problems: problemsIn(job), outputs: [], estimateBytes: null, freeBytes: null }
@@ -49,29 +47,31 @@ export class Forms {
 
   async retry({ reply, caller, fields }: Sent, job: ProxxJob) {
     return this.#acted({ reply, caller, fields }, job, 'retry', async () => {
-      const spec = editedSpec(fields.spec, job.spec)
-      return retryJob(this.#desk, job.id, { caller, reason: fields.reason ?? '', ...spec })
+      const edited = editedSpec(fields.spec, job.spec)
+      const act = { caller, reason: fields.reason ?? '', ...edited }
+      const sent = await retryOnce(this.#desk, job.id, { ...act, newId: fields.id })
+      return isMeant(sent, edited.spec ?? job.spec) ? sent : retryOnce(this.#desk, job.id, act)
     })
   }
 
   async markFailed({ reply, caller, fields }: Sent, job: ProxxJob) {
-    return this.#acted({ reply, caller, fields }, job, 'mark-failed', () =>
-      markFailed(this.#desk, job.id, { caller, reason: fields.reason ?? '' }),
-    )
+    return this.#acted({ reply, caller, fields }, job, 'mark-failed', async () => {
+      return { job: await markFailed(this.#desk, job.id, { caller, reason: fields.reason ?? '' }), isNew: false }
+    })
   }
 
   async #acted(
     { reply, caller, fields }: Sent,
     job: ProxxJob,
     act: RefusedAct['act'],
-    perform: () => Promise<ProxxJob>,
+    perform: () => Promise<Submitted>,
   ): Promise<FastifyReply> {
     const refused = (status: number, rest: Omit<RefusedAct, 'act' | 'fields'>) =>
       this.#pages.job(reply.code(status), caller, job, { act, fields, ...rest })
     try {
-      const made = await perform()
-      const error = act === 'retry' ? refusalIn(made) : null
-      if (error === null) return toJob(reply, made)
+      const { job: made, isNew } = await perform()
+      const error = refusalIn(made)
+      if (error === null || !isNew) return toJob(reply, made)
       const [status, problems] = [httpStatusOf(error.code), problemsIn(made)]
       return await refused(status, { message: 'The retry was refused.', problems, recordedId: made.id })
     } catch (error) {
@@ -83,6 +83,9 @@ export class Forms {
 }
 
 const toJob = (reply: FastifyReply, { id }: ProxxJob): FastifyReply => reply.redirect(`/proxx/jobs/${id}`, 303)
+
+/** Sent again as it was, it is the same job, which has a page. Corrected after going back, it is another one. */
+const isMeant = ({ job, isNew }: Submitted, spec: unknown): boolean => isNew || isSameSpec(job.spec, spec)
 
 const problemsIn = ({ error }: ProxxJob): Problem[] => (error?.problems ?? []) as Problem[]
 
@@ -99,7 +102,5 @@ function editedSpec(text: string | undefined, kept: unknown): { spec?: unknown }
       cause: error,
     })
   }
-  return isEqual(spec, kept) ? {} : { spec }
+  return isSameSpec(spec, kept) ? {} : { spec }
 }
-
-const isEqual = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other)

@@ -23,7 +23,7 @@ function jobParts(detail: Detail, rights: Rights, refused: RefusedAct | null): R
   return {
     'part-head': headPart(detail),
     'part-failure': failurePart(detail, rights.seesMachines),
-    'part-acts': actsPart(detail.job, rights, refused),
+    'part-acts': actsPart(detail.job, detail.newId, rights, refused),
     'part-clips': clipsPart(detail),
     'part-spec': specPart(detail.job),
     'part-history': historyPart(detail, rights),
@@ -44,7 +44,7 @@ export const liveOfJob = (job: ProxxJob): Live | null =>
 function headPart({ job, standing, retries, left }: Detail): Html {
   const { owner, worker, createdAt, startedAt, finishedAt, orphanedAt, retriedFrom } = job
   const isOrphan = lookOf(job) === 'orphaned'
-  return html`<p class="head" data-look="${lookOf(job)}">${badge(job)} ${job.status === 'pending' ? 'Waits for a worker.' : standingText(job, standing)}</p>
+  return html`<p class="head" data-look="${lookOf(job)}">${badge(job)} ${job.status === 'pending' ? 'Waits for a worker. Jobs of one directory are made one after another.' : standingText(job, standing)}</p>
 ${
   isOrphan &&
   html`<div class="box warn"><p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${dateOf(orphanedAt)}`}.</strong> Nothing happens to this job until a person decides.</p>${leftFiles(job, left)}</div>`

@@ -56,6 +56,8 @@ interface LeftFile {
 export interface Detail extends Row {
   events: readonly EventView[]
   retries: readonly { id: string; status: string; createdAt: string }[]
+  /** For the job that a retry would make. */
+  newId: string
   /** What failed jobs and orphans have left; null where the directory cannot be seen from here. */
   left: readonly LeftFile[] | null
 }
@@ -142,7 +144,7 @@ export class Reader {
       status: one.status === 'queued' ? 'pending' : one.status,
       createdAt: one.createdAt,
     }))
-    return { ...(await this.row(caller, job)), events, retries, left: await this.#left(job) }
+    return { ...(await this.row(caller, job)), events, retries, newId: app.newId(), left: await this.#left(job) }
   }
 
   /** The log of its worker says it best, where it is on this machine; else how far the job is says it well enough. */

@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises'
 import { RedressError } from 'redress'
 import type { Place } from '../cli/place.ts'
 import { errnoOf, isThere } from '../paths.ts'
-import { DONE, isMarker, isUnfinished, type Look, lookAt, type MediaRule, specOf } from './dropped.ts'
+import { DONE, isMarker, type Look, lookAt, type MediaRule, specOf } from './dropped.ts'
 import { Folders, syncFolder, type Ticket } from './folders.ts'
 
 export interface WatchOptions {
@@ -96,43 +96,55 @@ class Watch {
   }
 
   #sayOnce(whose: string, event: WatchEvent): void {
-    if (this.#said.get(whose) === event.message) return
+    // A server that is away is away for all jobs that wait for it.
+    const isSaid = [...this.#said.values()].includes(event.message)
     this.#said.set(whose, event.message)
-    this.#options.say(event)
+    if (!isSaid) this.#options.say(event)
   }
 
   async #takeAll(): Promise<void> {
     const names = await this.#folders.dropped()
     const paths = new Set(names.map((name) => this.#folders.path('pending', name)))
-    for (const path of this.#seen.keys()) {
-      if (path.startsWith(this.#folders.path('pending')) && !paths.has(path)) this.#seen.delete(path)
+    // What comes under the same name later is something else, and is spoken of anew.
+    for (const known of [this.#seen, this.#said]) {
+      for (const path of known.keys()) {
+        if (path.startsWith(this.#folders.path('pending', '/')) && !paths.has(path)) known.delete(path)
+      }
     }
     for (const name of names) {
-      if (isMarker(name) || isUnfinished(name)) continue
+      if (isMarker(name)) continue
       if (this.#options.needsMarker && !names.includes(name + DONE)) continue
-      const path = this.#folders.path('pending', name)
-      const look = await lookAt(path)
-      if (look === null) continue
-      // Also before it is left: a card may be empty for as long as its first clip is copied.
-      if (!this.#options.needsMarker && !this.#isSettled(path, look)) continue
-      if (this.#takes(look)) await this.#take(name)
-      else this.#sayLeft(name, look)
+      // One that cannot be read or moved must not hold up those behind it.
+      await this.#guarded(`take ${name}`, () => this.#takeSettled(name))
     }
   }
 
-  #takes({ kind }: Look): boolean {
-    return kind === 'spec' || (this.#options.media !== null && kind !== 'other')
+  async #takeSettled(name: string): Promise<void> {
+    const path = this.#folders.path('pending', name)
+    const look = await lookAt(path)
+    if (look === null) return
+    // Also before it is left: a card may be empty for as long as its first clip is copied.
+    if (!this.#options.needsMarker && !this.#isSettled(path, look)) return
+    if (this.#takes(look)) await this.#take(name)
+    else this.#sayLeft(path, name, look)
   }
 
-  #sayLeft(name: string, { kind, unfinished }: Look): void {
+  #takes({ kind, unfinished }: Look): boolean {
+    if (unfinished !== null) return false
+    return kind === 'spec' || (this.#options.media !== null && (kind === 'media' || kind === 'card'))
+  }
+
+  #sayLeft(path: string, name: string, { kind, unfinished }: Look): void {
     const why =
       unfinished !== null
-        ? `${unfinished} in it is not copied to its end yet`
-        : kind === 'other'
-          ? 'it is neither a spec nor media'
-          : 'it is media, and there is no --profile for it'
+        ? `${unfinished === name ? 'it' : `${unfinished} in it`} is not copied to its end yet`
+        : kind === 'link'
+          ? 'it is a link, and links are not followed'
+          : kind === 'other'
+            ? 'it is neither a spec nor media'
+            : 'it is media, and there is no --profile for it'
     const message = `${name} is left where it is: ${why}.`
-    this.#sayOnce(`left ${name}`, { event: 'left', name, jobId: null, message })
+    this.#sayOnce(path, { event: 'left', name, jobId: null, message })
   }
 
   #isSettled(path: string, { signature }: Look): boolean {
@@ -155,9 +167,12 @@ class Watch {
     } catch (error) {
       if (await isThere(to + DONE)) await rename(to + DONE, from + DONE)
       await rmdir(this.#folders.path('taken', id))
+      const errno = errnoOf(error)
       // Renamed or taken away by somebody in this very moment.
-      if (errnoOf(error) === 'ENOENT') return
-      throw error
+      if (errno === 'ENOENT') return
+      const why = errno === 'EXDEV' ? 'they are not on one disk' : errno
+      // Without the id, which is another one every time: it is to be said once.
+      throw Object.assign(new Error(`${name} cannot be moved from pending to taken: ${why}.`), { code: errno })
     }
     const before = this.#seen.get(from)
     if (before !== undefined) this.#seen.set(to, before)
@@ -220,10 +235,14 @@ class Watch {
     const isMarked = await isThere(path + DONE)
     if (look === null || !(isMarked || this.#isSettled(path, look))) return null
     if (!this.#takes(look)) {
-      this.#sayLeft(name, look)
+      this.#sayLeft(path, name, look)
       return null
     }
     const spec = await specOf(path, look.kind, this.#options.media)
+    if (look.leftOut !== null) {
+      const message = `${name}: what in it is no clip is not in its job: ${look.leftOut}.`
+      this.#options.say({ event: 'left', name, jobId: id, message })
+    }
     const ticket: Ticket = { version: 1, name, jobId: id, spec, job: null, refusal: null }
     await this.#folders.writeRunning(ticket)
     this.#open.set(id, ticket)

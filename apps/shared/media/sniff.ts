@@ -72,7 +72,7 @@ export async function sniff(
     const head = Buffer.alloc(HEAD_BYTES)
     await file.read(head, 0, HEAD_BYTES, 0)
     const format = FORMATS.find(({ isSo, isOfCameras }) => (takesCameras || !isOfCameras) && isSo(head))
-    if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that can be marked.')
+    if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that we know.')
     if (isMovingWebp(head)) throw refuse('SOURCE_UNSUPPORTED', 'The picture moves: an animated WebP cannot be marked.')
     return { path, reader: format.reader, kind: format.kind }
   } finally {

@@ -62,20 +62,28 @@ export async function ffmpeg(args: readonly string[]): Promise<string> {
  * asked to do. It must do what it does by itself; where it says nothing, the real one runs.
  */
 export function withFfmpeg(folder: string, script: string): void {
-  const path = join(folder, `ffmpeg-${Math.random().toString(36).slice(2)}`)
-  const text = `#!/bin/sh
-FFMPEG='${programs.ffmpeg.path}'
+  const text = `FFMPEG='${programs.ffmpeg.path}'
 case "$*" in *streamhash*) STAGE=verify ;; *-version*) exec "$FFMPEG" "$@" ;; *) STAGE=encode ;; esac
 for OUT in "$@"; do :; done
 ${script}
-exec "$FFMPEG" "$@"
-`
-  writeFileSync(path, text)
+exec "$FFMPEG" "$@"`
+  standIn('FFMPEG_PATH', folder, text)
+}
+
+/** The same for ffprobe, which is asked for what stands in its arguments. */
+export function withFfprobe(folder: string, script: string): void {
+  const real = `'${programs.ffprobe.path}' "$@"`
+  standIn('FFPROBE_PATH', folder, `case "$*" in *-version*) exec ${real} ;; esac\n${script}\nexec ${real}`)
+}
+
+function standIn(setting: 'FFMPEG_PATH' | 'FFPROBE_PATH', folder: string, script: string): void {
+  const path = join(folder, `${setting}-${Math.random().toString(36).slice(2)}`)
+  writeFileSync(path, `#!/bin/sh\n${script}\n`)
   chmodSync(path, 0o755)
-  const before = process.env.FFMPEG_PATH
-  process.env.FFMPEG_PATH = path
+  const before = process.env[setting]
+  process.env[setting] = path
   onTestFinished(() => {
-    if (before === undefined) delete process.env.FFMPEG_PATH
-    else process.env.FFMPEG_PATH = before
+    if (before === undefined) delete process.env[setting]
+    else process.env[setting] = before
   })
 }

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -166,6 +166,16 @@ describe('P64 the lock of an output directory', () => {
       await got[0]?.()
       expect(filesIn(directory)).toEqual([])
     }
+  })
+
+  test('is let go of, too, when the job file cannot be written behind it', async () => {
+    const spec = rig.spec([clip])
+    const { id } = await rig.submit(spec)
+    const file = rig.desk.files.pathOf(id)
+    rmSync(file)
+    mkdirSync(join(file, 'in the way'), { recursive: true })
+    expectDispatch(rig, await rig.ended(id), 'DISPATCH_NO_RESOURCES')
+    expect(filesIn(spec.output.directory)).toEqual([])
   })
 
   test('that is not one of ours is nobody’s to remove', async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob } from '../../../apps/proxx/desk.ts'
@@ -6,7 +6,7 @@ import type { ProxxJob } from '../../../apps/proxx/view.ts'
 import { isAlive } from '../../runtime/programs.ts'
 import { smallDisk } from '../../support/small-disk.ts'
 import { until } from '../../support/until.ts'
-import { ffmpeg, makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
+import { ffmpeg, makeClip, needsFfmpeg, withFfmpeg, withFfprobe } from './clips.ts'
 import { filesIn, Rig } from './rig.ts'
 
 needsFfmpeg()
@@ -74,6 +74,15 @@ test('P20 P24 P25 P26 P27 P46 P58 a damaged clip fails the job; later clips are 
   expect(filesIn(outputOf(job))[0]).toMatch(/^a_001\.mov\./)
 })
 
+test('P2 P20 P50 one damaged frame among many fails the job: nothing is made as well as it goes', async () => {
+  const path = await makeClip(rig.path('scratched.mov'), { frames: 25, video: ['-c:v', 'mjpeg', '-q:v', '2'] })
+  const bytes = readFileSync(path)
+  const middle = Math.floor((bytes.indexOf('mdat') + bytes.lastIndexOf('moov')) / 2)
+  bytes.fill(0xff, middle, middle + 400)
+  writeFileSync(path, bytes)
+  expectExecution(await rig.done(rig.spec([path])), 'FFMPEG_FAILED', { clip: 1, stage: 'encode' })
+})
+
 test('P23 P28 P29 P35 a retry makes everything anew beside what is left of the failed job, which nobody touches', async () => {
   const source = await makeClip(rig.path('mended.mov'), { frames: 25 })
   const good = readFileSync(source)
@@ -96,6 +105,8 @@ test('P23 P28 P29 P35 a retry makes everything anew beside what is left of the f
 
 describe('P20 P22 P25 how ffmpeg can end', () => {
   const ends: [string, string, string, Record<string, unknown>][] = [
+    // As it exits when it was stopped, but for another reason: a damaged clip is nobody's kill.
+    ['exit code 255 without a signal', 'FFMPEG_FAILED', 'echo "Conversion failed!" >&2; exit 255', { exitCode: 255 }],
     ['an exit code', 'FFMPEG_FAILED', 'echo boom >&2; exit 3', { exitCode: 3, stderrTail: 'boom\n' }],
     ['SIGKILL in the middle', 'FFMPEG_KILLED', '"$FFMPEG" "$@"; kill -9 $$', { signal: 'SIGKILL', exitCode: null }],
     // It catches the signal, closes its file and leaves one that plays.
@@ -168,6 +179,24 @@ test('a source that is gone, or another one, when its turn comes is told as what
   const another = await rig.submit(rig.spec([clip, source]))
   writeFileSync(source, 'a text by now')
   expectExecution(await rig.ended(another.id), 'INPUT_UNREADABLE', { clip: 2, stage: 'probe' })
+})
+
+test('P20 P26 a probe that is killed fails the job where it is, and says nothing against the source', async () => {
+  const { id } = await rig.submit(rig.spec([clip]))
+  withFfprobe(rig.folder, 'kill -9 $$')
+  const job = await rig.ended(id)
+  expectExecution(job, 'FFMPEG_KILLED', { clip: 1, stage: 'probe' })
+  expect(job.error?.signal).toBe('SIGKILL')
+})
+
+test('P29 what lies where an output is to be made is neither used nor overwritten, nor is what a link there leads to', async () => {
+  const precious = rig.path('precious')
+  writeFileSync(precious, 'of somebody else')
+  const spec = rig.spec([clip])
+  const { id } = await rig.submit(spec)
+  symlinkSync(precious, join(spec.output.directory, `a_001.mov.${id}.partial`))
+  expectExecution(await rig.ended(id), 'FFMPEG_FAILED', { clip: 1, stage: 'encode' })
+  expect(readFileSync(precious, 'utf8')).toBe('of somebody else')
 })
 
 test('an output that somebody else makes meanwhile is never overwritten', async () => {

@@ -16,7 +16,7 @@ import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { Rig } from './rig.ts'
 
 needsFfmpeg()
-const rig = Rig.open({ env: { PROXX_LEASE_SEC: '1', PROXX_ROOTS: tmpdir() } })
+const rig = Rig.open({ env: { PROXX_LEASE_SEC: '3', PROXX_ROOTS: tmpdir() } })
 let clip: string
 let people: Awaited<ReturnType<Rig['serve']>>
 

@@ -9,7 +9,7 @@ import { verifyOutput } from '../../../apps/proxx/verify.ts'
 import { runFfmpeg } from '../../../apps/shared/media/ffmpeg.ts'
 import { mediaLimits } from '../../../apps/shared/media/limits.ts'
 import { findPrograms } from '../../../apps/shared/media/programs.ts'
-import { makeClip, needsFfmpeg, programs, withFfmpeg } from './clips.ts'
+import { ffmpeg, makeClip, needsFfmpeg, programs, withFfmpeg, withFfprobe } from './clips.ts'
 import { filesIn, Rig } from './rig.ts'
 
 needsFfmpeg()
@@ -35,6 +35,7 @@ const wrongs: [string, string, () => string][] = [
   ['codec', 'has another codec', () => instead('-c:v mpeg4 -c:a pcm_s16le')],
   ['codec', 'has sound of another codec', () => instead(`${LOW} -c:a pcm_s24le`)],
   ['profile', 'has another profile of the codec', () => instead(`${LOW} -profile:v baseline`)],
+  ['profile', 'has another pixel format', () => instead(`${LOW} -pix_fmt yuvj420p`)],
   ['profile', 'has another size', () => instead(`${LOW} -s 32x24`)],
   ['profile', 'has lost its sound', () => instead(`${LOW} -an`)],
   // What SIGTERM leaves behind: it plays, it is whole, it is only shorter.
@@ -97,7 +98,7 @@ test('P62 P63 what a job says of its failure is what the parts that know no jobs
   const expected = {
     profile,
     size: { width: 64, height: 48 },
-    durationMs: 1_000,
+    lengths: [{ of: 'pictures' as const, ms: 1_000 }],
     sourceFrames: 25,
     frames: 25,
     fps: 25,
@@ -131,6 +132,15 @@ test('P30 a source that ends too early is not passed off as a whole one', async 
   expect(['VERIFY_DURATION', 'VERIFY_FRAMES', 'FFMPEG_FAILED']).toContain(job.error?.code)
 })
 
+test('P30 a frame that ffmpeg left out is missed, though it says itself how many it made', async () => {
+  withFfmpeg(rig.folder, 'if [ $STAGE = encode ]; then exec "$FFMPEG" -t 0.96 "$@"; fi')
+  const { error } = await rig.done(rig.spec([clip]))
+  expect(error).toMatchObject({
+    check: 'frames',
+    detail: expect.stringContaining('It has 24 frames, and its source 25.'),
+  })
+})
+
 test('P30 a frame that an edit list hides is not missed, and one that a cut file lacks is', async () => {
   const varying = ['-fps_mode', 'passthrough', '-enc_time_base', '1/1000', '-c:v', 'mjpeg', '-movflags', '+faststart']
   const filter = 'settb=1/1000,setpts=40*N+7*N*N'
@@ -144,6 +154,25 @@ test('P30 a frame that an edit list hides is not missed, and one that a cut file
   const run = { limits: mediaLimits(), subject: 'source' as const }
   const cut = await inspectMedia(rig.path('hiding-cut.mov'), programs, run)
   expect([cut.frames, await shownFrames(cut, programs, run)]).toEqual([6, 6])
+
+  withFfprobe(rig.folder, 'case "$*" in *packet=flags*) kill -9 $$ ;; esac')
+  const uncounted = await rig.done(rig.spec([path]))
+  expect(uncounted.error).toMatchObject({ check: 'frames', type: 'verification_failed', signal: 'SIGKILL' })
+})
+
+test('P2 P30 a Matroska clip that begins late, or says only how long its sound is, is whole; one that was cut is not', async () => {
+  const late = rig.path('late.mkv')
+  await ffmpeg(['-i', clip, '-map', '0', '-c', 'copy', '-output_ts_offset', '5', late])
+  const longer = rig.path('longer.mkv')
+  await ffmpeg(['-i', clip, '-f', 'lavfi', '-i', 'sine=d=3', '-map', '0:v', '-map', '1', '-c:v', 'copy', longer])
+  writeFileSync(longer, readFileSync(longer, 'latin1').replaceAll('DURATION', 'SOMETAG_'), 'latin1')
+  const job = await rig.done(rig.spec([late, longer]))
+  expect([job.error, job.outputs.map(({ frames }) => frames)]).toEqual([null, [25, 25]])
+  for (const path of [late, longer]) {
+    const whole = readFileSync(path)
+    writeFileSync(path, whole.subarray(0, Math.floor(whole.length * 0.6)))
+    expect((await rig.done(rig.spec([path]))).error).toMatchObject({ check: 'duration' })
+  }
 })
 
 test('P30 a decode that gives no fingerprint fails as that', async () => {
@@ -232,8 +261,31 @@ describe('P45 fingerprints', () => {
     ]
     expect(two.fingerprint).toBe(one.fingerprint)
     expect(one).toMatchObject({ ffmpeg: programs.ffmpeg.version, profile: { name: 'proxy_h264_low', version: 1 } })
-    const other = await rig.done(rig.spec([await makeClip(rig.path('other.mov'), { frames: 24 })]))
-    expect(other.fingerprint).not.toBe(one.fingerprint)
+  })
+
+  test('are the same on one core, in another country, at another time of day, with another folder for temporary files', async () => {
+    const one = await rig.done(rig.spec([clip]))
+    const elsewhere = 'export TZ=Asia/Tokyo LC_ALL=tr_TR.UTF-8 LANG=tr_TR.UTF-8 TMPDIR=/nowhere'
+    withFfmpeg(rig.folder, `${elsewhere}; command -v taskset > /dev/null && exec taskset -c 0 "$FFMPEG" "$@"`)
+    expect((await rig.done(rig.spec([clip]))).fingerprint).toBe(one.fingerprint)
+  })
+
+  test('are others where one frame, or one sample of the sound, is another', async () => {
+    const filter = "drawbox=w=8:h=8:t=fill:enable='eq(n,20)'"
+    const frame = await makeClip(rig.path('frame.mov'), { frames: 25, sound: 1, filter })
+    const bytes = readFileSync(clip)
+    // The last packet before the index is one of sound.
+    const last = bytes.lastIndexOf('moov') - 5
+    bytes.writeUInt8((bytes[last] as number) ^ 1, last)
+    writeFileSync(rig.path('sample.mov'), bytes)
+    const { outputs } = await rig.done(rig.spec([clip, frame, rig.path('sample.mov')]))
+    const [was, ofFrame, ofSample] = outputs.map(({ fingerprint }) => fingerprint)
+    const differ = (other: typeof was) => was?.streams.map((stream, at) => stream !== other?.streams[at])
+    expect([differ(ofFrame), differ(ofSample)]).toEqual([
+      [true, false],
+      [false, true],
+    ])
+    expect(new Set(outputs.map(({ fingerprint }) => fingerprint.sha256)).size).toBe(3)
   })
 
   test('let anybody see later that what was delivered is still what it was', async () => {
