@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, delimiter, dirname, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -8,7 +9,7 @@ const CHECKOUT = join(import.meta.dirname, '..')
 const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', 'coverage'])
 
 /** What stands for the star in `redress/apps/*`. */
-const APPS = ['pdf-xml', 'pdf-xml/gateway']
+const APPS = ['fetchbox', 'pdf-xml', 'pdf-xml/gateway', 'proxx', 'proxx/cli', 'watermark']
 
 interface Manifest {
   version: string
@@ -17,17 +18,20 @@ interface Manifest {
   dependencies: Record<string, string>
 }
 
+const manifest: Manifest = JSON.parse(readFileSync(join(CHECKOUT, 'package.json'), 'utf8'))
+
 let scratch: string
-let manifest: Manifest
 /** An empty project with the package in its node_modules, as `npm install` leaves it. */
 let project: string
 let installed: string
 
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'redress-package-'))
-  manifest = JSON.parse(await readFile(join(CHECKOUT, 'package.json'), 'utf8'))
-  await build(join(scratch, 'checkout'))
+  await copyCheckout(join(scratch, 'checkout'))
 })
+
+// One by one, so that each has the time of a hook: together they take long on a busy machine.
+for (const step of stepsOf('prepack')) beforeAll(() => build(join(scratch, 'checkout'), step))
 
 beforeAll(async () => {
   const tarball = await pack(join(scratch, 'checkout'))
@@ -101,6 +105,16 @@ test('fetchbox finds the handler that ships with it where the package is install
   expect(JSON.parse(stdout)).toEqual([types, ['sample']])
 })
 
+test('proxx brings its page and its commands along', async () => {
+  const files = await readdir(join(installed, 'dist/apps/proxx/page/assets'))
+  expect(files.toSorted()).toEqual(await readdir(join(CHECKOUT, 'apps/proxx/page/assets')))
+  await writeFile(join(project, 'card.json'), '{"version":1}')
+  const answer = await run('node_modules/.bin/redress', ['proxx', 'validate', 'card.json'], {
+    path: dirname(process.execPath),
+  })
+  expect(answer).toMatchObject({ code: 2, stderr: expect.stringContaining('SPEC_INVALID') })
+})
+
 test('the command runs from an installed package', async () => {
   const answer = await run('node_modules/.bin/redress', ['--help'], { path: dirname(process.execPath) })
   expect(answer).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining('redress') })
@@ -135,12 +149,22 @@ test.each(['v24.13.0', 'v24.20.1', 'v25.0.0', 'v26.1.0'])(
   },
 )
 
-/** Builds a copy as packing it would, so that the checkout's own dist/ is left as it was. */
-async function build(copy: string): Promise<void> {
+/** The commands that an npm script comes to. */
+function stepsOf(script: string): string[] {
+  return String(manifest.scripts[script])
+    .split(' && ')
+    .flatMap((command) => (command.startsWith('npm run ') ? stepsOf(command.replace('npm run ', '')) : [command]))
+}
+
+/** What is built is built in a copy, so that the checkout's own dist/ is left as it was. */
+async function copyCheckout(copy: string): Promise<void> {
   await cp(CHECKOUT, copy, { recursive: true, filter: (source) => !NOT_COPIED.has(basename(source)) })
   await symlink(join(CHECKOUT, 'node_modules'), join(copy, 'node_modules'))
-  const answer = await run('npm', ['run', String(manifest.scripts.prepack).replace('npm run ', '')], { cwd: copy })
-  if (answer.code !== 0) throw new Error(`the build failed:\n${answer.stdout}${answer.stderr}`)
+}
+
+async function build(copy: string, step: string): Promise<void> {
+  const answer = await run('sh', ['-c', step], { cwd: copy, path: join(copy, 'node_modules/.bin') })
+  if (answer.code !== 0) throw new Error(`${step} failed:\n${answer.stdout}${answer.stderr}`)
 }
 
 async function pack(copy: string): Promise<string> {

@@ -7,7 +7,7 @@ import { type MediaLimits, mediaLimits } from '../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../shared/media/programs.ts'
 import { type Inspected, inspectMedia } from './inspect.ts'
 import { nameProblems, outputNames } from './naming.ts'
-import { errnoOf, freeBytes, isThere, isWithin, notWritable, realPath } from './paths.ts'
+import { errnoOf, freeBytes, isAllowed, isThere, notWritable, realPath } from './paths.ts'
 import { knownProfile, outputSize, PROFILES, type ResolvedProfile } from './profiles.ts'
 import type { Settings } from './settings.ts'
 import { type JobSpec, type Problem, readSpec } from './spec.ts'
@@ -96,7 +96,7 @@ export async function checkSubmission(payload: Payload, owner: string | null, se
 
   const real = await realPath(directory)
   const why = real === null ? 'is not there' : await notWritable(real)
-  if (real !== null && settings.roots !== null && !(await isWithin(real, settings.roots))) {
+  if (!(await isAllowed(directory, settings.roots))) {
     add('PATH_NOT_ALLOWED', 'output.directory', `${directory} is not within PROXX_ROOTS`)
   } else if (real === null || why !== null) {
     add('OUTPUT_NOT_WRITABLE', 'output.directory', `${directory} ${why}`)
@@ -122,11 +122,10 @@ export async function checkSubmission(payload: Payload, owner: string | null, se
 type Look = { inspected: Inspected | null } | { code: Problem['code']; message: string }
 
 async function lookAtSource(source: string, settings: Settings, programs: MediaPrograms | null): Promise<Look> {
-  const real = await realPath(source)
-  if (real !== null && settings.roots !== null && !(await isWithin(real, settings.roots))) {
+  if (!(await isAllowed(source, settings.roots))) {
     return { code: 'PATH_NOT_ALLOWED', message: `${source} is not within PROXX_ROOTS` }
   }
-  // Who may not look outside must not learn what is there.
+  const real = await realPath(source)
   if (real === null) return { code: 'INPUT_MISSING', message: `${source} is not there` }
   try {
     await access(real, constants.R_OK)

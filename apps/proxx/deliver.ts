@@ -11,7 +11,7 @@ const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
  * at whatever moment: a link, unlike a rename, cannot replace anything.
  */
 export async function deliverAll(clips: readonly Clip[], before: (clip: Clip) => Promise<void>): Promise<void> {
-  const undo: (() => Promise<void>)[] = []
+  const undo: { target: string; take(): Promise<void> }[] = []
   const linked: string[] = []
   try {
     for (const clip of clips) {
@@ -20,12 +20,16 @@ export async function deliverAll(clips: readonly Clip[], before: (clip: Clip) =>
       const { partial, target } = clip
       if (await nameOne(clip)) {
         linked.push(partial)
-        undo.push(() => unlink(target))
-      } else undo.push(() => rename(target, partial))
+        undo.push({ target, take: () => unlink(target) })
+      } else undo.push({ target, take: () => rename(target, partial) })
     }
   } catch (error) {
-    // Half a delivery would look like a whole one: all are parts again.
-    for (const take of undo) await take()
+    // Half a delivery would look like a whole one: all are parts again, or it is said which are not.
+    const left: string[] = []
+    for (const { target, take } of undo) {
+      await take().catch((why: unknown) => left.push(`${target} could not be taken back (${errnoOf(why)})`))
+    }
+    if (error instanceof Error) error.message = [error.message, ...left].join('; ')
     throw error
   }
   for (const partial of linked) await unlink(partial)

@@ -77,8 +77,9 @@ async function encodeClip(work: Work, clip: Clip, done: (share: number) => void)
     const source = await allowedSource(work, clip)
     const of = await inspectMedia(source, programs, { ...run, subject: 'source', stderrFile: undefined })
     await enter(work, clip, 'encode')
-    if (await isThere(clip.target)) {
-      attempt.fail('OUTPUT_EXISTS', { detail: `${clip.target} was made by somebody else meanwhile` })
+    // ffmpeg leaves a file alone that is where it is to write, and ends well.
+    for (const path of [clip.target, clip.partial]) {
+      if (await isThere(path)) attempt.fail('OUTPUT_EXISTS', { detail: `${path} was made by somebody else meanwhile` })
     }
     const size = outputSize(profile, of)
     const onProgress = ({ timeMs }: Progress) => done(Math.min(1, timeMs / (of.durationMs ?? Number.POSITIVE_INFINITY)))

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { access, lstat, realpath, stat, statfs } from 'node:fs/promises'
-import { isAbsolute, relative } from 'node:path'
+import { dirname, isAbsolute, relative } from 'node:path'
 
 export const errnoOf = (error: unknown): string => String((error as NodeJS.ErrnoException)?.code ?? '')
 
@@ -23,6 +23,18 @@ export async function isWithin(real: string, roots: readonly string[]): Promise<
     if (way === '' || (!isAbsolute(way) && way.split('/')[0] !== '..')) return true
   }
   return false
+}
+
+/**
+ * Whether a job may reach a path. What is not there is judged by the nearest folder that is: whoever may not look outside
+ * must not learn what is there and what is not.
+ */
+export async function isAllowed(path: string, roots: readonly string[] | null): Promise<boolean> {
+  if (roots === null) return true
+  const real = await realPath(path)
+  if (real !== null) return isWithin(real, roots)
+  const parent = dirname(path)
+  return parent !== path && isAllowed(parent, roots)
 }
 
 export async function isThere(path: string): Promise<boolean> {

@@ -14,7 +14,7 @@ export const OWNER_OF_STAGE: Readonly<Record<Stage, Owner>> = {
   verification: 'worker',
 }
 
-/** Whose doing it is: the input, something we call, our own machine, the handler's code, a person's decision. */
+/** Whose doing it is: the input, something we call, our own machine, the handler's code, whoever runs it or decided so. */
 export const FAULTS = ['caller', 'dependency', 'system', 'code', 'operator', 'unknown'] as const
 export type Fault = (typeof FAULTS)[number]
 

@@ -85,7 +85,7 @@ const WHOSE: Readonly<Record<Fault, string>> = {
   dependency: 'something that the work depends on',
   system: 'the machine or the program that does the work',
   code: 'the code that does the work',
-  operator: 'nobody: an operator decided so',
+  operator: 'whoever runs this installation: it is theirs to mend, or was their decision',
   unknown: 'not known',
 }
 

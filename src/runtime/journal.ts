@@ -46,20 +46,27 @@ export class Journal {
   /** One write of whole lines with O_APPEND, so that several processes may share the file. */
   async #writeLines(text: string): Promise<void> {
     try {
-      if (this.#file === null) {
-        mkdirSync(dirname(this.path), { recursive: true })
-        this.#file = await open(this.path, 'a+', 0o600)
-      }
-      const bytes = Buffer.from((await endsInALine(this.#file)) ? text : `\n${text}`)
-      const { bytesWritten } = await this.#file.write(bytes)
+      const { file, size } = await this.#opened()
+      const bytes = Buffer.from((await endsInALine(file, size)) ? text : `\n${text}`)
+      const { bytesWritten } = await file.write(bytes)
       if (bytesWritten !== bytes.length) throw new Error(`only ${bytesWritten} of ${bytes.length} bytes fitted`)
-      await this.#file.datasync()
+      await file.datasync()
     } catch (error) {
       // After a failed fsync the file may have lost what it said it had: begin with a fresh handle.
       await this.#file?.close().catch(() => undefined)
       this.#file = null
       throw error
     }
+  }
+
+  async #opened(): Promise<{ file: FileHandle; size: number }> {
+    const before = await this.#file?.stat()
+    if (this.#file !== null && before !== undefined && before.nlink > 0) return { file: this.#file, size: before.size }
+    // Somebody removed it: what is written to a file without a name is gone when the process ends.
+    await this.close()
+    mkdirSync(dirname(this.path), { recursive: true })
+    this.#file = await open(this.path, 'a+', 0o600)
+    return { file: this.#file, size: (await this.#file.stat()).size }
   }
 }
 
@@ -68,8 +75,7 @@ export class Journal {
  * acknowledged, but without an end it would swallow the next line, which is. It is not cut away: somebody may have
  * written behind it.
  */
-async function endsInALine(file: FileHandle): Promise<boolean> {
-  const { size } = await file.stat()
+async function endsInALine(file: FileHandle, size: number): Promise<boolean> {
   if (size === 0) return true
   const { buffer, bytesRead } = await file.read(Buffer.alloc(1), 0, 1, size - 1)
   return bytesRead === 0 || buffer[0] === LINE_FEED

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { TYPE } from '../../apps/proxx/policy.ts'
 import { proxxRoutes } from '../../apps/proxx/routes.ts'
+import { readSpecFile } from '../../src/cli/proxx-place.ts'
 import { startServer } from '../../src/http/server.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from '../apps/proxx/clips.ts'
 import { Rig } from '../apps/proxx/rig.ts'
@@ -123,6 +124,12 @@ test.each([
   const { code, stderr } = await redress(['proxx', ...args, '--data', rig.home], { env })
   expect(code).toBe(2)
   expect(stderr).toContain(message)
+})
+
+test('a spec from an editor that marks the first byte is read as any other', () => {
+  const path = rig.path('marked.json')
+  writeFileSync(path, '\uFEFF{ "version": 1 }')
+  expect(readSpecFile({ path: ['proxx', 'validate'] } as never, path)).toEqual({ version: 1 })
 })
 
 test('the watch is a command that goes on until it is told to stop', async () => {

@@ -177,4 +177,12 @@ describe('in plain words', () => {
     const lines = renderNotice(noticeOf({ content: first?.content as never, atMs: 0, earlier: 0, earlierAtMs: null }))
     expect(lines.text.split('\n').filter((line) => line.startsWith('Fault:'))).toHaveLength(1)
   })
+
+  test('a full disk is for whoever runs the machines, and nobody is told that somebody decided so', () => {
+    const [first] = noticesOfFailure(job, { ...someFailure(), code: 'DISK_FULL', fault: 'operator' }, told)
+    const { text } = renderNotice(
+      noticeOf({ content: first?.content as never, atMs: 0, earlier: 0, earlierAtMs: null }),
+    )
+    expect(text).toContain('Fault:  whoever runs this installation: it is theirs to mend, or was their decision\n')
+  })
 })

@@ -91,3 +91,28 @@ test('a dry run checks the input and makes nothing', async () => {
   expect(await refusal(app.perform('jobs.retry', { ...dry, input: {} }))).toMatchObject({ code: 'INPUT_INVALID' })
   expect((await app.list()).jobs).toHaveLength(1)
 })
+
+test('with an id of their own for the new job, somebody who retries twice makes one, also in the same moment', async () => {
+  const { app, finish, work } = await makeBench({ reject: 'record' })
+  const [id, other] = [await finish(['GW_4XX']), await finish(['GW_4XX'])]
+  const by = { ...WHO, newId: app.newId() }
+  const made = await Promise.all([app.retry(id, by), app.retry(id, by)])
+  expect(made.map(({ isDone }) => isDone).toSorted()).toEqual([false, true])
+  expect(made.map(({ job }) => job.id)).toEqual([by.newId, by.newId])
+  await work()
+  // By now its input would be refused; it is not looked at again.
+  const again = await app.retry(id, { ...by, input: { outcomes: [], note: 'refuse' } })
+  expect(again).toMatchObject({ isDone: false, job: { id: by.newId, retriedFrom: id, errorCode: 'GW_4XX' } })
+  expect((await app.list({ retriedFrom: id })).jobs).toHaveLength(1)
+  for (const taken of [by.newId, id]) {
+    expect(await refusal(app.retry(other, { ...WHO, newId: taken }))).toMatchObject({ code: 'OPTION_INVALID' })
+  }
+  expect((await app.list({ retriedFrom: other })).jobs).toHaveLength(0)
+})
+
+test('where a retry makes no new job, an id for one is refused', async () => {
+  const { app, finish } = await makeBench({ manualRetry: 'in-place' })
+  const id = await finish(['GW_4XX'])
+  const refused = await refusal(app.retry(id, { ...WHO, newId: app.newId() }))
+  expect(refused).toMatchObject({ code: 'NOT_ALLOWED_BY_POLICY', jobId: id })
+})

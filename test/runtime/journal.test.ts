@@ -44,6 +44,15 @@ describe('a journal', () => {
     expect(read.filter((line) => !line.includes('theirs'))).toEqual(['{"n":1}', '{"n":2}', '{"n":3}'])
   })
 
+  test('that somebody removed is made anew: no line goes to a file without a name', async () => {
+    const journal = new Journal(join(folder(), 'log.jsonl'))
+    onTestFinished(() => journal.close())
+    await journal.append([{ n: 1 }])
+    rmSync(journal.path)
+    await journal.append([{ n: 2 }])
+    expect(linesOf(journal.path)).toEqual(['{"n":2}'])
+  })
+
   test('on a full disk refuses, and what it acknowledged before and after can be read', async (context) => {
     const disk = smallDisk(context, '256k')
     const journal = new Journal(join(disk.folder, 'log.jsonl'))

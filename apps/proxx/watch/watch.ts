@@ -4,7 +4,9 @@ import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { RedressError } from 'redress'
 import type { Place } from '../cli/place.ts'
+import { namingProblem } from '../naming.ts'
 import { errnoOf, isThere } from '../paths.ts'
+import { PROFILES } from '../profiles.ts'
 import { DONE, isMarker, type Look, lookAt, type MediaRule, specOf } from './dropped.ts'
 import { Folders, syncFolder, type Ticket } from './folders.ts'
 
@@ -24,13 +26,15 @@ export interface WatchOptions {
 }
 
 export interface WatchEvent {
-  event: 'watching' | 'submitted' | 'completed' | 'failed' | 'orphaned' | 'left' | 'trouble'
+  event: 'watching' | 'submitted' | 'completed' | 'failed' | 'orphaned' | 'left' | 'left-out' | 'trouble'
   name: string | null
   jobId: string | null
   message: string
 }
 
 const LOOK_MS = { min: 20, max: 1_000 }
+/** Several: that is what the names of its outputs must do for. */
+const CLIPS_OF_A_CARD = 2
 
 /**
  * Makes jobs of what is dropped into `pending`. Nothing is remembered but on the disk, and every step can be taken again:
@@ -38,6 +42,7 @@ const LOOK_MS = { min: 20, max: 1_000 }
  * same job, and not another.
  */
 export async function watchFolder(options: WatchOptions): Promise<void> {
+  if (options.media !== null) refuseWrongRule(options.media)
   const folders = new Folders(resolve(options.folder))
   await mkdir(folders.root, { recursive: true })
   const unlock = folders.lock()
@@ -47,6 +52,16 @@ export async function watchFolder(options: WatchOptions): Promise<void> {
   } finally {
     unlock()
   }
+}
+
+/** What would make a failed job of every card is better said before the first. */
+function refuseWrongRule({ profile, naming }: MediaRule): void {
+  if (!PROFILES.has(profile)) {
+    const action = `Choose one of ${[...PROFILES.keys()].join(', ')}.`
+    throw new RedressError('OPTION_INVALID', `There is no profile ${profile}.`, { action })
+  }
+  const why = namingProblem(naming, CLIPS_OF_A_CARD)
+  if (why !== null) throw new RedressError('OPTION_INVALID', `--naming ${naming}: ${why}.`)
 }
 
 class Watch {
@@ -241,7 +256,7 @@ class Watch {
     const spec = await specOf(path, look.kind, this.#options.media)
     if (look.leftOut !== null) {
       const message = `${name}: what in it is no clip is not in its job: ${look.leftOut}.`
-      this.#options.say({ event: 'left', name, jobId: id, message })
+      this.#options.say({ event: 'left-out', name, jobId: id, message })
     }
     const ticket: Ticket = { version: 1, name, jobId: id, spec, job: null, refusal: null }
     await this.#folders.writeRunning(ticket)

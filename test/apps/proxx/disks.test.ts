@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, existsSync, linkSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { deliverAll } from '../../../apps/proxx/deliver.ts'
@@ -52,6 +52,27 @@ describe('P3 P11 P20 an output directory that becomes read-only is told as what 
     expect(filesIn(disk.folder)).not.toContain('x.mov')
     expect(rig.failureLine(job.id)).toMatchObject({ code, context: { notReleased: expect.stringContaining('EROFS') } })
   })
+})
+
+test('P2 a delivery that cannot be taken back whole is taken back as far as it goes, and says what is left', async () => {
+  const directory = rig.output()
+  const clips = ['first', 'second', 'third'].map((name, at) => {
+    const target = join(directory, name)
+    writeFileSync(`${target}.partial`, `of ${name}`)
+    return { number: at + 1, source: '', name, target, partial: `${target}.partial` }
+  })
+  const before = async ({ name }: { name: string }) => {
+    if (name !== 'third') return
+    writeFileSync(join(directory, 'third'), 'precious')
+    // What is a folder by now cannot be removed as a file.
+    rmSync(join(directory, 'first'))
+    mkdirSync(join(directory, 'first'))
+  }
+  await expect(deliverAll(clips, before)).rejects.toMatchObject({
+    code: 'EEXIST',
+    message: expect.stringMatching(/first could not be taken back \(E[A-Z]+\)$/),
+  })
+  expect(filesIn(directory)).toEqual(['first', 'first.partial', 'second.partial', 'third', 'third.partial'])
 })
 
 describe('where a file may not be linked, an output is moved to its name', () => {

@@ -58,7 +58,7 @@ function expectExecution(job: ProxxJob, code: string, at: { clip: number; stage:
   expect(filesIn(outputOf(job))).not.toContain('.proxx.lock')
 }
 
-test('P20 P24 P25 P26 P27 P46 P58 a damaged clip fails the job; later clips are not begun, earlier ones stay as parts', async () => {
+test('P20 P21 P24 P25 P26 P27 P46 P58 a damaged clip fails the job; later clips are not begun, earlier ones stay as parts', async () => {
   const job = await rig.done(rig.spec([clip, broken, clip]))
   expectExecution(job, 'FFMPEG_FAILED', { clip: 2, stage: 'encode' })
   expect(job.error?.exitCode).toBeGreaterThan(0)
@@ -195,7 +195,7 @@ test('P29 what lies where an output is to be made is neither used nor overwritte
   const spec = rig.spec([clip])
   const { id } = await rig.submit(spec)
   symlinkSync(precious, join(spec.output.directory, `a_001.mov.${id}.partial`))
-  expectExecution(await rig.ended(id), 'FFMPEG_FAILED', { clip: 1, stage: 'encode' })
+  expectExecution(await rig.ended(id), 'OUTPUT_EXISTS', { clip: 1, stage: 'encode' })
   expect(readFileSync(precious, 'utf8')).toBe('of somebody else')
 })
 

@@ -1,7 +1,7 @@
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { markFailed, submitSpec } from '../../../apps/proxx/desk.ts'
+import { markFailed, retryJob, submitSpec } from '../../../apps/proxx/desk.ts'
 import { openDesk } from '../../../apps/proxx/index.ts'
 import { App } from '../../../src/app/app.ts'
 import { smallDisk } from '../../support/small-disk.ts'
@@ -107,6 +107,38 @@ test('P59 P65 what the command line does on the store without knowing proxx is l
 })
 
 describe('P67 a failure log that cannot be written', () => {
+  test('because it was removed, is made anew; because something else is in its place, nothing happens but what ends a job', async () => {
+    const own = Rig.forTest()
+    const path = join(own.home, 'failures.jsonl')
+    const failed = await own.submit(own.spec(['/gone.mov']))
+    rmSync(path)
+    const pending = await own.submit(own.spec([clip]))
+    expect(own.lines()).toEqual([expect.objectContaining({ job_id: pending.id, to: 'queued' })])
+
+    const block = () => {
+      rmSync(path)
+      mkdirSync(path)
+    }
+    block()
+    const reason = { actor: 'ann', reason: 'because' }
+    const refused = { code: 'FAILURE_LOG_FAILED' }
+    await expect(own.submit(own.spec([clip]))).rejects.toMatchObject(refused)
+    await expect(own.submit(own.spec(['/gone.mov']))).rejects.toMatchObject(refused)
+    await expect(retryJob(own.desk, failed.id, reason)).rejects.toMatchObject(refused)
+    await expect(markFailed(own.desk, pending.id, reason)).rejects.toMatchObject(refused)
+    expect((await own.app.list({})).jobs).toHaveLength(2)
+    expect([await own.job(failed.id), await own.job(pending.id)]).toEqual([failed, pending])
+
+    rmSync(path, { recursive: true })
+    withFfmpeg(own.folder, `if [ $STAGE = encode ]; then rm '${path}'; mkdir '${path}'; exit 3; fi`)
+    const ended = await own.ended(pending.id)
+    expect(ended).toMatchObject({ status: 'failed', executionAttempted: true, error: { code: 'FFMPEG_FAILED' } })
+    // The line that there is none of is told where the failure is.
+    expect((await own.app.failures(pending.id)).at(-1)?.context).toMatchObject({
+      failureLog: expect.stringContaining('EISDIR'),
+    })
+  })
+
   test('on a full disk: no submission is accepted, no job is completed, and nothing is lost', async (context) => {
     const disk = smallDisk(context, '8m')
     const logs = join(disk.folder, 'logs')

@@ -2,6 +2,7 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { listOrphans, markFailed, retryJob } from '../../../apps/proxx/desk.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
@@ -49,34 +50,48 @@ function otherProcess(name: string): ChildProcess {
 const named = (naming: string) => ({ ...rig.spec([clip]), output: { directory: rig.output(), naming } })
 const statusOf = async ({ id }: ProxxJob) => (await rig.job(id)).status
 
-test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip and during a verification; a person does the rest', async () => {
+test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip, during a verification and before it could say that it delivered; a person does the rest', async () => {
   const { mails } = await mailServer({ port: smtpPort })
-  const [pids, stop] = [rig.path('pids'), rig.path('stop')]
+  const [pids, stop, ready, go] = ['pids', 'stop', 'ready', 'go'].map((name) => rig.path(name)) as [
+    string,
+    string,
+    string,
+    string,
+  ]
   withFfmpeg(
     rig.folder,
     `[ -e '${stop}' ] && exec "$FFMPEG" "$@"
     case "$STAGE $*" in
       "encode "*in-a-clip*) echo half > "$OUT" ;;
       "verify "*in-verification*) : ;;
+      "verify "*delivered*) touch '${ready}'; while [ ! -e '${go}' ]; do sleep 0.02; done; exec "$FFMPEG" "$@" ;;
       *) exec "$FFMPEG" "$@" ;;
     esac
     echo $$ >> '${pids}'; exec sleep 300`,
   )
-  const specs = [named('before-the-start'), named('in-a-clip'), named('in-verification')]
+  const specs = [named('before-the-start'), named('in-a-clip'), named('in-verification'), named('delivered')]
   const [first = specs[0]] = specs
   // Whoever reads who holds this lock never comes back.
   execFileSync('mkfifo', [join(String(first?.output.directory), '.proxx.lock')])
   const jobs: ProxxJob[] = []
   for (const spec of specs) jobs.push(await rig.submit(spec))
-  const [unstarted, encoding, verifying] = jobs as [ProxxJob, ProxxJob, ProxxJob]
+  const [unstarted, encoding, verifying, delivered] = jobs as [ProxxJob, ProxxJob, ProxxJob, ProxxJob]
 
   const node2 = otherProcess('node-2')
   await until('all three are where they are to be', async () => {
     const running = existsSync(pids) ? readFileSync(pids, 'utf8').trim().split('\n').length : 0
-    return running === 2 && (await statusOf(unstarted)) === 'processing'
+    return running === 2 && existsSync(ready) && (await statusOf(unstarted)) === 'processing'
   })
+  // It can write no more to the store, and so it delivers and cannot say so.
+  const delivery = join(String(specs[3]?.output.directory), 'delivered.mov')
+  const database = new DatabaseSync(join(rig.home, 'redress.db'))
+  database.exec('BEGIN IMMEDIATE')
+  execFileSync('touch', [go])
+  await until('it has delivered', () => existsSync(delivery))
   node2.kill('SIGKILL')
   await once(node2, 'exit')
+  database.exec('ROLLBACK')
+  database.close()
   // What it ran dies with it: nothing goes on writing behind everybody's back.
   await until('its programs are gone', () =>
     readFileSync(pids, 'utf8')
@@ -89,7 +104,7 @@ test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip a
   await worker.enlist()
   await until('the silence was noticed', async () => {
     await worker.maintain()
-    return (await listOrphans(rig.desk)).length === 2 && (await statusOf(unstarted)) === 'failed'
+    return (await listOrphans(rig.desk)).length === 3 && (await statusOf(unstarted)) === 'failed'
   })
 
   // Claimed and never started: a dispatch failure, of which nothing was executed.
@@ -105,7 +120,7 @@ test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip a
     await worker.maintain()
   }
   const orphans = (await people.viewer.get('/proxx/orphans')).json.jobs as ProxxJob[]
-  expect(orphans.map(({ id }) => id).toSorted()).toEqual([encoding.id, verifying.id].toSorted())
+  expect(orphans.map(({ id }) => id).toSorted()).toEqual([encoding.id, verifying.id, delivered.id].toSorted())
   for (const orphan of orphans) {
     expect(orphan).toMatchObject({ status: 'processing', worker: 'node-2', executionAttempted: true, error: null })
     expect(orphan.orphanedAt).not.toBeNull()
@@ -119,12 +134,12 @@ test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip a
   const { notices } = await rig.app.perform('notices.list', { limit: 100 })
   const told = notices.map(({ kind, subject }) => `${kind} ${JSON.stringify(subject)}`).join('\n')
   for (const { id } of orphans) expect(told).toContain(id)
-  await until('somebody was written to of the failure and of both orphans', async () => {
+  await until('somebody was written to of the failure and of each orphan', async () => {
     await worker.doDuties()
     await worker.tick()
-    return mails.length >= 3
+    return mails.length >= 4
   })
-  expect(mails.map(({ from, to }) => `${from} ${to}`)).toEqual(Array(3).fill(`${mail.MAIL_FROM} ${mail.PROXX_MAIL_TO}`))
+  expect(mails.map(({ from, to }) => `${from} ${to}`)).toEqual(Array(4).fill(`${mail.MAIL_FROM} ${mail.PROXX_MAIL_TO}`))
   for (const { id } of jobs) {
     const about = mails.filter(({ parsed }) => parsed.text?.includes(id)).map(({ parsed }) => parsed.subject)
     expect(about).toEqual([`proxx.transcode ${id === unstarted.id ? 'failed: NEVER_STARTED' : 'lost its worker'}`])
@@ -142,7 +157,9 @@ test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip a
   expect([marked.status, marked.json.status, marked.json.error.code]).toEqual([200, 'failed', 'MARKED_FAILED'])
   expect(marked.json.error).toMatchObject({ class: 'execution', owner: 'worker' })
   expect(marked.json.error.detail).toContain('operator marked it as failed: node-2 was unplugged')
-  await markFailed(rig.desk, verifying.id, { actor: 'ann', reason: 'node-2 was unplugged' })
+  for (const { id } of [verifying, delivered]) {
+    await markFailed(rig.desk, id, { actor: 'ann', reason: 'node-2 was unplugged' })
+  }
   expect(await listOrphans(rig.desk)).toEqual([])
 
   // And a retry makes everything anew, in a directory whose dead lock is in nobody's way any more.
@@ -160,6 +177,13 @@ test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip a
     expect(filesIn(String(spec?.output.directory))).toEqual([name, `${name}.${failed.id}.partial`])
     expect(rig.file(failed.id)).toEqual(before)
   }
+
+  // What was delivered and not recorded is nobody's output: it has no fingerprint, is not adopted, and is in the way.
+  expect(await rig.job(delivered.id)).toMatchObject({ status: 'failed', outputs: [], fingerprint: null })
+  const bytes = readFileSync(delivery)
+  const refused = await retryJob(rig.desk, delivered.id, { actor: 'ann', reason: 'as it was' })
+  expect(refused).toMatchObject({ status: 'failed', error: { class: 'pre_dispatch', code: 'OUTPUT_EXISTS' } })
+  expect(readFileSync(delivery)).toEqual(bytes)
 })
 
 test('P53 a worker that is slow is no orphan: its heartbeat keeps its job', async () => {

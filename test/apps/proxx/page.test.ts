@@ -157,6 +157,10 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   expect((await people.ann.get('/proxx')).json.orphans).toEqual([])
   expect(await page.locator('main').innerText()).not.toMatch(COUNTED)
   await expectAccessible(page)
+  await page.goto(`/proxx/jobs/${job.id}`)
+  await page.getByText('its worker may still write to them').waitFor()
+  await expectAccessible(page)
+  await page.goto('/proxx')
 
   // What is heard of meanwhile takes nothing away from whoever is typing.
   await orphan.getByLabel('Reason').pressSequentially('node-2 was <b>un')
@@ -214,6 +218,7 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   ]) {
     expect(clips).toContain(words)
   }
+  await expectAccessible(page)
   await page.getByRole('link', { name: job.id }).click()
   await page.locator('#part-head').getByRole('link', { name: retried.id }).waitFor()
   expect(rig.file(job.id)).toEqual(before)

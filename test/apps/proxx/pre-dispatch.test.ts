@@ -224,6 +224,13 @@ describe('roots', () => {
     }
     expect(await codes(spec(join(root, 'in.mov'), rig.output()))).toEqual(['PATH_NOT_ALLOWED'])
     expect(await codes(spec(join(root, 'in.mov'), join(root, 'up')))).toEqual(['PATH_NOT_ALLOWED'])
+    // Nor does anybody learn what is outside by asking for what is not.
+    for (const missing of ['/etc/nothing', join(root, 'up/nothing/at/all'), `${root}/../nothing`]) {
+      expect(await codes(spec(missing)), missing).toEqual(['PATH_NOT_ALLOWED'])
+      expect(await codes(spec(join(root, 'in.mov'), missing)), missing).toEqual(['PATH_NOT_ALLOWED'])
+    }
+    expect(await codes(spec(join(root, 'nothing/at/all')))).toEqual(['INPUT_MISSING'])
+    expect(await codes(spec(join(root, 'in.mov'), join(root, 'nothing')))).toEqual(['OUTPUT_NOT_WRITABLE'])
   })
 
   test('without roots an owner submits nothing, and is not told which files there are', async () => {

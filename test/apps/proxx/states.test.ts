@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -7,6 +8,7 @@ import { readSettings } from '../../../apps/proxx/settings.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
 import { edgesOf } from '../../../src/core/policy.ts'
 import { App, policy } from '../../../src/index.ts'
+import { until } from '../../support/until.ts'
 import type { Client } from '../client.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { Rig } from './rig.ts'
@@ -58,17 +60,20 @@ test('P38 P42 P51 P52 P60 P68 the policy is the one that was asked for, and noth
 
 test('P68 a program that declares a weaker policy is refused by the store', async () => {
   for (const weaker of [
-    { retry: { max: 2 } },
-    { orphan: 'requeue' },
     { forwardOnly: false },
     { audit: 'transactional' },
     { locked: false },
     { aggregates: true },
-    { manualRetry: 'in-place' },
+    { cancel: true },
+    { reject: 'refuse' },
+    // What goes forward only could not even be declared with these.
+    { forwardOnly: false, retry: { max: 2 } },
+    { forwardOnly: false, orphan: 'requeue' },
+    { forwardOnly: false, manualRetry: 'in-place' },
   ] as object[]) {
     const other = new App({ store: `sqlite:${join(rig.home, 'redress.db')}` })
     other.job(TYPE, {
-      policy: { ...transcodePolicy(alarmOf(settings)), forwardOnly: false, shutdown: 'fail', ...weaker },
+      policy: { ...transcodePolicy(alarmOf(settings)), ...weaker },
       run: () => 'ok',
     })
     await expect(other.store(), JSON.stringify(weaker)).rejects.toMatchObject({ code: 'POLICY_LOCKED' })
@@ -114,7 +119,20 @@ describe('P39 P52 nothing moves a job backward', () => {
         /the_columns_fit_the_status/,
       )
     }
+    // Nor does one that began go back to where it was.
+    const go = rig.path('go')
+    withFfmpeg(rig.folder, `while [ ! -e '${go}' ]; do sleep 0.02; done`)
+    const worker = await rig.worker()
+    await until('it is under way', async () => {
+      await worker.tick()
+      return (await rig.job(id)).startedAt !== null
+    })
+    const released = `${back}, lease_until = NULL, worker = NULL`
+    for (const change of [released, `${released}, attempt = 0`]) {
+      expect(() => database.exec(`UPDATE jobs SET ${change} WHERE status = 'processing'`), change).toThrow(REFUSED)
+    }
     database.close()
+    writeFileSync(go, '')
     expect(await rig.ended(id)).toMatchObject({ status: 'complete' })
   })
 

@@ -11,7 +11,7 @@ import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 import { keepingLog } from '../../support/scene.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
 import { until } from '../../support/until.ts'
-import { makeClip, needsFfmpeg } from './clips.ts'
+import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { filesIn } from './rig.ts'
 
 needsFfmpeg()
@@ -56,14 +56,32 @@ test('P39 P44 P52 P65 on PostgreSQL it is the same: made, failed, retried, logge
 
   const database = postgres(url, { onnotice: () => undefined })
   onTestFinished(() => database.end())
-  const back = `status = 'queued', finished_at = NULL, failure = NULL, claimed_at = NULL, started_at = NULL, result = NULL`
-  for (const change of [back, `status = 'processing'`, `status = 'cancelled'`]) {
-    await expect(
-      database.unsafe(`UPDATE jobs SET ${change} WHERE status IN ('failed', 'complete')`),
-      change,
-    ).rejects.toThrow()
+  const back = `status = 'queued', ready = 1, finished_at = NULL, failure = NULL, claimed_at = NULL, started_at = NULL, result = NULL`
+  const tried = (change: string, status: string) =>
+    expect(
+      database.unsafe(`UPDATE redress.jobs SET ${change} WHERE status = '${status}'`),
+      `${change} of ${status}`,
+    ).rejects.toThrow(/terminal states are final|the_columns_fit/)
+  for (const change of [back, `${back}, attempt = 0`, `status = 'processing'`, `status = 'cancelled'`]) {
+    for (const status of ['failed', 'complete']) await tried(change, status)
   }
   expect(await desk.files.view(failed.id)).toEqual(failed)
+
+  const go = join(folder, 'go')
+  withFfmpeg(folder, `while [ ! -e '${go}' ]; do sleep 0.02; done`)
+  const running = (await submitSpec(desk, { ...spec, output: { directory, naming: 'b' } }, { actor: 'ann' })).job
+  const now = () => desk.files.view(running.id)
+  await until('it is under way', async () => {
+    await worker.tick()
+    return (await now())?.startedAt != null
+  })
+  const released = `${back}, lease_until = NULL, worker = NULL`
+  for (const change of [released, `${released}, attempt = 0`]) await tried(change, 'processing')
+  writeFileSync(go, '')
+  await until('it is complete', async () => {
+    await worker.tick()
+    return (await now())?.status === 'complete'
+  })
 })
 
 test('P40 on PostgreSQL the commands do the same, and log what they do where they are', async () => {
