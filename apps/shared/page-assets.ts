@@ -10,7 +10,8 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 /** What pages of apps have in common. */
-const COMMON = 'app.css'
+const STYLE = 'app.css'
+const COMMON = [STYLE, 'times.js']
 const COMMON_FOLDER = new URL('./assets/', import.meta.url)
 
 interface AssetsOptions<Name extends string> {
@@ -21,14 +22,14 @@ interface AssetsOptions<Name extends string> {
   names: readonly Name[]
 }
 
-/** Serves the files of an app's pages, and the style that they have in common; gives the address of each. */
+/** Serves the files of an app's pages, beside what they have in common; gives the address of each. */
 export function addAssets<Name extends string>(
   server: FastifyInstance,
   { folder, path, names }: AssetsOptions<Name>,
-): (name: Name | typeof COMMON) => string {
+): (name: Name | typeof STYLE) => string {
   const addresses = new Map<string, string>()
-  for (const name of [COMMON, ...names]) {
-    const content = readFileSync(new URL(name, name === COMMON ? COMMON_FOLDER : folder))
+  for (const name of [...COMMON, ...names]) {
+    const content = readFileSync(new URL(name, COMMON.includes(name) ? COMMON_FOLDER : folder))
     const version = createHash('sha256').update(content).digest('base64url').slice(0, 12)
     addresses.set(name, `${path}/${name}?v=${version}`)
     server.get(`${path}/${name}`, async (request, reply) => {

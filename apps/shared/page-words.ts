@@ -18,4 +18,8 @@ export const ageOf = (iso: string): Html => html`<time datetime="${iso}" data-as
 
 export const dateOf = (iso: string): Html => html`<time datetime="${iso}" data-as="date">${dayAndTime(iso)}</time>`
 
+/** To the second: for what is read beside a log. */
+export const momentOf = (iso: string): Html =>
+  html`<time datetime="${iso}" data-as="moment">${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC</time>`
+
 const dayAndTime = (iso: string): string => `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`

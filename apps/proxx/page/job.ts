@@ -1,6 +1,6 @@
 import type { EventView } from 'redress'
 import { type Html, html } from 'redress/http'
-import { dateOf, sizeText } from '../../shared/page-words.ts'
+import { momentOf, sizeText } from '../../shared/page-words.ts'
 import type { Rights } from '../access.ts'
 import { outputNames } from '../naming.ts'
 import { profileOf } from '../profiles.ts'
@@ -47,12 +47,12 @@ function headPart({ job, standing, retries, left }: Detail): Html {
   return html`<p class="head" data-look="${lookOf(job)}">${badge(job)} ${job.status === 'pending' ? 'Waits for a worker. Jobs of one directory are made one after another.' : standingText(job, standing)}</p>
 ${
   isOrphan &&
-  html`<div class="box warn"><p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${dateOf(orphanedAt)}`}.</strong> Nothing happens to this job until a person decides.</p>${leftFiles(job, left)}</div>`
+  html`<div class="box warn"><p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${momentOf(orphanedAt)}`}.</strong> Nothing happens to this job until a person decides.</p>${leftFiles(job, left)}</div>`
 }
 <dl class="pairs">
-${pair('Submitted', dateOf(createdAt))}
-${pair('Began', startedAt === null ? html`${finishedAt === null ? 'not yet' : 'never ran'}` : dateOf(startedAt))}
-${finishedAt !== null && pair(job.status === 'failed' ? 'Failed' : 'Completed', dateOf(finishedAt))}
+${pair('Submitted', momentOf(createdAt))}
+${pair('Began', startedAt === null ? html`${finishedAt === null ? 'not yet' : 'never ran'}` : momentOf(startedAt))}
+${finishedAt !== null && pair(job.status === 'failed' ? 'Failed' : 'Completed', momentOf(finishedAt))}
 ${owner !== null && pair('For', said(owner))}${worker !== null && pair('Worker', said(worker))}
 ${retriedFrom !== null && pair('Retry of', html`<a href="/proxx/jobs/${retriedFrom}">${retriedFrom}</a>`)}
 ${retries.length > 0 && pair('Retried as', html`<ul>${retries.map((retry) => html`<li><a href="/proxx/jobs/${retry.id}">${retry.id}</a> <span class="badge ${retry.status}">${retry.status}</span></li>`)}</ul>`)}
@@ -130,7 +130,7 @@ const EVENTS: Readonly<Record<string, string>> = {
 /** P59: every change, with who made it and why. */
 function historyPart({ job, events }: Detail, { seesMachines }: Rights): Html {
   const line = ({ at, kind, worker, data }: EventView) =>
-    html`<li>${dateOf(at)} <strong>${EVENTS[kind] ?? kind}</strong>${data.code !== undefined && html` <code>${data.code}</code>`}${
+    html`<li>${momentOf(at)} <strong>${EVENTS[kind] ?? kind}</strong>${data.code !== undefined && html` <code>${data.code}</code>`}${
       worker !== null && html` · ${said(worker)}`
     }${data.actor !== undefined && html` · by ${said(data.actor)}`}${data.reason !== undefined && html` · <q>${said(data.reason)}</q>`}</li>`
   return html`<section aria-labelledby="history-title"><h2 id="history-title">History</h2>

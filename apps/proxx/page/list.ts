@@ -1,5 +1,5 @@
 import { type Caller, type Html, html } from 'redress/http'
-import { ageOf, dateOf } from '../../shared/page-words.ts'
+import { ageOf, momentOf } from '../../shared/page-words.ts'
 import type { Rights } from '../access.ts'
 import { PROFILES } from '../profiles.ts'
 import { readSpec } from '../spec.ts'
@@ -50,8 +50,8 @@ function orphanRow({ job, standing }: Row, rights: Rights): Html {
   const doing = standing === null ? 'It had claimed the job, and nothing had begun.' : standingText(job, standing)
   return html`<li id="orphan-${id}" class="row" data-look="orphaned" tabindex="-1">
 <p class="head"><a class="name" href="/proxx/jobs/${id}" data-act="open">${said(titleOf(job))}</a> ${badge(job)}</p>
-<p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${dateOf(orphanedAt)}`}.</strong> ${doing}${
-    startedAt !== null && html` It had begun ${dateOf(startedAt)}.`
+<p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${momentOf(orphanedAt)}`}.</strong> ${doing}${
+    startedAt !== null && html` It had begun ${momentOf(startedAt)}.`
   }</p>
 <p class="todo">${
     rights.mark

@@ -181,6 +181,29 @@ test('a source that is gone, or another one, when its turn comes is told as what
   expectExecution(await rig.ended(another.id), 'INPUT_UNREADABLE', { clip: 2, stage: 'probe' })
 })
 
+test('a link that leads out of the roots since the submission is not followed, to a source or to a directory', async () => {
+  const root = rig.path('root')
+  mkdirSync(join(root, 'out'), { recursive: true })
+  await makeClip(join(root, 'in.mov'))
+  const fenced = Rig.forTest({ env: { PROXX_ROOTS: root } })
+  const lead = (name: string, to: string) => {
+    rmSync(join(root, name), { force: true })
+    symlinkSync(to, join(root, name))
+  }
+  lead('link.mov', join(root, 'in.mov'))
+  lead('link', join(root, 'out'))
+  const output = (directory: string, naming: string) => ({ output: { directory: join(root, directory), naming } })
+  const source = await fenced.submit(fenced.spec([join(root, 'link.mov')], output('out', 'x')))
+  const directory = await fenced.submit(fenced.spec([join(root, 'in.mov')], output('link', 'y')))
+  const outside = fenced.output()
+  lead('link.mov', clip)
+  lead('link', outside)
+  const refused = (kind: string) => ({ code: 'PATH_NOT_ALLOWED', class: kind })
+  expect((await fenced.ended(source.id)).error).toMatchObject(refused('execution'))
+  expect((await fenced.ended(directory.id)).error).toMatchObject(refused('dispatch'))
+  expect(filesIn(outside)).toEqual([])
+})
+
 test('P20 P26 a probe that is killed fails the job where it is, and says nothing against the source', async () => {
   const { id } = await rig.submit(rig.spec([clip]))
   withFfprobe(rig.folder, 'kill -9 $$')

@@ -23,7 +23,7 @@ async function oneOfEach(): Promise<Record<string, string>> {
   writeFileSync(join(locked.output.directory, '.proxx.lock'), 'somebody else\n')
   withFfmpeg(
     rig.folder,
-    'if [ $STAGE = encode ]; then case "$OUT" in *bad*) exit 1 ;; *) : > "$OUT"; exit 0 ;; esac; fi',
+    'if [ $STAGE = encode ]; then case "$OUT" in */bad.*) exit 1 ;; *) : > "$OUT"; exit 0 ;; esac; fi',
   )
   const bad = { ...rig.spec([clip]), output: { directory: rig.output(), naming: 'bad' } }
   return {

@@ -181,7 +181,8 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   // The part of the job is in nobody's way; a directory that is not there is.
   const field = page.getByLabel('Spec as JSON')
   await page.getByText('Change the spec first').click()
-  const typed = (await field.inputValue()).replace(spec.output.directory, '/not/there').replace('a.mov', 'b.mov')
+  const nowhere = rig.path('not/there')
+  const typed = (await field.inputValue()).replace(spec.output.directory, nowhere).replace('a.mov', 'b.mov')
   await field.fill(typed)
   await page.getByLabel('Reason').fill('another disk')
   const answered = page.waitForResponse((response) => response.request().method() === 'POST')
@@ -190,7 +191,7 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   const alert = page.getByRole('alert')
   expect(await alert.locator('li').allInnerTexts()).toEqual([
     expect.stringMatching(/^clip 1: .*b\.mov is not there INPUT_MISSING$/),
-    'directory: /not/there is not there OUTPUT_NOT_WRITABLE',
+    `directory: ${nowhere} is not there OUTPUT_NOT_WRITABLE`,
   ])
   expect([await page.getByLabel('Reason').inputValue(), await field.inputValue()]).toEqual(['another disk', typed])
   await expectAccessible(page)

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { CHECKS, CODES, codeOfCheck } from '../../../apps/proxx/codes.ts'
 import { PROFILES } from '../../../apps/proxx/profiles.ts'
 import { KNOB_NAMES, readSettings } from '../../../apps/proxx/settings.ts'
+import { GuideTables } from '../guide-tables.ts'
 
 test('everything that is wrong with the environment is said at once, by its name', () => {
   const env = { PROXX_ROOTS: 'relative', PROXX_FREE_MB: 'much', PROXX_CLIP_MINUTES: '0', PROXX_SCRIPTS: 'here' }
@@ -18,38 +19,22 @@ test('roots are folders with colons between them', () => {
 })
 
 describe('the guide', () => {
-  const guide = readFileSync(join(import.meta.dirname, '../../../docs/guides/proxx.md'), 'utf8')
-  /** The cells of each line of the table that begins with this heading. */
-  const rowsOf = (heading: string): string[][] => {
-    const [, after = ''] = guide.split(`| ${heading} |`)
-    const [table = ''] = after.split('\n\n')
-    return [...table.matchAll(/^\| `.*$/gm)].map(([line]) =>
-      line.split('|').map((cell) => cell.trim().replaceAll('`', '')),
-    )
-  }
+  const guide = new GuideTables('proxx.md')
 
   test('has a line for each knob, with its default', () => {
-    const rows = rowsOf('variable')
-    expect(rows.map(([, name]) => name).toSorted()).toEqual(
-      [...KNOB_NAMES, 'FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'].toSorted(),
-    )
+    const told = guide.expectKnobs(KNOB_NAMES, ['FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'])
     // With every default written out, the settings are the same: none of them is told wrong.
-    const told = Object.fromEntries(
-      rows.flatMap(([, name = '', value = '']) =>
-        KNOB_NAMES.includes(name) && /^\d/.test(value) ? [[name, value]] : [],
-      ),
-    )
     expect(Object.keys(told)).toHaveLength(4)
     expect(readSettings(told, '/srv')).toEqual(readSettings({}, '/srv'))
   })
 
   test('P62 has each failure with its words, each check in its order, and each profile with its exact arguments', () => {
-    expect(rowsOf('code').map(([, code, , message]) => [code, message])).toEqual(
+    expect(guide.rows('code').map(([, code, , message]) => [code, message])).toEqual(
       Object.entries(CODES).map(([code, { message }]) => [code, message]),
     )
-    expect(rowsOf('check').map(([, check]) => check)).toEqual([...CHECKS])
+    expect(guide.rows('check').map(([, check]) => check)).toEqual([...CHECKS])
     for (const check of CHECKS) expect(CODES).toHaveProperty(codeOfCheck(check))
-    expect(rowsOf('profile')).toEqual(
+    expect(guide.rows('profile')).toEqual(
       [...PROFILES.values()].map(({ name, version, title, arguments: args }) => [
         '',
         name,

@@ -190,7 +190,7 @@ describe('P40 P41 P44 a retry', () => {
 })
 
 test('P48 a failed job leaves those before and behind it alone', async () => {
-  withFfmpeg(rig.folder, 'case "$OUT" in *bad*) exit 1 ;; esac')
+  withFfmpeg(rig.folder, 'case "$OUT" in */bad.*) exit 1 ;; esac')
   const specs = ['good', 'bad', 'fine'].map((naming) => ({
     ...rig.spec([clip]),
     output: { directory: rig.output(), naming },

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { secretIn } from '../../../apps/shared/secret.ts'
@@ -8,6 +8,7 @@ import { channelsOf, detectPolicy, markPolicy } from '../../../apps/watermark/po
 import { KNOB_NAMES, readSettings } from '../../../apps/watermark/settings.ts'
 import { policy } from '../../../src/index.ts'
 import { temporaryFolder } from '../../support/sqlite.ts'
+import { GuideTables } from '../guide-tables.ts'
 
 test('W12 W53 the policy is what campaigns were promised: three retries after 1, 5 and 15 minutes, and requeued for free', () => {
   const settings = readSettings({}, '/srv/watermark')
@@ -93,33 +94,17 @@ test('the secret is made once, for the eyes of its user only; links made with it
 })
 
 describe('the guide', () => {
-  const guide = readFileSync(join(import.meta.dirname, '../../../docs/guides/watermark.md'), 'utf8')
-  /** The cells of each line of the table that begins with this heading. */
-  const rowsOf = (heading: string): string[][] => {
-    const [, after = ''] = guide.split(`| ${heading} |`)
-    const [table = ''] = after.split('\n\n')
-    return [...table.matchAll(/^\| `.*$/gm)].map(([line]) =>
-      line.split('|').map((cell) => cell.trim().replaceAll('`', '')),
-    )
-  }
+  const guide = new GuideTables('watermark.md')
 
   test('has a line for each knob, with its default', () => {
-    const rows = rowsOf('variable')
-    expect(rows.map(([, name]) => name).toSorted()).toEqual(
-      [...KNOB_NAMES, 'FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'].toSorted(),
-    )
+    const told = guide.expectKnobs(KNOB_NAMES, ['FFMPEG_PATH', 'FFPROBE_PATH', 'WORKER_CONCURRENCY'])
     // With every default written out, the settings are the same: none of them is told wrong.
-    const told = Object.fromEntries(
-      rows.flatMap(([, name = '', value = '']) =>
-        KNOB_NAMES.includes(name) && /^\d/.test(value) ? [[name, value]] : [],
-      ),
-    )
     expect(Object.keys(told).length).toBeGreaterThanOrEqual(7)
     expect(readSettings(told, '/srv')).toEqual(readSettings({}, '/srv'))
   })
 
   test('has each failure with its words', () => {
-    expect(rowsOf('code')).toEqual(
+    expect(guide.rows('code')).toEqual(
       Object.entries(CODES).map(([code, { retry, waiting = '', message }]) => [
         '',
         code,

@@ -1,9 +1,10 @@
 /** Makes the page live: sends several files at once, and follows what becomes of them. Without it, forms do the same. */
 
+import { sayTimes } from './times.js'
+
 const POLL_MS = 1_500
 const POLL_MS_MAX = 15_000
 const ANSWER_MS_MAX = 15_000
-const AGES_MS = 30_000
 const SENDING_MAX = 2
 const HEAD_BYTES = 1_024
 
@@ -310,33 +311,8 @@ addEventListener('beforeunload', (event) => {
   if (sendingCount > 0) event.preventDefault()
 })
 
-// ---- times ---------------------------------------------------------------------------------------------------------
+// ---- from now on ----------------------------------------------------------------------------------------------------
 
-const AGE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
-const UNITS = [
-  ['day', 86_400_000],
-  ['hour', 3_600_000],
-  ['minute', 60_000],
-]
-
-function sayTimes(within) {
-  for (const time of within.querySelectorAll('time')) {
-    const then = new Date(time.dateTime)
-    time.title = then.toLocaleString()
-    time.textContent =
-      time.dataset.as === 'clock'
-        ? then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
-        : ageWords(Date.now() - then.getTime())
-  }
-}
-
-function ageWords(ageMs) {
-  const [unit, unitMs] = UNITS.find(([, ms]) => ageMs >= ms) ?? []
-  return unit === undefined ? 'just now' : AGE.format(-Math.floor(ageMs / unitMs), unit)
-}
-
-sayTimes(document)
-setInterval(() => sayTimes(document), AGES_MS)
 document.addEventListener('visibilitychange', () => (document.hidden ? clearTimeout(timer) : void refresh()))
 addEventListener('online', () => void refresh())
 if (!navigator.cookieEnabled)

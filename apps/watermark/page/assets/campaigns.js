@@ -1,10 +1,11 @@
 /** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
 
+import { sayTimes } from './times.js'
+
 const GATHER_MS = 500
 const ANSWER_MS_MAX = 15_000
 const AGAIN_MS = 2_000
 const AGAIN_MS_MAX = 30_000
-const AGES_MS = 30_000
 const NEWS_MAX = 3
 const SAID = 'said'
 
@@ -279,34 +280,8 @@ ends?.addEventListener('input', () => {
     : 'In UTC. Left empty, it does not end.'
 })
 
-// ---- times ---------------------------------------------------------------------------------------------------------
+// ---- from now on ----------------------------------------------------------------------------------------------------
 
-const AGE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
-const UNITS = [
-  ['day', 86_400_000],
-  ['hour', 3_600_000],
-  ['minute', 60_000],
-]
-const SAID_AS = {
-  clock: (then) => then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' }),
-  date: (then) => then.toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' }),
-  age(then) {
-    const ageMs = Date.now() - then.getTime()
-    const [unit, unitMs] = UNITS.find(([, ms]) => ageMs >= ms) ?? []
-    return unit === undefined ? 'just now' : AGE.format(-Math.floor(ageMs / unitMs), unit)
-  },
-}
-
-function sayTimes(within) {
-  for (const time of within.querySelectorAll('time')) {
-    const then = new Date(time.dateTime)
-    time.title = then.toLocaleString()
-    time.textContent = SAID_AS[time.dataset.as](then)
-  }
-}
-
-sayTimes(document)
-setInterval(() => sayTimes(document), AGES_MS)
 document.addEventListener('visibilitychange', hear)
 addEventListener('online', hear)
 hear()
