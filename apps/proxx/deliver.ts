@@ -1,5 +1,6 @@
 import { link, open, rename, stat, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { synced } from '../shared/durable-files.ts'
 import { errnoOf } from './paths.ts'
 import type { Clip } from './plan.ts'
 
@@ -49,13 +50,4 @@ async function nameOne({ partial, target }: Clip): Promise<boolean> {
   if ((await stat(target)).size !== 0) throw new Error(`${target} was written by somebody else`)
   await rename(partial, target)
   return false
-}
-
-async function synced(path: string): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
 }

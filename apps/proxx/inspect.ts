@@ -1,6 +1,7 @@
 import { ProgramFailed } from 'redress'
 import { MediaError } from '../shared/media/errors.ts'
 import { type MediaRun, runFfprobe } from '../shared/media/ffmpeg.ts'
+import { clockMsOf, fpsOf, millisecondsOf } from '../shared/media/ffprobe-values.ts'
 import type { MediaPrograms } from '../shared/media/programs.ts'
 import { inputArguments, type SniffedFile, sniff } from '../shared/media/sniff.ts'
 
@@ -79,7 +80,7 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
     throw unsupported(path, `Its pictures have ${width} x ${height} pixels.`)
   }
   const isTurned = (video.side_data_list ?? []).some(({ rotation = 0 }) => Math.abs(Math.round(rotation)) % 180 === 90)
-  const fps = rate(video.avg_frame_rate)
+  const fps = fpsOf(video.avg_frame_rate) ?? FPS_UNKNOWN
   const lengths = lengthsOf(video, said.format ?? {})
   const durationMs = lengths[0]?.ms ?? null
   return {
@@ -93,7 +94,7 @@ export async function inspectMedia(path: string, programs: MediaPrograms, run: M
     fps,
     durationMs,
     lengths,
-    fileMs: milliseconds(said.format?.duration),
+    fileMs: millisecondsOf(said.format?.duration),
     frames: plausibleFrames(Number(video.nb_frames ?? 0), fps, durationMs),
     audio: streams
       .filter(({ codec_type }) => codec_type === 'audio')
@@ -120,13 +121,13 @@ async function ask(path: string, { ffprobe }: MediaPrograms, args: string[], run
  * first frame. Without the tag there is only the length of the file, which may be that of its sound.
  */
 function lengthsOf(video: Stream, file: Timed): Length[] {
-  const said = milliseconds(video.duration)
+  const said = millisecondsOf(video.duration)
   if (said !== null) return [{ of: 'pictures', ms: said }]
-  const tagged = clockMs(video.tags?.DURATION)
+  const tagged = clockMsOf(video.tags?.DURATION)
   const [of, ms, startMs] =
     tagged === null
-      ? (['file', milliseconds(file.duration), milliseconds(file.start_time)] as const)
-      : (['pictures', tagged, milliseconds(video.start_time)] as const)
+      ? (['file', millisecondsOf(file.duration), millisecondsOf(file.start_time)] as const)
+      : (['pictures', tagged, millisecondsOf(video.start_time)] as const)
   if (ms === null) return []
   const sinceStart = startMs === null || startMs >= ms ? [] : [ms - startMs]
   return [...sinceStart, ms].map((one) => ({ of, ms: one }))
@@ -180,21 +181,4 @@ async function packetsOf(
 const unsupported = (path: string, message: string): MediaError =>
   new MediaError('SOURCE_UNSUPPORTED', message, { stage: 'probe', detail: path })
 
-function milliseconds(seconds: string | undefined): number | null {
-  const value = Number(seconds)
-  return value > 0 ? Math.round(value * 1000) : null
-}
-
-/** "00:01:02.500000000", as Matroska has it. */
-function clockMs(text: string | undefined): number | null {
-  const [, hours, minutes, seconds] = /^(\d+):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text ?? '') ?? []
-  return milliseconds(String(Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)))
-}
-
 const FPS_UNKNOWN = 25
-
-function rate(fraction: string | undefined): number {
-  const [over = 0, under = 0] = (fraction ?? '').split('/').map(Number)
-  const value = over / under
-  return value > 0 && value < 1000 ? value : FPS_UNKNOWN
-}

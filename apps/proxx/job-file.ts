@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
-import { mkdir, open, readFile, rename } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { App, Log } from 'redress'
+import { writeWhole } from '../shared/durable-files.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
 import { folderOf } from './trace.ts'
@@ -54,15 +54,7 @@ export class JobFiles {
     if (view === null) return
     const path = this.pathOf(id)
     await mkdir(folderOf(this.#folder, id), { recursive: true })
-    const temporary = `${path}.${randomUUID()}`
-    const file = await open(temporary, 'wx', 0o644)
-    try {
-      await file.writeFile(`${JSON.stringify(view, null, 2)}\n`)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, path)
+    await writeWhole(path, `${JSON.stringify(view, null, 2)}\n`)
   }
 
   /** From now on the files follow the store, whichever process changes it. What happened before is caught up with. */

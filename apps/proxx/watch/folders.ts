@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto'
-import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises'
+import { mkdir, readdir, readFile, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { RedressError } from 'redress'
+import { synced, writeWhole } from '../../shared/durable-files.ts'
 import { errnoOf } from '../paths.ts'
 import type { ProxxJob } from '../view.ts'
 
@@ -88,18 +88,9 @@ export class Folders {
     })
   }
 
-  /** Whole or not at all, also when the power goes. */
   async #write(folder: FolderName, ticket: Ticket): Promise<void> {
-    const temporary = this.path(folder, `.${randomUUID()}`)
-    const file = await open(temporary, 'wx', 0o644)
-    try {
-      await file.writeFile(`${JSON.stringify(ticket, null, 2)}\n`)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, this.path(folder, fileName(ticket)))
-    await syncFolder(this.path(folder))
+    await writeWhole(this.path(folder, fileName(ticket)), `${JSON.stringify(ticket, null, 2)}\n`)
+    await synced(this.path(folder))
   }
 
   /**
@@ -118,15 +109,6 @@ export class Folders {
       })
     }
     return () => database.close()
-  }
-}
-
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
   }
 }
 

@@ -3,12 +3,13 @@ import { mkdir, readdir, rename, rmdir } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { RedressError } from 'redress'
+import { synced } from '../../shared/durable-files.ts'
 import type { Place } from '../cli/place.ts'
 import { namingProblem } from '../naming.ts'
 import { errnoOf, isThere } from '../paths.ts'
 import { PROFILES } from '../profiles.ts'
 import { DONE, isMarker, type Look, lookAt, type MediaRule, specOf } from './dropped.ts'
-import { Folders, syncFolder, type Ticket } from './folders.ts'
+import { Folders, type Ticket } from './folders.ts'
 
 export interface WatchOptions {
   place: Pick<Place, 'show' | 'submit'>
@@ -192,8 +193,8 @@ class Watch {
     const before = this.#seen.get(from)
     if (before !== undefined) this.#seen.set(to, before)
     this.#seen.delete(from)
-    await syncFolder(this.#folders.path('taken', id))
-    await syncFolder(this.#folders.path('taken'))
+    await synced(this.#folders.path('taken', id))
+    await synced(this.#folders.path('taken'))
     this.#open.set(id, null)
   }
 

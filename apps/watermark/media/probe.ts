@@ -1,6 +1,7 @@
 import { ProgramFailed } from 'redress'
 import { MediaError, type MediaStage, machineFailure } from '../../shared/media/errors.ts'
 import { type MediaRun, runFfmpeg, runFfprobe } from '../../shared/media/ffmpeg.ts'
+import { clockMsOf, fpsOf, millisecondsOf } from '../../shared/media/ffprobe-values.ts'
 import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
 import { inputArguments, type SniffedFile, sniff } from '../../shared/media/sniff.ts'
@@ -116,7 +117,7 @@ async function readHeaders(probing: Probing): Promise<{ streams: Stream[]; conta
     streams?: Stream[]
     format?: { duration?: string }
   }
-  return { streams, containerMs: milliseconds(format?.duration) }
+  return { streams, containerMs: millisecondsOf(format?.duration) }
 }
 
 /** A header is only a promise: the first frame shows whether there is anything behind it. */
@@ -163,9 +164,9 @@ async function timing(
   containerMs: number | null,
 ): Promise<{ durationMs: number; frames: number | null; fps: number }> {
   const { file, stage, run } = probing
-  const fps = rate(video.avg_frame_rate) ?? rate(video.r_frame_rate) ?? 25
+  const fps = fpsOf(video.avg_frame_rate) ?? fpsOf(video.r_frame_rate) ?? 25
   const counted = Number(video.nb_frames ?? 0)
-  const saidMs = milliseconds(video.duration) ?? clockMs(video.tags?.DURATION) ?? containerMs
+  const saidMs = millisecondsOf(video.duration) ?? clockMsOf(video.tags?.DURATION) ?? containerMs
   const durationMs = saidMs ?? (await durationByReading(probing, video))
   if (durationMs > run.limits.durationMsMax) {
     const message = `The video takes ${Math.round(durationMs / 1000)} s, more than ${run.limits.durationMsMax / 1000} s.`
@@ -201,20 +202,3 @@ const tooLarge = ({ file, stage, run }: Pick<Probing, 'file' | 'stage' | 'run'>)
 
 const rotationOf = ({ side_data_list }: Rotated): number =>
   Math.round(side_data_list?.find(({ rotation }) => rotation !== undefined)?.rotation ?? 0)
-
-function milliseconds(seconds: string | undefined): number | null {
-  const value = Number(seconds)
-  return value > 0 ? Math.round(value * 1000) : null
-}
-
-/** "00:01:02.500000000" */
-function clockMs(text: string | undefined): number | null {
-  const [, hours, minutes, seconds] = /^(\d+):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text ?? '') ?? []
-  return milliseconds(String(Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)))
-}
-
-function rate(fraction: string | undefined): number | null {
-  const [over = 0, under = 0] = (fraction ?? '').split('/').map(Number)
-  const value = over / under
-  return value > 0 && value < 1000 ? value : null
-}

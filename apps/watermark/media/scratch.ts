@@ -1,5 +1,6 @@
-import { lstat, mkdtemp, open, readdir, rename, rm } from 'node:fs/promises'
+import { lstat, mkdtemp, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { synced } from '../../shared/durable-files.ts'
 import { type MediaStage, named } from '../../shared/media/errors.ts'
 
 const PREFIX = '.unfinished-'
@@ -33,15 +34,6 @@ export async function publish(finished: string, target: string): Promise<void> {
   await synced(finished)
   await rename(finished, target)
   await synced(dirname(target))
-}
-
-async function synced(path: string): Promise<void> {
-  const file = await open(path, 'r')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
 }
 
 /** A killed process leaves its folder behind. Removes those that nobody has touched for so long, and counts them. */
