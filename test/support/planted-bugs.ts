@@ -301,8 +301,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a line of the failure log is glued to one that was cut off',
     file: 'src/runtime/journal.ts',
-    find: '(await endsInALine(this.#file)) ? text',
-    replace: '(await endsInALine(this.#file)) || text ? text',
+    find: '(await endsInALine(file, size)) ? text',
+    replace: '(await endsInALine(file, size)) || text ? text',
     caughtBy: { file: 'test/runtime/journal.test.ts', tests: 'swallows none that comes after it' },
   },
   {
