@@ -50,7 +50,7 @@ function otherProcess(name: string): ChildProcess {
 const named = (naming: string) => ({ ...rig.spec([clip]), output: { directory: rig.output(), naming } })
 const statusOf = async ({ id }: ProxxJob) => (await rig.job(id)).status
 
-test('P11 P14 P19 P20 P53-P57 a worker is killed before a start, during a clip, during a verification and before it could say that it delivered; a person does the rest', async () => {
+test('P11 P14 P19 P20 P53 P54 P55 P56 P57 a worker is killed before a start, during a clip, during a verification and before it could say that it delivered; a person does the rest', async () => {
   const { mails } = await mailServer({ port: smtpPort })
   const [pids, stop, ready, go] = ['pids', 'stop', 'ready', 'go'].map((name) => rig.path(name)) as [
     string,
