@@ -207,6 +207,8 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   const retried = await rig.job(page.url().split('/').at(-1) ?? '')
   expect(retried).toMatchObject({ retriedFrom: job.id, profile: job.profile, spec })
   writeFileSync(go, '')
+  // Its process lives in truth, and is the one that has the lock until its program has ended.
+  await until('node-2 has let go', () => !existsSync(join(spec.output.directory, '.proxx.lock')))
   const complete = await rig.ended(retried.id)
   expect(complete).toMatchObject({ status: 'complete' })
   await page.locator('#part-head .badge.complete').waitFor()
