@@ -60,7 +60,7 @@ export default defineConfig({
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compiled') },
     execArgv: ['--conditions=redress-source', '--disable-warning=ExperimentalWarning'],
     // Real processes, real files, a real browser: much of the time is spent waiting for them, on two cores.
-    maxWorkers: 4,
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
