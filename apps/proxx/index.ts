@@ -1,7 +1,6 @@
-import type { App, Log } from 'redress'
+import type { App } from 'redress'
 import type { AppModule, InstalledApp, Surroundings } from 'redress/http'
-import { MediaError } from '../shared/media/errors.ts'
-import { findPrograms } from '../shared/media/programs.ts'
+import { warnWithoutPrograms } from '../shared/media/programs.ts'
 import type { Desk } from './desk.ts'
 import { JobFiles } from './job-file.ts'
 import { locksLetGo } from './lock.ts'
@@ -46,17 +45,6 @@ const proxx: AppModule = {
       },
     }
   },
-}
-
-/** Whoever starts without the programs learns it now, and not from the first job. */
-async function warnWithoutPrograms(log: Log): Promise<void> {
-  try {
-    await findPrograms()
-  } catch (error) {
-    if (!(error instanceof MediaError)) throw error
-    const { message, detail, action } = error
-    log.warn({ event: 'program_missing', detail, action }, message)
-  }
 }
 
 export default proxx

@@ -1,7 +1,6 @@
 import { createRequire } from 'node:module'
-import type { Attempt, Log } from 'redress'
+import type { Attempt } from 'redress'
 import { type MediaCode, MediaError } from '../shared/media/errors.ts'
-import { findPrograms } from '../shared/media/programs.ts'
 import type { Code } from './codes.ts'
 import { detect } from './media/detect.ts'
 import { markImage, markVideo } from './media/mark.ts'
@@ -75,17 +74,6 @@ export function ffmpegMedia({ fontFile, attemptMs }: Pick<Settings, 'fontFile' |
       return mark({ ...request, limits, visible, invisible: invisible ?? undefined })
     },
     detect: ({ source, ...request }) => detect({ ...request, limits, source: source ?? undefined }),
-  }
-}
-
-/** Whoever starts without the programs learns it now, and not from the first upload. */
-export async function warnWithoutPrograms(log: Log): Promise<void> {
-  try {
-    await findPrograms()
-  } catch (error) {
-    if (!(error instanceof MediaError)) throw error
-    const { message, detail, action } = error
-    log.warn({ event: 'program_missing', detail, action }, message)
   }
 }
 

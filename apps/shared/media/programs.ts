@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { delimiter, dirname, isAbsolute, join } from 'node:path'
-import { runProgram } from 'redress'
+import { type Log, runProgram } from 'redress'
 import { MediaError } from './errors.ts'
 
 export interface MediaProgram {
@@ -112,4 +112,15 @@ async function versioned(name: string, path: string): Promise<MediaProgram> {
 
 function missing(name: string, detail: string, cause?: unknown): MediaError {
   return new MediaError('PROGRAM_MISSING', `The program ${name} is not installed.`, { stage: 'prepare', detail, cause })
+}
+
+/** Whoever starts without the programs learns it now, and not from the first job. */
+export async function warnWithoutPrograms(log: Log): Promise<void> {
+  try {
+    await findPrograms()
+  } catch (error) {
+    if (!(error instanceof MediaError)) throw error
+    const { message, detail, action } = error
+    log.warn({ event: 'program_missing', detail, action }, message)
+  }
 }
