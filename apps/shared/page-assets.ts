@@ -11,7 +11,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /** What pages of apps have in common. */
 const STYLE = 'app.css'
-const COMMON = [STYLE, 'times.js']
+const COMMON = [STYLE, 'live.js', 'times.js']
 const COMMON_FOLDER = new URL('./assets/', import.meta.url)
 
 interface AssetsOptions<Name extends string> {

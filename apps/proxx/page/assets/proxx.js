@@ -1,11 +1,8 @@
 /** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
 
+import { LivePage } from './live.js'
 import { sayTimes } from './times.js'
 
-const GATHER_MS = 500
-const ANSWER_MS_MAX = 15_000
-const AGAIN_MS = 2_000
-const AGAIN_MS_MAX = 30_000
 /** How far a job is has no events: it is asked for, while one runs. */
 const PROGRESS_MS = 3_000
 const NEWS_MAX = 3
@@ -15,102 +12,18 @@ const page = element('page')
 
 document.documentElement.classList.add('live')
 
-// ---- hearing -------------------------------------------------------------------------------------------------------
-
-let stream = null
-let failedInARow = 0
-let again = 0
-let isLive = page?.dataset.topic !== undefined
-
-/** One stream for a page that is seen and can change: a browser has few connections, and people have many tabs. */
-function hear() {
-  if (!isLive || document.hidden) return unhear()
-  if (stream !== null) return
-  clearTimeout(again)
-  stream = new EventSource(`/api/events?${new URLSearchParams({ every: GATHER_MS, topic: page.dataset.topic })}`)
-  // Whatever happened before this moment was not heard.
-  stream.addEventListener('open', refresh)
-  stream.addEventListener('changes', ({ data }) => {
-    const { events, isMore } = JSON.parse(data)
-    if (isMore || Object.keys(events).length > 0) void refresh()
-  })
-  stream.addEventListener('error', () => {
-    connection('The connection is lost. Trying again…')
-    // A browser comes back by itself after a line that broke, and gives up on an answer that is none.
-    if (stream?.readyState === EventSource.CLOSED) comeBack()
-  })
-}
-
-function unhear() {
-  clearTimeout(again)
-  stream?.close()
-  stream = null
-}
-
-function comeBack() {
-  unhear()
-  again = setTimeout(hear, Math.min(AGAIN_MS * 2 ** failedInARow++, AGAIN_MS_MAX))
-}
-
-// ---- asking --------------------------------------------------------------------------------------------------------
-
-let isWanted = false
-let isAsking = false
-
-/** One question at a time; what is wanted meanwhile is asked for next. */
-async function refresh() {
-  isWanted = true
-  if (isAsking) return
-  isAsking = true
-  let isAnswered = true
-  while (isWanted && isAnswered) {
-    isWanted = false
-    isAnswered = await ask()
-  }
-  isAsking = false
-  if (isAnswered) hear()
-}
-
-async function ask() {
-  try {
-    const answer = await fetch(page.dataset.state, {
-      headers: { accept: 'application/json' },
-      signal: AbortSignal.timeout(ANSWER_MS_MAX),
-    })
-    if (answer.status === 401) {
-      connection('You are not signed in any more. Load this page again.')
-      isLive = false
-      return true
-    }
-    if (!answer.ok) throw new Error(`answered ${answer.status}`)
-    show(await answer.json())
-    failedInARow = 0
-    connection('')
-    return true
-  } catch {
-    connection('The connection is lost. Trying again…')
-    comeBack()
-    return false
-  }
-}
-
-function connection(text) {
-  const box = element('connection')
-  box.textContent = text
-  box.hidden = text === ''
-}
-
 // ---- showing -------------------------------------------------------------------------------------------------------
 
 const htmlOf = new Map()
 const lookOf = (within) => (within.dataset.look ? within : within.querySelector('[data-look]'))?.dataset.look
 
-function show({ lists, parts, isLive: isStillLive }) {
+/** Gives whether anything can still change. */
+function show({ lists, parts, isLive }) {
   const news = []
   for (const [id, rows] of Object.entries(lists)) if (element(id) !== null) placeRows(element(id), rows, news)
   for (const [id, html] of Object.entries(parts)) placePart(element(id), html, news)
   if (news.length > 0) element('announced').textContent = news.slice(0, NEWS_MAX).join(' ')
-  isLive = isStillLive
+  return isLive
 }
 
 function placeRows(list, rows, news) {
@@ -180,9 +93,16 @@ addEventListener('pageshow', () => {
 
 // ---- from now on ----------------------------------------------------------------------------------------------------
 
+const topic = page?.dataset.topic
+const live = new LivePage({
+  isLive: topic !== undefined,
+  topics: [topic],
+  all: () => [],
+  changed: ({ events, isMore }) => (isMore || Object.keys(events).length > 0 ? [] : null),
+  addressOf: () => page.dataset.state,
+  show,
+})
+live.follow()
 setInterval(() => {
-  if (stream !== null && document.querySelector('[data-look="processing"]') !== null) void refresh()
+  if (live.isHearing && document.querySelector('[data-look="processing"]') !== null) void live.refresh()
 }, PROGRESS_MS)
-document.addEventListener('visibilitychange', hear)
-addEventListener('online', hear)
-hear()

@@ -1,11 +1,9 @@
 /** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
 
+import { LivePage } from './live.js'
 import { sayTimes } from './times.js'
 
-const GATHER_MS = 500
-const ANSWER_MS_MAX = 15_000
-const AGAIN_MS = 2_000
-const AGAIN_MS_MAX = 30_000
+const COPIED_MS = 2_000
 const NEWS_MAX = 3
 const SAID = 'said'
 
@@ -15,116 +13,11 @@ const rows = element('rows')
 
 document.documentElement.classList.add('live')
 
-// ---- hearing -------------------------------------------------------------------------------------------------------
-
-let stream = null
-let failedInARow = 0
-let again = 0
-let isLive = page?.dataset.live === 'yes'
-
-/** One stream for a page that is seen and can change: a browser has few connections, and people have many tabs. */
-function hear() {
-  if (!isLive || document.hidden) return unhear()
-  if (stream !== null) return
-  clearTimeout(again)
-  const query = new URLSearchParams([
-    ['every', GATHER_MS],
-    ...JSON.parse(page.dataset.topics).map((topic) => ['topic', topic]),
-  ])
-  stream = new EventSource(`/api/events?${query}`)
-  // Whatever happened before this moment was not heard: the whole page is asked for.
-  stream.addEventListener('open', () => refresh(shownIds()))
-  stream.addEventListener('changes', ({ data }) => heard(JSON.parse(data)))
-  stream.addEventListener('error', () => {
-    lost()
-    if (stream?.readyState !== EventSource.CLOSED) return
-    // A browser comes back by itself after a line that broke, and gives up on an answer that is none.
-    unhear()
-    again = setTimeout(hear, Math.min(AGAIN_MS * 2 ** failedInARow++, AGAIN_MS_MAX))
-  })
-}
-
-function unhear() {
-  clearTimeout(again)
-  stream?.close()
-  stream = null
-}
-
-/**
- * What happened in the last moment, and to whom (W46: `token_failed` is among it). Nothing, now and then, which is the
- * sign that the line is good, and the time to ask how far those are that are being made: that has no events.
- */
-function heard({ events, subjects, isMore }) {
-  const underWay = [...document.querySelectorAll('[data-state="PROCESSING"]')].map(idOf)
-  const isNews = Object.keys(events).length > 0 || isMore
-  if (!isNews && underWay.length === 0 && rows !== null) return
-  const changed = new Set(subjects.map((subject) => subject.slice(subject.indexOf(':') + 1)))
-  void refresh(isMore ? shownIds() : shownIds().filter((id) => changed.has(id) || underWay.includes(id)))
-}
-
-const idOf = (row) => row.id.slice('row-'.length)
-const shownIds = () => [...(rows?.children ?? [])].map(idOf)
-
-// ---- asking --------------------------------------------------------------------------------------------------------
-
-const wanted = new Set()
-let isWanted = false
-let isAsking = false
-
-/** One question at a time; what is wanted meanwhile is asked for next. */
-async function refresh(ids) {
-  for (const id of ids) wanted.add(id)
-  isWanted = true
-  if (isAsking) return
-  isAsking = true
-  let isAnswered = true
-  while (isWanted && isAnswered) {
-    isWanted = false
-    const asked = [...wanted]
-    wanted.clear()
-    isAnswered = await ask(asked)
-  }
-  isAsking = false
-  // Otherwise there is a time set to come back, and then everything is asked for.
-  if (isAnswered) hear()
-}
-
-async function ask(ids) {
-  try {
-    const answer = await fetch(`${page.dataset.state}?${new URLSearchParams({ ids: ids.join(',') })}`, {
-      headers: { accept: 'application/json' },
-      signal: AbortSignal.timeout(ANSWER_MS_MAX),
-    })
-    if (answer.status === 401) {
-      connection('You are not signed in any more. Load this page again.')
-      isLive = false
-      return true
-    }
-    if (!answer.ok) throw new Error(`answered ${answer.status}`)
-    show(await answer.json())
-    failedInARow = 0
-    connection('')
-    return true
-  } catch {
-    lost()
-    unhear()
-    again = setTimeout(hear, Math.min(AGAIN_MS * 2 ** failedInARow++, AGAIN_MS_MAX))
-    return false
-  }
-}
-
-const lost = () => connection('The connection is lost. Trying again…')
-
-function connection(text) {
-  const box = element('connection')
-  box.textContent = text
-  box.hidden = text === ''
-}
-
 // ---- showing -------------------------------------------------------------------------------------------------------
 
 const htmlOf = new Map()
 
+/** Gives whether anything can still change. */
 function show(state) {
   for (const [id, html] of Object.entries(state.parts)) {
     if (htmlOf.get(id) === html) continue
@@ -134,7 +27,7 @@ function show(state) {
   }
   const news = state.rows.flatMap(({ id, html }) => (htmlOf.get(id) === html ? [] : [place(id, html)]))
   announce(news.filter((text) => text !== null))
-  isLive = state.isLive ?? rows.querySelector('[data-live]') !== null
+  return state.isLive ?? rows.querySelector('[data-live]') !== null
 }
 
 /** Puts a row in the place of the one that is there. Gives what is worth saying of it. */
@@ -191,8 +84,8 @@ rows?.addEventListener('submit', async (event) => {
     say('That did not reach us. Try it again.', true)
   }
   delete form.dataset.isSent
-  isLive = true
-  await refresh([row.dataset.tokenId])
+  live.isLive = true
+  await live.refresh([row.dataset.tokenId])
 })
 
 rows?.addEventListener('click', async (event) => {
@@ -208,7 +101,7 @@ rows?.addEventListener('click', async (event) => {
   }
   element('announced').textContent = 'The link is copied.'
   button.classList.add('done')
-  setTimeout(() => button.classList.remove('done'), AGAIN_MS)
+  setTimeout(() => button.classList.remove('done'), COPIED_MS)
 })
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -282,6 +175,27 @@ ends?.addEventListener('input', () => {
 
 // ---- from now on ----------------------------------------------------------------------------------------------------
 
-document.addEventListener('visibilitychange', hear)
-addEventListener('online', hear)
-hear()
+const idOf = (row) => row.id.slice('row-'.length)
+const shownIds = () => [...(rows?.children ?? [])].map(idOf)
+
+/**
+ * What happened in the last moment, and to whom (W46: `token_failed` is among it). Nothing, now and then, which is the
+ * sign that the line is good, and the time to ask how far those are that are being made: that has no events.
+ */
+function changed({ events, subjects, isMore }) {
+  const underWay = [...document.querySelectorAll('[data-state="PROCESSING"]')].map(idOf)
+  const isNews = Object.keys(events).length > 0 || isMore
+  if (!isNews && underWay.length === 0 && rows !== null) return null
+  const named = new Set(subjects.map((subject) => subject.slice(subject.indexOf(':') + 1)))
+  return isMore ? shownIds() : shownIds().filter((id) => named.has(id) || underWay.includes(id))
+}
+
+const live = new LivePage({
+  isLive: page?.dataset.live === 'yes',
+  topics: JSON.parse(page?.dataset.topics ?? '[]'),
+  all: shownIds,
+  changed,
+  addressOf: (ids) => `${page.dataset.state}?${new URLSearchParams({ ids: ids.join(',') })}`,
+  show,
+})
+live.follow()
