@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Code } from './codes.ts'
 import { NAMING_CHARS_MAX, namingProblem, PLACEHOLDERS } from './naming.ts'
 
-export const SOURCES_MAX = 500
+const SOURCES_MAX = 500
 const PATH_CHARS_MAX = 4_000
 const UNREADABLE_CHARS_MAX = 500
 /** No path has one, and a log or a page would obey it. */
