@@ -17,7 +17,7 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
   'retry.unknown': ['`never`, `transient`, `dead-letter`', 'What a throw that no rule recognises is taken for.'],
   'retry.retryAfterMax': [
     'duration',
-    "The longest wait that an error's own Retry-After may ask for. It wins over the backoff.",
+    "The longest wait that an error's own Retry-After may ask for. The longer of it and the backoff counts.",
   ],
   'retry.budget': [
     '`{ ratio, perMinute }` or null',

@@ -1,14 +1,13 @@
-import { type Backoff, backoffMs, exponential } from '../core/backoff.ts'
+import { exponential } from '../core/backoff.ts'
 import { DAY_MS, type Duration, durationMs, HOUR_MS } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
-import { factsOf, retryAfterMs } from '../core/facts.ts'
 import { isName } from '../core/name.ts'
 import { type NewNotice, NOTIFY_PREFIX, type Notice, typeOfChannel } from '../core/notices.ts'
 import { type Policy, policy } from '../core/policy.ts'
 import { clip } from '../core/redact.ts'
 import { derivedId } from '../store/derived-id.ts'
 import type { AddedNotice } from '../store/notices.ts'
-import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
+import type { Attempt } from '../worker/attempt.ts'
 import type { Duty } from '../worker/duty.ts'
 import { type Channel, DELIVERY_CODES, type Delivered, type DeliveryCode } from './channel.ts'
 import type { AppHost } from './host.ts'
@@ -144,7 +143,7 @@ export class Channels {
       signal: attempt.signal,
       nowMs,
       only: rest?.only ?? null,
-      fail: (code, options = {}) => attempt.fail(code, notSooner(options, attempt.number, nowMs)),
+      fail: (code, options) => attempt.fail(code, options),
     })
     const { to, answer, refused = [], later = [] } = delivered
     const result: DeliveryResult = { to: [...to], answer: clip(answer, 500), refused: [...refused], later: [...later] }
@@ -164,21 +163,6 @@ export class Channels {
     await store.submit({ jobs: [job] })
     return id
   }
-}
-
-/**
- * A receiver may ask for a longer wait, never for a shorter one: who says "in a second" each time would use up the
- * attempts of hours in a few seconds.
- */
-function notSooner(options: AttemptFailOptions, attempt: number, nowMs: number): AttemptFailOptions {
-  const { max, backoff } = DELIVERY_POLICY.retry
-  const askedMs =
-    options.retryAfter === undefined
-      ? retryAfterMs(factsOf(options.cause, 'execution'), nowMs)
-      : durationMs(options.retryAfter, 'retryAfter')
-  if (askedMs === null) return options
-  const ownMs = backoffMs(backoff as Backoff, (attempt - 1) % max, 0.5).delayMs
-  return { ...options, retryAfter: Math.ceil(Math.min(Math.max(askedMs, ownMs), WAIT_MS_MAX)) }
 }
 
 function appNotice(kind: string, { channels, subject, cause, window, data = null }: NotifyOptions): NewNotice {

@@ -7,7 +7,7 @@ export interface FailOptions {
   detail?: string | undefined
   context?: Record<string, unknown> | undefined
   cause?: unknown
-  /** How long the other side asked us to wait; it wins over the policy's backoff. */
+  /** How long the other side asked us to wait: the retry comes no sooner, and no sooner than by the policy's backoff. */
   retryAfterMs?: number | undefined
   /** Appended to the public message, so anybody may read it. One line of at most 200 characters is kept. */
   note?: string | undefined

@@ -132,22 +132,29 @@ function counted({ attempt, spent }: JobSoFar, budget: Budget): string {
   return `failure ${budget.after} of ${budget.max}${ofCode}${uncounted}`
 }
 
-/** The error's own wish wins over the backoff, up to a bound: it knows when the other side will answer again. */
+/**
+ * The longer of the backoff and what the error itself asked for, up to a bound. The other side knows when it will answer
+ * again, but a service that says "in a second" each time must not use up a job's attempts in a few seconds.
+ */
 function delayFor(
   { retryAfterMs }: FailureFacts,
   failuresBefore: number,
   { retry }: Policy,
   chance: number,
 ): { delayMs: number; delay: DelayInputs } {
-  if (retryAfterMs !== null && !Number.isNaN(retryAfterMs)) {
-    // Bounded here too, since Infinity would be lost in the stored JSON.
-    const askedMs = Math.ceil(Math.min(Math.max(0, retryAfterMs), DURATION_MS_MAX))
-    const maxMs = retry.retryAfterMsMax
-    return { delayMs: Math.min(askedMs, maxMs), delay: { source: 'error.retryAfter', askedMs, maxMs } }
-  }
-  if (retry.backoff === null) return { delayMs: 0, delay: { source: 'none' } }
-  const { delayMs, inputs } = backoffMs(retry.backoff, failuresBefore, chance)
-  return { delayMs, delay: { source: 'retry.backoff', ...inputs } }
+  const own = backoffFor(retry, failuresBefore, chance)
+  if (retryAfterMs === null || Number.isNaN(retryAfterMs)) return own
+  // Bounded here too, since Infinity would be lost in the stored JSON.
+  const askedMs = Math.ceil(Math.min(Math.max(0, retryAfterMs), DURATION_MS_MAX))
+  const maxMs = retry.retryAfterMsMax
+  const delayMs = Math.min(askedMs, maxMs)
+  return delayMs > own.delayMs ? { delayMs, delay: { source: 'error.retryAfter', askedMs, maxMs } } : own
+}
+
+function backoffFor({ backoff }: Policy['retry'], failuresBefore: number, chance: number) {
+  if (backoff === null) return { delayMs: 0, delay: { source: 'none' } as const }
+  const { delayMs, inputs } = backoffMs(backoff, failuresBefore, chance)
+  return { delayMs, delay: { source: 'retry.backoff', ...inputs } as const }
 }
 
 function isOver(createdAtMs: number, { timeout }: Policy, atMs: number): boolean {

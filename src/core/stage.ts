@@ -135,10 +135,9 @@ export function decideStage(
 }
 
 function delayFor(stage: CheckedStage, number: number, retryAfterMs: number | null, chance: number): number {
-  if (retryAfterMs !== null && !Number.isNaN(retryAfterMs)) {
-    return Math.ceil(Math.min(Math.max(0, retryAfterMs), stage.retryAfterMsMax, DURATION_MS_MAX))
-  }
-  return stage.backoff === null ? 0 : backoffMs(stage.backoff, number - 1, chance).delayMs
+  const ownMs = stage.backoff === null ? 0 : backoffMs(stage.backoff, number - 1, chance).delayMs
+  if (retryAfterMs === null || Number.isNaN(retryAfterMs)) return ownMs
+  return Math.ceil(Math.max(ownMs, Math.min(retryAfterMs, stage.retryAfterMsMax, DURATION_MS_MAX)))
 }
 
 /** One failed try in the record of its stage; redacted and short. */

@@ -118,17 +118,18 @@ test('a dead-letter code under a policy without dead letters is just failed', ()
   })
 })
 
-test('an error’s own retryAfter wins over the backoff, up to a bound, and both are recorded', () => {
+test('the longer of the backoff and an error’s own retryAfter counts, up to a bound, and its source is recorded', () => {
   const made = policy({ retry: { max: 4, backoff: table(['1m']), retryAfterMax: '1h' } })
   const after = (retryAfterMs: number) => decide(job(), failure({ retryAfterMs }), made, 0, 0)
-  expect(after(7_000)).toMatchObject({
-    delayMs: 7_000,
-    reasons: { rule: 'error.retryAfter', delay: { source: 'error.retryAfter', askedMs: 7_000, maxMs: 3_600_000 } },
+  expect(after(70_000)).toMatchObject({
+    delayMs: 70_000,
+    reasons: { rule: 'error.retryAfter', delay: { source: 'error.retryAfter', askedMs: 70_000, maxMs: 3_600_000 } },
   })
-  expect(after(0)).toMatchObject({ delayMs: 0, reasons: { because: expect.stringContaining('next attempt at once') } })
+  for (const shorter of [0, -5, 7_000, 60_000]) {
+    expect(after(shorter)).toMatchObject({ delayMs: 60_000, reasons: { delay: { source: 'retry.backoff' } } })
+  }
   expect(after(9_999_999)).toMatchObject({ delayMs: 3_600_000, reasons: { delay: { askedMs: 9_999_999 } } })
   expect(after(Number.POSITIVE_INFINITY)).toMatchObject({ delayMs: 3_600_000 })
-  expect(after(-5)).toMatchObject({ delayMs: 0 })
   expect(after(Number.NaN)).toMatchObject({ delayMs: 60_000, reasons: { delay: { source: 'retry.backoff' } } })
 })
 

@@ -85,11 +85,16 @@ describe('after a try failed', () => {
     expect(decideStage(soFar({ number: 3, wanted: true }), 'never', 0)).toEqual({ kind: 'give-up', why: 'exhausted' })
   })
 
-  test('what the other side asks for wins over the backoff, up to the bound', () => {
+  test('the longer of the backoff and what the other side asks for counts, up to the bound', () => {
     expect(decideStage(soFar({ retryAfterMs: 20_000 }), 'never', 0)).toEqual({ kind: 'again', delayMs: 20_000 })
     expect(decideStage(soFar({ retryAfterMs: 1e12 }), 'never', 0)).toEqual({ kind: 'again', delayMs: 60_000 })
     const stage = checked({ max: 2, retryAfterMax: '2s' })
     expect(decideStage(soFar({ stage, retryAfterMs: 20_000 }), 'never', 0)).toEqual({ kind: 'again', delayMs: 2_000 })
+    const patient = checked({ max: 3, backoff: table(['5s']) })
+    for (const retryAfterMs of [0, -1, 4_999]) {
+      const decision = decideStage(soFar({ stage: patient, retryAfterMs }), 'never', 0)
+      expect(decision, String(retryAfterMs)).toEqual({ kind: 'again', delayMs: 5_000 })
+    }
   })
 
   test('a wait that the attempt has no time for is not begun', () => {
@@ -107,7 +112,7 @@ describe('after a try failed', () => {
             retryAfterMs: fc.option(fc.double({ min: 0 })),
             wanted: fc.option(fc.boolean()),
             leftMs: fc.integer({ min: 0, max: 100_000 }),
-            chance: fc.double({ min: 0, max: 1, maxExcluded: true }),
+            chance: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
           }),
           { minLength: 21, maxLength: 21 },
         ),
