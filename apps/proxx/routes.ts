@@ -1,8 +1,6 @@
-import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
-import type { Caller, Mount } from 'redress/http'
+import { type Caller, diskFile, type Mount, sendFile } from 'redress/http'
 import { formFields, wantsPage } from '../shared/page-requests.ts'
 import { answerRefusals, Refused } from '../shared/refused.ts'
 import { callerOf, shownTo, staffOf } from './access.ts'
@@ -109,12 +107,12 @@ export function proxxRoutes(desk: Desk): Mount {
     server.get('/proxx/jobs/:id/job.json', async (request, reply) => {
       const { id } = await seen(request, await staffOf(tools, request))
       await files.write(id)
-      return sendFile(reply, files.pathOf(id), 'application/json; charset=utf-8')
+      return sendLog(request, reply, files.pathOf(id), 'application/json; charset=utf-8')
     })
 
     server.get('/proxx/jobs/:id/stderr', async (request, reply) => {
       const { id } = await seen(request, await staffOf(tools, request))
-      return sendFile(reply, stderrLogOf(settings.jobs, id), 'text/plain; charset=utf-8')
+      return sendLog(request, reply, stderrLogOf(settings.jobs, id), 'text/plain; charset=utf-8')
     })
 
     server.post('/proxx/jobs/:id/retry', async (request, reply) => {
@@ -190,13 +188,12 @@ const ACTION = 'Nothing was run. Correct what is wrong and retry the job with an
 /** What a form of our pages says; null for what programs send. */
 const formOf = (request: FastifyRequest) => (wantsPage(request) ? formFields(request) : null)
 
-async function sendFile(reply: FastifyReply, path: string, type: string) {
+async function sendLog(request: FastifyRequest, reply: FastifyReply, path: string, contentType: string) {
   try {
-    await stat(path)
+    return await sendFile(request, reply, diskFile(path), { contentType })
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT') throw error
     const message = 'Nothing was run for this job, so no program has said anything.'
     throw new Refused({ status: 404, code: 'NOTHING_RUN', message, action: 'Look at the error of the job.' })
   }
-  return reply.type(type).header('cache-control', 'no-store').send(createReadStream(path))
 }

@@ -11,13 +11,3 @@ export function plainFileName(given: string, fallback: string): string {
   const cut = plain.slice(0, CHARS_MAX).replace(/[\uD800-\uDBFF]$/, '')
   return cut === '' ? fallback : cut
 }
-
-/** The header that has a file saved, never shown: what strangers sent must not become a page of ours. */
-export function attachment(name: string): string {
-  const plain = name.replace(/[^\w.() -]/g, '_').slice(0, 150)
-  const encoded = encodeURIComponent(name.toWellFormed().slice(0, 150)).replace(
-    /['()*]/g,
-    (character) => `%${character.charCodeAt(0).toString(16)}`,
-  )
-  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
-}

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { artifactFile, sendFile } from 'redress/http'
 import { wantsPage } from '../shared/page-requests.ts'
 import { isMissing } from '../shared/stores.ts'
 import { notFound, ownerOf, seenBy } from './access.ts'
@@ -28,10 +29,9 @@ export function addAssetRoutes(server: FastifyInstance, desk: Desk): void {
     const caller = await desk.reading(request)
     const { id } = request.params as { id: string }
     if ((await findAsset(rows, id, seenBy(caller))) === null) throw notFound('asset')
-    const { body } = await files.assets.get(thumbnailKey(id)).catch((error: unknown) => {
+    const how = { contentType: 'image/jpeg', cacheControl: 'private, max-age=3600' }
+    return sendFile(request, reply, artifactFile(files.assets, thumbnailKey(id)), how).catch((error: unknown) => {
       throw isMissing(error) ? notFound('asset') : error
     })
-    reply.raw.once('close', () => body.destroy())
-    return reply.type('image/jpeg').header('cache-control', 'private, max-age=3600').send(body)
   })
 }

@@ -1,7 +1,6 @@
-import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { App, ArtifactHead } from 'redress'
-import { attachment } from '../shared/file-names.ts'
+import type { App } from 'redress'
+import { artifactFile, type FileFacts, type FileRange, type FileSource, sendFile } from 'redress/http'
 import { type Refusal, Refused } from '../shared/refused.ts'
 import { isMissing } from '../shared/stores.ts'
 import { isPast } from './campaign-view.ts'
@@ -36,19 +35,34 @@ export function addDownloads(server: FastifyInstance, desk: Desk): void {
     const place = await behind(desk, request, nowMs)
     const copy = await copyOf(app, place.token.id)
     if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
-    const head = await headOf(files, place.token.id)
-    // A bucket may not know the checksum of what is in it; the job does.
-    const tag = (head.sha256 ?? copy.result.sha256).slice(0, TAG_CHARS)
-    const asked = askedOf(request, { bytes: head.bytes, tag }, place.token, { links: desk.options.links, nowMs })
-    const grant = await admit(desk, place, asked, nowMs)
-    if (grant !== null) {
-      const path = request.url.split('?')[0] ?? '/d'
-      const secure = desk.tools.isHttps
-      void reply.setCookie(COOKIE, grant, { path, secure, httpOnly: true, sameSite: 'lax', maxAge: COOKIE_SECONDS })
+    const { token } = place
+    const { links } = desk.options
+    try {
+      return await sendFile(request, reply, copyFile(files, token.id, copy.result), {
+        contentType: copy.result.contentType,
+        fileName: copy.result.fileName,
+        isTagOf: (given, tag) => given.split('-')[0] === tag,
+        async admit({ range, facts }) {
+          const asked = askedOf(request, range, facts, token, { links, nowMs })
+          const grant = await admit(desk, place, asked, nowMs)
+          if (grant === null) return facts.tag
+          const path = request.url.split('?')[0] ?? '/d'
+          const secure = desk.tools.isHttps
+          void reply.setCookie(COOKIE, grant, { path, secure, httpOnly: true, sameSite: 'lax', maxAge: COOKIE_SECONDS })
+          return `${facts.tag}-${grant}`
+        },
+      })
+    } catch (error) {
+      throw isMissing(error) ? new Refused(EXPIRED) : error
     }
-    void reply.header('etag', `"${tag}${grant === null ? '' : `-${grant}`}"`)
-    return send(request, reply, { files, head, result: copy.result, range: asked.range })
   })
+}
+
+/** A bucket may not know the checksum of what is in it; the job does. */
+function copyFile({ copies }: Files, tokenId: string, { sha256 }: CopyResult): FileSource {
+  const { look, read } = artifactFile(copies, copyKey(tokenId))
+  const tagged = <Facts extends FileFacts>(facts: Facts): Facts => ({ ...facts, tag: sha256.slice(0, TAG_CHARS) })
+  return { look: async () => tagged(await look()), read: async (range) => tagged(await read(range)) }
 }
 
 interface Place {
@@ -100,22 +114,7 @@ function preparing(request: FastifyRequest, reply: FastifyReply, progress: numbe
   return reply.send({ state: 'PROCESSING', progress, message })
 }
 
-async function headOf({ copies }: Files, tokenId: string): Promise<ArtifactHead> {
-  try {
-    return await copies.head(copyKey(tokenId))
-  } catch (error) {
-    if (isMissing(error)) throw new Refused(EXPIRED)
-    throw error
-  }
-}
-
-interface Range {
-  start: number
-  end: number
-}
-
 interface Asked {
-  range: Range | null
   /** The proof that what is asked for belongs to a download that was counted. */
   grant: string | null
   /** Only what it is, or its first few bytes: no download. */
@@ -124,61 +123,16 @@ interface Asked {
 
 function askedOf(
   request: FastifyRequest,
-  { bytes, tag }: { bytes: number; tag: string },
+  range: FileRange | null,
+  { bytes }: FileFacts,
   { id }: TokenRow,
   { links, nowMs }: { links: Links; nowMs: number },
 ): Asked {
-  const ifRange = request.headers['if-range']
-  const [, theirs = '', ofTag = ''] = /^"([0-9a-f]+)(?:-([\w.-]+))?"$/.exec(String(ifRange ?? '')) ?? []
-  // Who has the beginning of another file gets all of this one; and a head is that of the whole, whatever part is asked for.
-  const isWhole = request.method === 'HEAD' || (ifRange !== undefined && theirs !== tag)
-  const range = isWhole ? null : rangeOf(request.headers.range, bytes)
+  const [, ofTag = ''] = /^"[0-9a-f]+-([\w.-]+)"$/.exec(String(request.headers['if-range'] ?? '')) ?? []
   const grants = [request.cookies[COOKIE] ?? '', ofTag]
   const grant = grants.find((one) => one !== '' && links.isGranted(id, one, nowMs)) ?? null
   const isProbe = range !== null && range.start === 0 && range.end < PROBE_BYTES_MAX && bytes >= PROBED_BYTES_MIN
-  return {
-    range,
-    grant: range !== null && range.start > 0 ? grant : null,
-    isLook: request.method === 'HEAD' || isProbe,
-  }
-}
-
-/** One range; whatever else is asked for gets the whole, as HTTP allows. */
-function rangeOf(header: string | undefined, bytes: number): Range | null {
-  const [, from, to] = /^bytes=(\d{1,15})?-(\d{1,15})?$/i.exec(header ?? '') ?? []
-  if (from === undefined && to === undefined) return null
-  const start = from === undefined ? Math.max(0, bytes - Number(to)) : Number(from)
-  const end = from === undefined || to === undefined ? bytes - 1 : Math.min(bytes - 1, Number(to))
-  if (start >= bytes) throw new Refused({ ...NO_SUCH_RANGE, headers: { 'content-range': `bytes */${bytes}` } })
-  return end < start ? null : { start, end }
-}
-
-interface Sending {
-  files: Files
-  head: ArtifactHead
-  result: CopyResult
-  range: Range | null
-}
-
-async function send(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { files, head, result, range }: Sending,
-): Promise<FastifyReply> {
-  const { bytes, key } = head
-  const length = range === null ? bytes : range.end - range.start + 1
-  if (range !== null) void reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
-  void reply
-    .type(result.contentType)
-    .header('content-length', length)
-    .header('content-disposition', attachment(result.fileName))
-    .header('accept-ranges', 'bytes')
-  // A body that is left out; without one, its length would be said to be 0.
-  if (request.method === 'HEAD') return reply.send(Readable.from([]))
-  const { body } = await files.copies.get(key, range === null ? {} : { range })
-  // Whoever leaves in the middle must not keep a file or a connection open.
-  reply.raw.once('close', () => body.destroy())
-  return reply.send(body)
+  return { grant: range !== null && range.start > 0 ? grant : null, isLook: request.method === 'HEAD' || isProbe }
 }
 
 const NOT_THERE: Refusal = {
@@ -205,10 +159,4 @@ const NOT_MADE: Refusal = {
   code: 'NOT_READY',
   message: 'Your copy could not be made yet. Whoever sent the link was told.',
   action: 'Come back later.',
-}
-const NO_SUCH_RANGE: Refusal = {
-  status: 416,
-  code: 'RANGE_INVALID',
-  message: 'The file does not have the bytes that were asked for.',
-  action: 'Ask for bytes that it has.',
 }

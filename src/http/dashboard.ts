@@ -5,6 +5,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FindCaller } from './callers.ts'
 import { notBuiltPage } from './pages/not-built-page.ts'
+import { hasTag } from './send-file.ts'
 import { type CookieShape, sendToSignIn } from './sign-in.ts'
 
 /** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
@@ -54,7 +55,7 @@ export function addDashboard(
 ): void {
   const folder = PLACES.find((place) => existsSync(join(place, 'index.html')))
   const document = folder === undefined ? null : readAsset(join(folder, 'index.html'), 'text/html; charset=utf-8')
-  const tag = document && `"${createHash('sha256').update(document.plain).digest('base64url').slice(0, 22)}"`
+  const tag = document && createHash('sha256').update(document.plain).digest('base64url').slice(0, 22)
   const assets = folder === undefined ? new Map<string, Asset>() : assetsIn(join(folder, 'assets'))
 
   for (const path of PAGES) {
@@ -63,8 +64,10 @@ export function addDashboard(
       if ((await findCaller(request)) === null) return sendToSignIn(request, reply, cookie)
       void reply.header('cache-control', 'no-cache').header('vary', 'accept-encoding')
       if (document === null || tag === null) return reply.code(503).type('text/html').send(notBuiltPage())
-      if (request.headers['if-none-match'] === tag) return reply.code(304).send()
-      return send(request, reply.header('etag', tag), document)
+      if (hasTag(request.headers['if-none-match'] ?? '', tag))
+        return reply.code(304).header('etag', `W/"${tag}"`).send()
+      // Weak: the same tag stands for the document in every encoding.
+      return send(request, reply.header('etag', `W/"${tag}"`), document)
     })
   }
 

@@ -8,4 +8,13 @@ export type { MayHear } from './events.ts'
 export { HTTP_LIMITS, type HttpLimits } from './limits.ts'
 export { Html, html, page } from './pages/html.ts'
 export { noteOnRequest } from './request-log.ts'
+export {
+  artifactFile,
+  diskFile,
+  type FileFacts,
+  type FileRange,
+  type FileSource,
+  type SendFileOptions,
+  sendFile,
+} from './send-file.ts'
 export { type HttpServer, type Mount, type MountTools, type ServerOptions, startServer } from './server.ts'

@@ -1,3 +1,4 @@
+import { request } from 'undici'
 import type { App } from '../../src/app/app.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a route answers is what the tests look into
@@ -34,6 +35,13 @@ export class Client {
     const text = await answer.text()
     const isJson = headers.get('content-type')?.startsWith('application/json') ?? false
     return { status, headers, text, json: isJson && text !== '' ? JSON.parse(text) : null }
+  }
+
+  /** The bytes as they were sent: `fetch` would unpack them. */
+  async raw(path: string, headers: Record<string, string> = {}) {
+    const authorization = this.#token === null ? {} : { authorization: `Bearer ${this.#token}` }
+    const answer = await request(this.#url + path, { headers: { ...authorization, ...headers } })
+    return { status: answer.statusCode, headers: answer.headers, body: Buffer.from(await answer.body.arrayBuffer()) }
   }
 
   get(path: string, headers: Record<string, string> = {}): Promise<Answer> {

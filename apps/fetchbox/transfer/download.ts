@@ -182,6 +182,6 @@ function textOf(header: string | string[] | undefined): string | null {
 }
 
 function encodingOf({ headers }: OutboundResponse): string | null {
-  const encoding = textOf(headers['content-encoding'])
-  return encoding === null || encoding === '' || encoding.toLowerCase() === 'identity' ? null : encoding
+  const encoding = [headers['content-encoding'] ?? []].flat().join(', ')
+  return encoding === '' || encoding.toLowerCase() === 'identity' ? null : encoding
 }

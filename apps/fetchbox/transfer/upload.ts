@@ -8,6 +8,7 @@ export interface Uploadable {
   sha256: string
   bytes: number
   contentType: string | null
+  contentEncoding: string | null
   open(): Readable
 }
 
@@ -34,7 +35,8 @@ export async function upload(spooled: Uploadable, options: UploadOptions): Promi
   const { store, key, signal, verification = 'head' } = options
   const { sha256, bytes } = spooled
   try {
-    await store.put(key, spooled.open(), { sha256, contentType: contentTypeOf(spooled), signal })
+    const described = { contentType: contentTypeOf(spooled), contentEncoding: contentEncodingOf(spooled) }
+    await store.put(key, spooled.open(), { sha256, ...described, signal })
     const found = await look(store, key, verification, signal)
     if (found.bytes !== bytes || (found.sha256 !== null && found.sha256 !== sha256)) {
       throw new FetchFailure('UPLOAD_CHECKSUM', `${key} was stored with ${found.bytes} bytes, ${bytes} were sent`, {
@@ -61,4 +63,10 @@ async function look(
 /** An origin may send any bytes for a header; what the store cannot keep is left out. */
 function contentTypeOf({ contentType }: Uploadable): string | undefined {
   return contentType !== null && /^[\x20-\x7e]{1,200}$/.test(contentType) ? contentType : undefined
+}
+
+function contentEncodingOf({ contentEncoding }: Uploadable): string | undefined {
+  return contentEncoding !== null && /^[\w.+-]{1,40}(, ?[\w.+-]{1,40}){0,4}$/.test(contentEncoding)
+    ? contentEncoding
+    : undefined
 }

@@ -41,6 +41,8 @@ export interface PutOptions extends SignalOption {
   /** ARTIFACT_TOO_LARGE as soon as one byte more arrives. */
   bytesMax?: number | undefined
   contentType?: string | undefined
+  /** How the bytes are encoded already ('gzip'). They are stored and read as they are. */
+  contentEncoding?: string | undefined
   /** ARTIFACT_EXISTS instead of replacing. Of several such puts at once, one succeeds. */
   ifAbsent?: boolean | undefined
   /** What the bytes must hash to, in hex: ARTIFACT_MISMATCH otherwise. */
@@ -70,6 +72,8 @@ export interface ArtifactHead {
   /** In hex. Null where the store does not know it: see the guide on artifacts. */
   sha256: string | null
   contentType: string | null
+  /** As it was given with the put: the bytes are still encoded. */
+  contentEncoding: string | null
   modifiedAtMs: number
 }
 

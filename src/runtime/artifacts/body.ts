@@ -22,10 +22,13 @@ export class Source {
   }
 
   check(): void {
-    const { sha256, contentType, signal } = this.#options
+    const { sha256, contentType, contentEncoding, signal } = this.#options
     signal?.throwIfAborted()
     if (contentType !== undefined && !/^[\x20-\x7e]{1,200}$/.test(contentType)) {
       throw new RedressError('OPTION_INVALID', 'contentType must be 1 to 200 printable ASCII characters.')
+    }
+    if (contentEncoding !== undefined && !/^[\w.+-]{1,40}(, ?[\w.+-]{1,40}){0,4}$/.test(contentEncoding)) {
+      throw new RedressError('OPTION_INVALID', 'contentEncoding must be one to five names of encodings, such as gzip.')
     }
     if (sha256 !== undefined && !/^[0-9a-f]{64}$/.test(sha256)) {
       throw new RedressError('OPTION_INVALID', 'sha256 must be 64 hexadecimal digits in lower case.')

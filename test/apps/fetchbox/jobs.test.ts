@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { answer } from '../../support/origin-server.ts'
 import { until } from '../../support/until.ts'
@@ -11,7 +12,7 @@ beforeAll(async () => {
   rig = await Rig.open()
 })
 
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
+const sha256 = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex')
 
 describe('a job whose resources are all there', () => {
   test('is accepted with 202 and its address, fetched, stored under its keys, and given back', async () => {
@@ -116,13 +117,33 @@ describe('a job whose resources are all there', () => {
   })
 })
 
+test('what the origin sent as gzip is given back as gzip, byte for byte, whole and in parts', async () => {
+  const packed = gzipSync('a page of text '.repeat(100))
+  const encoded = { 'content-type': 'text/plain', 'content-encoding': 'gzip' }
+  const { id } = await rig.run([{ id: 'a', url: rig.origin.plan('/packed', answer(200, packed, encoded)) }])
+  const path = `/fetchbox/jobs/${id}/resources/a/content`
+  const whole = await rig.as('ann').raw(path)
+  expect(whole.headers).toMatchObject({
+    ...{ 'content-type': 'text/plain', 'content-encoding': 'gzip', 'content-length': String(packed.byteLength) },
+    etag: `"${sha256(packed)}"`,
+  })
+  expect(packed.equals(whole.body)).toBe(true)
+  const part = await rig.as('ann').raw(path, { range: 'bytes=-7' })
+  expect([part.status, part.headers['content-encoding']]).toEqual([206, 'gzip'])
+  expect(packed.subarray(-7).equals(part.body)).toBe(true)
+  // A client that knows the encoding reads the text.
+  expect((await rig.as('ann').get(path)).text).toBe('a page of text '.repeat(100))
+})
+
 test('a page that a stranger’s server sent is saved, and never runs as a page of ours', async () => {
   const url = rig.origin.plan('/page', answer(200, '<script>alert(1)</script>', { 'content-type': 'text/html' }))
   const { id } = await rig.run([{ id: 'x";y\u202e.html', url }])
   const path = `/fetchbox/jobs/${id}/resources/${encodeURIComponent('x";y\u202e.html')}/content`
   const { status, headers } = await rig.as('ann').get(path)
   expect([status, headers.get('x-content-type-options')]).toEqual([200, 'nosniff'])
-  expect(headers.get('content-disposition')).toBe("attachment; filename*=UTF-8''x%22%3By%E2%80%AE.html")
+  expect(headers.get('content-disposition')).toBe(
+    `attachment; filename="x__y_.html"; filename*=UTF-8''x%22%3By%E2%80%AE.html`,
+  )
   expect(headers.get('content-security-policy')).toContain("default-src 'none'")
 })
 

@@ -253,6 +253,9 @@ describe('over HTTP', () => {
     expect((await people.viewer.get(`/proxx/jobs/${json.job.id}`)).json).toEqual(json.job)
     expect((await people.viewer.get(`/proxx/jobs/${json.job.id}/job.json`)).json).toEqual(json.job)
     expect((await people.viewer.get(`/proxx/jobs/${json.job.id}/stderr`)).json.error.code).toBe('NOTHING_RUN')
+    const whole = await people.viewer.get(`/proxx/jobs/${json.job.id}/job.json`)
+    const end = await people.viewer.raw(`/proxx/jobs/${json.job.id}/job.json`, { range: 'bytes=-20' })
+    expect([end.status, end.body.toString()]).toEqual([206, whole.text.slice(-20)])
   })
 
   test('statuses fit what is wrong', async () => {

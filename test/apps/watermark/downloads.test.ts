@@ -185,6 +185,14 @@ test('looking at a link does not use it up: neither its head nor the first bytes
   expect(await countOf(campaign)).toBe(1)
 })
 
+test('a client that has a copy already is told so, and nothing is counted', async () => {
+  const { link, campaign } = await ready({ maxDownloads: 1 }, LARGE)
+  const etag = (await anybody().get(link)).headers.get('etag') ?? ''
+  const again = await anybody().get(link, { 'if-none-match': etag })
+  expect([again.status, again.text]).toEqual([304, ''])
+  expect(await countOf(campaign)).toBe(1)
+})
+
 test('bytes that a copy does not have are refused before anything is counted', async () => {
   const { link, campaign, text } = await ready({ maxDownloads: 1 })
   const { status, headers } = await anybody().get(link, { range: 'bytes=9999999-' })

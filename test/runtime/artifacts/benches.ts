@@ -84,7 +84,8 @@ export async function s3Bench(): Promise<Bench & { server: S3Server }> {
     plant(key, content) {
       const data = Buffer.from(content)
       const etag = `"${content.length}"`
-      const object = { data, etag, sha256: null, contentType: 'text/plain', metadata: {}, modified: new Date() }
+      const described = { contentType: 'text/plain', contentEncoding: null, metadata: {} }
+      const object = { data, etag, sha256: null, ...described, modified: new Date() }
       server.bucket().objects.set(`some/prefix/${key}`, object)
     },
     stop: () => server.stop(),

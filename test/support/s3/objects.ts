@@ -9,6 +9,7 @@ export interface StoredObject {
   /** Base64; of an object in parts the sum of the parts' sums, with their number. */
   sha256: string | null
   contentType: string
+  contentEncoding: string | null
   metadata: Record<string, string>
   modified: Date
 }
@@ -95,11 +96,17 @@ export function checkConditions(object: StoredObject | undefined, headers: S3Req
   if (isRefused) throw new S3Error('PreconditionFailed', 412, 'a condition you set does not hold')
 }
 
-export function describedBy(headers: S3Request['headers']): { contentType: string; metadata: Record<string, string> } {
+export function describedBy(
+  headers: S3Request['headers'],
+): Pick<StoredObject, 'contentType' | 'contentEncoding' | 'metadata'> {
   const metadata = Object.entries(headers).flatMap(([name, value]) =>
     name.startsWith('x-amz-meta-') ? [[name.slice('x-amz-meta-'.length), String(value)] as const] : [],
   )
-  return { contentType: headers['content-type'] ?? 'binary/octet-stream', metadata: Object.fromEntries(metadata) }
+  return {
+    contentType: headers['content-type'] ?? 'binary/octet-stream',
+    contentEncoding: headers['content-encoding'] ?? null,
+    metadata: Object.fromEntries(metadata),
+  }
 }
 
 function headersOf(object: StoredObject, asked: S3Request['headers']): Record<string, string> {
@@ -107,6 +114,7 @@ function headersOf(object: StoredObject, asked: S3Request['headers']): Record<st
   return {
     etag: object.etag,
     'content-type': object.contentType,
+    ...(object.contentEncoding !== null && { 'content-encoding': object.contentEncoding }),
     'last-modified': object.modified.toUTCString(),
     'accept-ranges': 'bytes',
     ...Object.fromEntries(Object.entries(object.metadata).map(([name, value]) => [`x-amz-meta-${name}`, value])),

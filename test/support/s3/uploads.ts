@@ -11,6 +11,7 @@ export interface Part {
 export interface Upload {
   key: string
   contentType: string
+  contentEncoding: string | null
   metadata: Record<string, string>
   algorithm: string | null
   initiated: Date
@@ -60,6 +61,7 @@ export const UPLOAD_OPERATIONS: Record<string, Operation> = {
       etag,
       sha256: upload.algorithm === 'SHA256' ? `${sha256(sums)}-${parts.length}` : null,
       contentType: upload.contentType,
+      contentEncoding: upload.contentEncoding,
       metadata: upload.metadata,
       modified: new Date(),
     })

@@ -68,6 +68,7 @@ function headOf(key: string, { size, mtimeMs }: BigIntStats, sidecar: Sidecar | 
     bytes: Number(size),
     sha256: sidecar?.sha256 ?? null,
     contentType: sidecar?.contentType ?? null,
+    contentEncoding: sidecar?.contentEncoding ?? null,
     modifiedAtMs: Number(mtimeMs),
   }
 }

@@ -15,6 +15,7 @@ export interface Sidecar {
   bytes: number
   sha256: string
   contentType: string | null
+  contentEncoding: string | null
 }
 
 const SIDECAR_NAME = /^\.(.+)\.(\d+-\d+)\.json$/
@@ -37,15 +38,18 @@ export function parseSidecarName(fileName: string): { name: string; version: str
 
 export async function readSidecar(path: string): Promise<Sidecar | null> {
   try {
-    const { key, bytes, sha256, contentType } = JSON.parse(await readShort(path))
+    const { key, bytes, sha256, contentType, contentEncoding } = JSON.parse(await readShort(path))
     const isWhole = typeof key === 'string' && typeof bytes === 'number' && /^[0-9a-f]{64}$/.test(sha256)
-    return isWhole ? { key, bytes, sha256, contentType: typeof contentType === 'string' ? contentType : null } : null
+    if (!isWhole) return null
+    return { key, bytes, sha256, contentType: textOr(contentType), contentEncoding: textOr(contentEncoding) }
   } catch (error) {
     // Cut off by a power failure before the put was acknowledged: then nothing is known, and that is what we say.
     if (isMissing(error) || error instanceof SyntaxError) return null
     throw error
   }
 }
+
+const textOr = (value: unknown): string | null => (typeof value === 'string' ? value : null)
 
 /** What is longer is none of ours, and what is cut off is no JSON. */
 async function readShort(path: string): Promise<string> {

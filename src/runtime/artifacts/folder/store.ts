@@ -49,7 +49,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
   }
 
   put(key: string, body: Api.ArtifactBody, options: Api.PutOptions = {}): Promise<Api.StoredArtifact> {
-    const { contentType = null, ifAbsent = false } = options
+    const { contentType = null, contentEncoding = null, ifAbsent = false } = options
     return readingFrom(key, body, options, async (source) => {
       const place = this.#root.place(key)
       await attempting(`storing ${key}`, async () => {
@@ -57,7 +57,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
         if (ifAbsent && (await this.#root.look(place)) !== null) throw artifactExists(key)
         await this.#space.admit(key, source.bytesKnown ?? 0)
       })
-      return write({ root: this.#root, space: this.#space, place, source, contentType, ifAbsent })
+      return write({ root: this.#root, space: this.#space, place, source, contentType, contentEncoding, ifAbsent })
     })
   }
 

@@ -21,6 +21,7 @@ export interface Put {
   place: Place
   source: Source
   contentType: string | null
+  contentEncoding: string | null
   ifAbsent: boolean
 }
 
@@ -35,7 +36,8 @@ export async function write(put: Put): Promise<StoredArtifact> {
   try {
     await fill(file, put, flight)
     const { key } = place
-    const sidecar: Sidecar = { key, bytes: source.bytes, sha256: source.finish(), contentType: put.contentType }
+    const { contentType, contentEncoding } = put
+    const sidecar: Sidecar = { key, bytes: source.bytes, sha256: source.finish(), contentType, contentEncoding }
     const previous = await attempting(doing, () => publish(put, temp, file, sidecar))
     // A link leaves the first name where it was.
     isMoved = !put.ifAbsent

@@ -82,6 +82,7 @@ export function headOf(key: string, answer: HeadObjectCommandOutput | GetObjectC
     bytes: answer.ContentLength ?? 0,
     sha256: sha256Of(answer),
     contentType: typeOf(answer.ContentType),
+    contentEncoding: encodingOf(answer.ContentEncoding),
     modifiedAtMs: answer.LastModified?.getTime() ?? 0,
   }
 }
@@ -90,6 +91,12 @@ export function headOf(key: string, answer: HeadObjectCommandOutput | GetObjectC
 function typeOf(contentType: string | undefined): string | null {
   const isNoType = contentType === undefined || /^(application|binary)\/octet-stream$/.test(contentType)
   return isNoType ? null : contentType
+}
+
+/** Some stores keep the encoding of the upload itself, which is not one of the object. */
+function encodingOf(contentEncoding = ''): string | null {
+  const encodings = contentEncoding.split(',').map((one) => one.trim())
+  return encodings.filter((one) => one !== '' && one !== 'aws-chunked').join(', ') || null
 }
 
 function rangeOf({ ContentRange = '' }: GetObjectCommandOutput) {

@@ -56,7 +56,7 @@ export class S3Artifacts implements Api.ArtifactStore {
   }
 
   put(key: string, body: Api.ArtifactBody, options: Api.PutOptions = {}): Promise<Api.StoredArtifact> {
-    const { contentType, ifAbsent = false, sha256, signal } = options
+    const { contentType, contentEncoding, ifAbsent = false, sha256, signal } = options
     return readingFrom(key, body, options, async (source) => {
       checkKey(key)
       // Before the first byte: nobody should send a gigabyte to learn that it was not wanted.
@@ -68,6 +68,7 @@ export class S3Artifacts implements Api.ArtifactStore {
         partBytes: this.#partBytes,
         partsInFlight: this.#partsInFlight,
         contentType,
+        contentEncoding,
         ifAbsent,
         sha256,
         signal,

@@ -18,6 +18,7 @@ export interface Upload {
   partBytes: number
   partsInFlight: number
   contentType: string | undefined
+  contentEncoding: string | undefined
   ifAbsent: boolean
   /** As announced by the caller. */
   sha256: string | undefined
@@ -44,7 +45,7 @@ async function putWhole(options: Upload, data: Buffer): Promise<StoredArtifact> 
     ...bucket.object(key),
     ...onlyIfAbsent(options),
     Body: data,
-    ContentType: options.contentType,
+    ...describedBy(options),
     ChecksumSHA256: base64(sha256),
     Metadata: { [PUT_ID]: putId, [SHA256]: sha256 },
   })
@@ -89,10 +90,10 @@ class UploadInParts {
   }
 
   async #begin(): Promise<string> {
-    const { bucket, key, partBytes, sha256, contentType, signal } = this.#options
+    const { bucket, key, partBytes, sha256, signal } = this.#options
     const command = new bucket.sdk.CreateMultipartUploadCommand({
       ...bucket.object(key),
-      ContentType: contentType,
+      ...describedBy(this.#options),
       ChecksumAlgorithm: 'SHA256',
       Metadata: {
         [PUT_ID]: this.#putId,
@@ -177,6 +178,13 @@ class UploadInParts {
     }
     log.warn({ key, upload_id: UploadId }, 'parts of a failed upload are left in the object store until the next sweep')
   }
+}
+
+/** Some stores unpack gzip for clients that do not ask for it; then the bytes would not be what was stored. */
+function describedBy({ contentType, contentEncoding }: Upload) {
+  const encoded =
+    contentEncoding === undefined ? {} : { ContentEncoding: contentEncoding, CacheControl: 'no-transform' }
+  return { ContentType: contentType, ...encoded }
 }
 
 function onlyIfAbsent({ ifAbsent }: Upload): { IfNoneMatch?: string } {

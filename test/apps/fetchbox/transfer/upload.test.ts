@@ -41,6 +41,7 @@ function spooled(data: Buffer, contentType: string | null = 'text/plain'): Uploa
     sha256: createHash('sha256').update(data).digest('hex'),
     bytes: data.byteLength,
     contentType,
+    contentEncoding: null,
     opened: 0,
     open: () => {
       given.opened++

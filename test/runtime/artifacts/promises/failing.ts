@@ -79,6 +79,13 @@ export function failingPromises(place: Place): void {
       await refused('OPTION_INVALID', place.store.put('k', streamOf(someBytes(10)).setEncoding('latin1')))
     })
 
+    test.each(['', 'gzip\r\nX-Other: 1', 'gz ip', 'x'.repeat(41)])(
+      'was given %j as its encoding',
+      async (contentEncoding) => {
+        await refused('OPTION_INVALID', place.store.put('k', 'x', { contentEncoding }))
+      },
+    )
+
     test.each(['', 'text/plain\r\nX-Other: 1', 'x'.repeat(201)])('was given %j as its type', async (contentType) => {
       await refused('OPTION_INVALID', place.store.put('k', 'x', { contentType }))
     })

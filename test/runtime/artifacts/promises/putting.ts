@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import type { ArtifactStore } from '../../../../src/runtime/artifacts/artifact-store.ts'
 import { PART_BYTES } from '../benches.ts'
@@ -29,11 +30,17 @@ export function puttingPromises(place: Place): void {
       expect(stored).toEqual({ key: 'a/b/report.txt', bytes: Buffer.byteLength(text), sha256: sha256(text) })
       const { body: content, modifiedAtMs, ...head } = await place.store.get('a/b/report.txt')
       expect((await buffer(content)).toString()).toBe(text)
-      expect(head).toEqual({ ...stored, contentType: 'text/plain; charset=utf-8', range: null })
+      expect(head).toEqual({
+        ...stored,
+        contentType: 'text/plain; charset=utf-8',
+        contentEncoding: null,
+        range: null,
+      })
       expect(Math.abs(modifiedAtMs - Date.now())).toBeLessThan(60_000)
       expect(await place.store.head('a/b/report.txt')).toEqual({
         ...stored,
         contentType: head.contentType,
+        contentEncoding: null,
         modifiedAtMs,
       })
     })
@@ -49,6 +56,16 @@ export function puttingPromises(place: Place): void {
         expect(await place.store.head('large')).toMatchObject({ bytes: length, contentType: null })
       },
     )
+
+    test.each([10, PART_BYTES + 1])('%i encoded bytes keep their encoding and are not decoded', async (length) => {
+      const bytes = gzipSync(someBytes(length))
+      await place.store.put('packed', streamOf(bytes), { contentType: 'text/plain', contentEncoding: 'gzip' })
+      expect(await place.store.head('packed')).toMatchObject({ bytes: bytes.byteLength, contentEncoding: 'gzip' })
+      const { body, contentEncoding } = await place.store.get('packed', { verify: true })
+      expect([contentEncoding, bytes.equals(await buffer(body))]).toEqual(['gzip', true])
+      const part = await place.store.get('packed', { range: { start: 1, end: 4 } })
+      expect([part.contentEncoding, bytes.subarray(1, 5).equals(await buffer(part.body))]).toEqual(['gzip', true])
+    })
 
     test('a source may use the memory of its chunks again', async () => {
       const memory = Buffer.alloc(100_000)
