@@ -203,8 +203,13 @@ ${second
   .join('\n')}
 ${commands
   .flatMap(({ name, options }) =>
-    options.map(({ option, kind, choices, description }) => {
-      const value = kind === 'flag' ? '' : choices.length > 0 ? ` -x -a ${fishQuote(choices.join(' '))}` : ' -r'
+    options.map(({ option, kind, choices, description, bare }) => {
+      const value =
+        kind === 'flag' || bare !== undefined
+          ? ''
+          : choices.length > 0
+            ? ` -x -a ${fishQuote(choices.join(' '))}`
+            : ' -r'
       return `complete -c redress -n '__redress_is ${name}' -l ${option}${value} -d ${fishQuote(description)}`
     }),
   )

@@ -81,7 +81,8 @@ export function commandHelp(command: Command, { options, places, examples }: Det
   ].join('\n')
 }
 
-export function spelled({ option, kind, choices, value }: OptionSpec): string {
+export function spelled({ option, kind, choices, value, bare }: OptionSpec): string {
+  if (bare !== undefined) return `--${option} [${value}]`
   if (value !== undefined) return `--${option} ${value}`
   const values: Record<OptionSpec['kind'], string> = {
     flag: '',

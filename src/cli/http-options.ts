@@ -8,9 +8,10 @@ export const HTTP_OPTIONS: readonly OptionSpec[] = [
   ownOption('public-url URL', 'text', 'under which people reach it, behind a proxy; else $REDRESS_PUBLIC_URL'),
   ownOption('allowed-host NAME', 'text', 'a further name that it may be called by; repeatable', { isList: true }),
   ownOption(
-    'trust-proxy',
-    'flag',
-    'take the address of a caller from X-Forwarded-For: only behind a proxy that sets it',
+    'trust-proxy HOPS',
+    'text',
+    'trust X-Forwarded-For of so many proxies before it, or of those with these addresses (10.0.0.0/8,127.0.0.1); bare: 1',
+    { bare: '1' },
   ),
   ownOption('no-auth', 'flag', 'let everybody in who reaches it; only for this machine'),
   ownOption('no-worker', 'flag', 'only serve HTTP, and run no jobs'),
@@ -42,6 +43,7 @@ export function readHttpOptions(values: Parsed['values']): HttpChoice {
   const { REDRESS_PORT, REDRESS_HOST, REDRESS_PUBLIC_URL } = process.env
   const host = text(values.host) ?? (REDRESS_HOST || undefined)
   const publicUrl = text(values['public-url']) ?? (REDRESS_PUBLIC_URL || undefined)
+  const trustProxy = text(values['trust-proxy'])
   const port = text(values.port) ?? (REDRESS_PORT || undefined)
   return {
     server: {
@@ -50,7 +52,7 @@ export function readHttpOptions(values: Parsed['values']): HttpChoice {
       ...(port !== undefined && { port: checkedPort(port, values.port === undefined ? 'REDRESS_PORT' : '--port') }),
       allowedHosts: (text(values['allowed-host']) ?? '').split(',').filter((name) => name !== ''),
       auth: values['no-auth'] === true ? 'none' : 'required',
-      trustProxy: values['trust-proxy'] === true,
+      ...(trustProxy !== undefined && { trustProxy }),
     },
     hasWorker,
     isRetried: values['no-retry'] !== true,

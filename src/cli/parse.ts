@@ -14,6 +14,8 @@ export interface OptionSpec {
   fallback: string | null
   /** May be given more than once; the values come with commas between them. */
   isList?: true
+  /** What it means where no value follows it. */
+  bare?: string
   /** What the help writes for its value, where the kind says too little: FILE. */
   value?: string
 }
@@ -23,7 +25,7 @@ export function ownOption(
   written: string,
   kind: OptionSpec['kind'],
   description: string,
-  more: Partial<Pick<OptionSpec, 'fallback' | 'choices' | 'isList'>> = {},
+  more: Partial<Pick<OptionSpec, 'fallback' | 'choices' | 'isList' | 'bare'>> = {},
 ): OptionSpec {
   const [option = '', value] = written.split(' ')
   return { field: option, option, kind, choices: [], description, fallback: null, ...more, ...(value && { value }) }
@@ -180,5 +182,11 @@ function parse(argv: readonly string[], specs: readonly OptionSpec[]) {
   const options = Object.fromEntries(
     specs.map(({ option, kind }) => [option, { type: kind === 'flag' ? ('boolean' as const) : ('string' as const) }]),
   )
-  return parseArgs({ args: [...argv], options, strict: false, allowPositionals: true, tokens: true })
+  const bare = new Map<string, string>(
+    specs.flatMap(({ option, bare }) => (bare === undefined ? [] : [[`--${option}`, bare]])),
+  )
+  const args = argv.map((arg, i) => (bare.has(arg) && !isValue(argv[i + 1]) ? `${arg}=${bare.get(arg)}` : arg))
+  return parseArgs({ args, options, strict: false, allowPositionals: true, tokens: true })
 }
+
+const isValue = (next: string | undefined): boolean => next !== undefined && !next.startsWith('-')

@@ -33,7 +33,6 @@ const RETRY_AFTER_MS = 5_000
 const FRAMEWORK: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'The body of this request is too large.'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.'],
-  FST_ERR_CTP_EMPTY_JSON_BODY: ['REQUEST_INVALID', 'The body is announced as JSON and is empty.'],
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['REQUEST_INVALID', 'The body is not as long as Content-Length says.'],
   FST_ERR_CTP_INVALID_JSON_BODY: ['REQUEST_INVALID', 'The body is not JSON.'],
   FST_ERR_BAD_URL: ['REQUEST_INVALID', 'The path of this request cannot be decoded.'],

@@ -4,6 +4,7 @@ import { authenticate } from '../operations/authenticate.ts'
 import { type Caller, LOCAL_ADMIN } from '../operations/caller.ts'
 import type { Store } from '../store/store.ts'
 import type { WrongSecrets } from './attempts.ts'
+import { clientAddress } from './client-address.ts'
 
 export interface CallerOptions {
   store: () => Promise<Store>
@@ -24,9 +25,10 @@ export function openCallers({ store, wrong, cookieName, isAuthOn }: CallerOption
     const caller = await authenticate(await store(), secret)
     if (caller !== null) return caller
     // A good secret is let in whatever others from its address did: behind a proxy, all of them may have the same one.
-    const waitMs = wrong.waitMs(request.ip)
+    const address = clientAddress(request)
+    const waitMs = wrong.waitMs(address)
     if (waitMs > 0) throw tooMany(waitMs)
-    wrong.count(request.ip)
+    wrong.count(address)
     return null
   }
 }

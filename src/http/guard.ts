@@ -25,7 +25,9 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
   server.addHook('onRequest', async (request, reply) => {
     void reply.headers(SAFE_HEADERS)
     const { host } = request.headers
-    if (host === undefined || !isKnownHost(host, names)) {
+    // Behind a trusted proxy, the name that it was called by there: apps make links from it.
+    const called = request.host
+    if (host === undefined || !isKnownHost(host, names) || !isKnownHost(called, names)) {
       throw new RedressError('REQUEST_REFUSED', 'This server is not known under the name that it was called by.', {
         action: 'Call it by its address, or start it with --public-url or --allowed-host.',
       })
@@ -39,9 +41,7 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
     const site = request.headers['sec-fetch-site']
     if (origin !== undefined && !isOwnOrigin(origin, host, publicUrl)) throw fromElsewhere()
     if (site !== undefined && site !== 'same-origin' && site !== 'none') throw fromElsewhere()
-    // A browser tells where a request comes from; one that does not cannot vouch for its user by a cookie.
-    const isByCookie = request.headers.cookie !== undefined && request.headers.authorization === undefined
-    if (isByCookie && origin === undefined && site === undefined) throw fromElsewhere()
+    // Neither: every browser sends at least one with what changes something, so this is a program, perhaps with a cookie jar.
   })
 }
 

@@ -3,6 +3,7 @@
 export type { Caller, Role } from '../operations/caller.ts'
 export type { AppModule, CopiedCount, InstalledApp, Surroundings } from './app-module.ts'
 export type { FindCaller } from './callers.ts'
+export { clientAddress, type TrustedProxies } from './client-address.ts'
 export type { CompleteJob, FindFile, JobFile } from './downloads.ts'
 export type { MayHear } from './events.ts'
 export { HTTP_LIMITS, type HttpLimits } from './limits.ts'

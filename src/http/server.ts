@@ -11,6 +11,7 @@ import { type Log, silentLog } from '../runtime/log.ts'
 import { answerErrors, refuse, toRedressError } from './answer.ts'
 import { WrongSecrets } from './attempts.ts'
 import { asOwner, type FindCaller, firstOf, neededCaller, openCallers } from './callers.ts'
+import { type TrustedProxies, trustedProxies } from './client-address.ts'
 import { addDashboard } from './dashboard.ts'
 import { addDownloads, type FindFile } from './downloads.ts'
 import { addEvents, type MayHear } from './events.ts'
@@ -46,8 +47,11 @@ export interface ServerOptions {
   /** 'https://jobs.example.org', where a proxy stands before the server. */
   publicUrl?: string
   allowedHosts?: readonly string[]
-  /** Take the address of a caller from X-Forwarded-For: only behind a proxy that sets it. */
-  trustProxy?: boolean
+  /**
+   * Which proxies may name the address of a caller (X-Forwarded-For), its host and its scheme: how many stand before the
+   * server, counted from it, or their addresses ('10.0.0.0/8,127.0.0.1'). `true` is one.
+   */
+  trustProxy?: TrustedProxies
   limits?: Partial<HttpLimits>
   log?: Log
   clock?: Clock
@@ -115,7 +119,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     // Also one that does not read what it was sent: a stream says something every 15 s.
     connectionTimeout: limits.quietMs,
     routerOptions: { maxParamLength: 500 },
-    trustProxy: options.trustProxy ?? false,
+    trustProxy: trustedProxies(options.trustProxy),
     forceCloseConnections: 'idle',
     // Our own hook does, in the shape of every refusal.
     return503OnClosing: false,
@@ -145,7 +149,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
   endSlowBodies(server, limits.requestMs)
   await server.register(cookies)
-  addForms(server)
+  readBodies(server)
   addHealth(server, () => watch.readiness())
   let isStopping = false
   server.addHook('onRequest', async (request, reply) => {
@@ -222,8 +226,15 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   }
 }
 
-/** A page without script sends its forms so; nothing but the sign-in and the pages of apps takes them. */
-function addForms(server: FastifyInstance): void {
+function readBodies(server: FastifyInstance): void {
+  const json = server.getDefaultJsonParser('error', 'error')
+  server.removeContentTypeParser('application/json')
+  server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body: string, done) => {
+    // Clients name the type of every body they could send. A route that needs one says what is missing.
+    if (body.trim() === '') done(null, undefined)
+    else void json(request, body, done)
+  })
+  // A page without script sends its forms so; nothing but the sign-in and the pages of apps takes them.
   server.addContentTypeParser(
     'application/x-www-form-urlencoded',
     { parseAs: 'string' },

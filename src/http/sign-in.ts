@@ -5,6 +5,7 @@ import type { Caller } from '../operations/caller.ts'
 import type { Store } from '../store/store.ts'
 import type { WrongSecrets } from './attempts.ts'
 import { type FindCaller, neededCaller, tooMany } from './callers.ts'
+import { clientAddress } from './client-address.ts'
 import { BASE_CSS } from './pages/base-css.ts'
 import { signInPage } from './pages/sign-in-page.ts'
 
@@ -70,8 +71,9 @@ export function addSignIn(server: FastifyInstance, options: SignInOptions): void
     const session = typeof code === 'string' && code !== '' ? await openSession(await store(), code, SESSION_MS) : null
     if (session === null) {
       // After the link was looked at: a good one is let in whatever others from its address did.
-      const waitMs = wrong.waitMs(request.ip)
-      if (waitMs === 0) wrong.count(request.ip)
+      const address = clientAddress(request)
+      const waitMs = wrong.waitMs(address)
+      if (waitMs === 0) wrong.count(address)
       const error =
         waitMs > 0
           ? tooMany(waitMs)

@@ -1,6 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { COMMANDS, type Command } from '../../src/cli/commands.ts'
+import { HTTP_OPTIONS, readHttpOptions } from '../../src/cli/http-options.ts'
+import { readOptions } from '../../src/cli/parse.ts'
 import { until } from '../support/until.ts'
 import { folder, json, ROOT, redressAlone, running } from './command.ts'
 
@@ -160,4 +163,16 @@ describe('a store that is away', () => {
     })
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/STORE_NOT_REDRESS: /) })
   })
+})
+
+test('--trust-proxy takes a number of proxies or their addresses, and alone means one', () => {
+  const [command] = COMMANDS.filter(({ words }) => words.join(' ') === 'start')
+  const trusted = (...words: string[]) =>
+    readHttpOptions(readOptions(command as Command, words, HTTP_OPTIONS).values).server?.trustProxy
+  expect(trusted()).toBeUndefined()
+  expect(trusted('--trust-proxy')).toBe('1')
+  expect(trusted('--trust-proxy', '--no-auth')).toBe('1')
+  expect(trusted('--trust-proxy', '2', '--no-auth')).toBe('2')
+  expect(trusted('--trust-proxy=10.0.0.0/8,127.0.0.1')).toBe('10.0.0.0/8,127.0.0.1')
+  expect(trusted('--trust-proxy', '10.0.0.0/8,127.0.0.1')).toBe('10.0.0.0/8,127.0.0.1')
 })

@@ -29,8 +29,8 @@ describe('a page of another site', () => {
       { rawBody: 'reason=a', headers: { ...form, origin: 'https://evil.example' } },
       { rawBody: 'reason=a', headers: { ...form, 'sec-fetch-site': 'cross-site' } },
       { rawBody: '{"reason":"a"}', headers: { 'content-type': 'text/plain', origin: 'https://evil.example' } },
-      // A browser that says nothing of itself, with its cookie.
-      { body: REASON, headers: { cookie: 'redress=rdrs_something' } },
+      { body: REASON, headers: { cookie: 'redress=rdrs_something', origin: 'https://evil.example' } },
+      { body: REASON, headers: { cookie: 'redress=rdrs_something', 'sec-fetch-site': 'cross-site' } },
     ]
     for (const one of tries) expect(await ask(path, one)).toMatchObject({ status: 403 })
     // Even without any sign of a browser: what a form can send is not taken.
@@ -221,4 +221,32 @@ test('what is missing is called missing', async () => {
   const { ask } = await makeWorld()
   const { json } = await ask('/api/tokens', { as: 'admin', body: { role: 'viewer' } })
   expect(json.error).toMatchObject({ message: 'tokens.create cannot be done like this: name: is missing.' })
+})
+
+test.each(['', ' ', '\r\n'])(
+  'a body of JSON that is empty (%j) is none: accepted where none is needed, and else told what is missing',
+  async (rawBody) => {
+    const { ask, jobs } = await makeWorld()
+    const headers = { 'content-type': 'application/json' }
+    const out = await ask('/sign-out', { method: 'POST', rawBody, headers })
+    expect(out).toMatchObject({ status: 303 })
+    const probe = await ask('/api/breakers/nowhere/probe', { as: 'operator', method: 'POST', rawBody, headers })
+    expect(probe.json.error.code).not.toBe('REQUEST_INVALID')
+    const cancel = await ask(`/api/jobs/${jobs.ann.queued}/cancel`, {
+      as: 'operator',
+      method: 'POST',
+      rawBody,
+      headers,
+    })
+    expect([cancel.status, cancel.json.error.message]).toEqual([400, expect.stringContaining('reason')])
+  },
+)
+
+test('JSON that would change the prototype of an object is still refused', async () => {
+  const { ask, jobs } = await makeWorld()
+  const rawBody = '{"reason":"a","__proto__":{"dryRun":true}}'
+  const headers = { 'content-type': 'application/json' }
+  expect(await ask(`/api/jobs/${jobs.ann.queued}/cancel`, { as: 'operator', rawBody, headers })).toMatchObject({
+    status: 400,
+  })
 })
