@@ -41,6 +41,7 @@ export const CODES = failures({
   },
   FFMPEG_FAILED: { fault: 'caller', retry: 'never', message: 'ffmpeg could not make an output.' },
   FFMPEG_TIMEOUT: { fault: 'system', retry: 'never', message: 'ffmpeg took longer than a clip may take.' },
+  FFMPEG_CRASHED: { fault: 'system', retry: 'never', message: 'ffmpeg crashed.' },
   FFMPEG_KILLED: { fault: 'system', retry: 'never', message: 'ffmpeg was ended from outside.' },
   OUTPUT_MISSING: { fault: 'system', retry: 'never', message: 'ffmpeg ended well and left no output.' },
   DISK_FULL: { fault: 'operator', retry: 'never', message: 'The disk of the output directory is full.' },
@@ -54,6 +55,8 @@ export const CODES = failures({
   VERIFY_FINGERPRINT: verification('the fingerprint of an output could not be taken'),
   VERIFY_SCRIPT: verification('the script of the job refused an output'),
   VERIFY_DELIVERY: verification('an output could not be given its name'),
+  VERIFY_KILLED: verification('the program that made a check was killed or crashed'),
+  VERIFY_TIMEOUT: verification('the program that made a check took too long'),
 })
 
 export type Code = keyof typeof CODES

@@ -1,12 +1,13 @@
 import { stat } from 'node:fs/promises'
+import { basename } from 'node:path'
 import type { Attempt } from 'redress'
 import { type MediaRun, type Progress, runFfmpeg } from '../shared/media/ffmpeg.ts'
 import type { MediaLimits } from '../shared/media/limits.ts'
 import type { MediaPrograms } from '../shared/media/programs.ts'
 import { inputArguments } from '../shared/media/sniff.ts'
 import type { Code } from './codes.ts'
-import { factsOf, verdictOf } from './failing.ts'
-import { type Inspected, inspectMedia } from './inspect.ts'
+import { causeOf, factsOf, sourceTrouble, verdictOf } from './failing.ts'
+import { DECODER_THREADS, type Inspected, inspectMedia, STRICTLY } from './inspect.ts'
 import { errnoOf, isThere, isWithin, realPath } from './paths.ts'
 import { type Clip, clipsOf } from './plan.ts'
 import { outputArguments, outputSize, type ResolvedProfile, type Size } from './profiles.ts'
@@ -72,9 +73,10 @@ export async function encodeAll(work: Work): Promise<Encoded[]> {
 
 async function encodeClip(work: Work, clip: Clip, done: (share: number) => void): Promise<Encoded> {
   const { attempt, profile, programs, run, directory } = work
+  let { source } = clip
   try {
     await enter(work, clip, 'probe')
-    const source = await allowedSource(work, clip)
+    source = await allowedSource(work, clip)
     const of = await inspectMedia(source, programs, { ...run, subject: 'source', stderrFile: undefined })
     await enter(work, clip, 'encode')
     // ffmpeg leaves a file alone that is where it is to write, and ends well.
@@ -97,25 +99,35 @@ async function encodeClip(work: Work, clip: Clip, done: (share: number) => void)
     if (verdict === null) throw error
     const { code, detail } = verdict
     if (code !== 'LOG_FAILED') await say(work, `failed, ${code}: ${detail}`)
-    return attempt.fail(code, { detail, context: factsOf(error), cause: error, note: `Clip ${clip.number}.` })
+    const note = noteOf(clip, code, causeOf(error, [source, clip.source, clip.partial]))
+    return attempt.fail(code, { detail, context: factsOf(error), cause: error, note })
   }
 }
 
+/** P27: which clip, which file where it is the source's fault, and what ffmpeg named as the cause. */
+function noteOf({ number, source }: Clip, code: string, cause: string | null): string {
+  const which = code.startsWith('INPUT_') ? `Clip ${number} (${basename(source)})` : `Clip ${number}`
+  return cause === null ? `${which}.` : `${which}: ${cause}`
+}
+
 /** Looked at again: a link may lead elsewhere than it did at submission. */
-async function allowedSource({ attempt, roots }: Work, { source }: Clip): Promise<string> {
+async function allowedSource({ attempt, roots }: Work, clip: Clip): Promise<string> {
+  const { source } = clip
   const real = await realPath(source)
-  if (real === null) return attempt.fail('INPUT_MISSING', { detail: `${source} is not there` })
+  if (real === null) {
+    const { code, detail } = (await sourceTrouble(source)) ?? {
+      code: 'INPUT_MISSING' as const,
+      detail: `${source} is not there`,
+    }
+    return attempt.fail(code, { detail, note: noteOf(clip, code, null) })
+  }
   if (roots === null || (await isWithin(real, roots))) return real
   return attempt.fail('PATH_NOT_ALLOWED', { detail: `${source} leads out of PROXX_ROOTS` })
 }
 
-/** Damage in a source is a failure: nothing is made as well as it goes (P2). */
-export const STRICTLY = ['-xerror', '-err_detect', 'explode']
-export const DECODER_THREADS = ['-threads', '4']
-
 function encodeArguments(source: Inspected, limits: MediaLimits, profile: ResolvedProfile, size: Size): string[] {
   return [
-    ...['-v', 'info', ...DECODER_THREADS, ...STRICTLY],
+    ...['-v', 'level+info', ...DECODER_THREADS, ...STRICTLY],
     ...inputArguments(source.file, limits),
     ...['-map', `0:${source.videoIndex}`, '-map', '0:a?'],
     ...outputArguments(profile, size),

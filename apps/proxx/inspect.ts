@@ -1,6 +1,6 @@
 import { ProgramFailed } from 'redress'
 import { MediaError } from '../shared/media/errors.ts'
-import { type MediaRun, runFfprobe } from '../shared/media/ffmpeg.ts'
+import { type MediaRun, runFfmpeg, runFfprobe } from '../shared/media/ffmpeg.ts'
 import { clockMsOf, fpsOf, millisecondsOf } from '../shared/media/ffprobe-values.ts'
 import type { MediaPrograms } from '../shared/media/programs.ts'
 import { inputArguments, type SniffedFile, sniff } from '../shared/media/sniff.ts'
@@ -139,14 +139,59 @@ function plausibleFrames(counted: number, fps: number, durationMs: number | null
   return Math.abs((counted / fps) * 1000 - durationMs) <= 500 / fps ? counted : null
 }
 
+/** How many frames a source has, and how many it should have by what its head says. */
+export interface FrameCount {
+  /** As many as it decodes to. */
+  sourceFrames: number
+  /** Null where the head does not say. */
+  saidFrames: number | null
+}
+
+/**
+ * Counts the frames of a source whose encode gave so many. The head is believed where it says the same. It may count
+ * frames that are not there, as AVI counts the gaps of a variable rate, or none at all. So what differs is counted in
+ * the file: first its packets, which costs little, and where those differ, too, by decoding it.
+ */
+export async function countFrames(
+  source: Inspected,
+  encoded: number,
+  programs: MediaPrograms,
+  run: MediaRun,
+): Promise<FrameCount> {
+  if (source.frames === encoded) return { sourceFrames: encoded, saidFrames: encoded }
+  const packets = await packetsOf(source, programs, run)
+  const saidFrames = await shownFrames(source, programs, run, packets)
+  const isCounted = saidFrames === encoded || packets.read - packets.hidden === encoded
+  return { sourceFrames: isCounted ? encoded : await decodedFrames(source, programs, run), saidFrames }
+}
+
+/** Decoded as for the encode, so that both give up at the same damage. */
+async function decodedFrames(source: Inspected, { ffmpeg }: MediaPrograms, run: MediaRun): Promise<number> {
+  const args = [
+    ...['-v', 'level+info', ...DECODER_THREADS, ...STRICTLY],
+    ...inputArguments(source.file, run.limits),
+    ...['-map', `0:${source.videoIndex}`, '-fps_mode', 'passthrough', '-f', 'null', '-'],
+  ]
+  return (await runFfmpeg(ffmpeg, args, run)).frames
+}
+
+/** Damage in a source is a failure: nothing is made as well as it goes (P2). */
+export const STRICTLY = ['-xerror', '-err_detect', 'explode']
+export const DECODER_THREADS = ['-threads', '4']
+
 /**
  * How many of its frames a source shows, where its head counts others: an edit list hides some. Those that later ones are
  * made from are read and marked; the rest are not even read, and are found when the list is not heeded. What the head
  * counts and the file does not have is not hidden but missing, and is not taken off.
  */
-export async function shownFrames(source: Inspected, programs: MediaPrograms, run: MediaRun): Promise<number | null> {
+export async function shownFrames(
+  source: Inspected,
+  programs: MediaPrograms,
+  run: MediaRun,
+  packets?: Packets,
+): Promise<number | null> {
   if (source.frames === null) return null
-  const { read, hidden } = await packetsOf(source, programs, run)
+  const { read, hidden } = packets ?? (await packetsOf(source, programs, run))
   if (source.file.reader !== 'mov' || read === source.frames) return source.frames - hidden
   const all = await packetsOf(source, programs, run, ['-ignore_editlist', '1'])
   return source.frames - hidden - (all.read - read)

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { basename } from 'node:path'
 import type { App, Log } from 'redress'
 import { MediaError } from '../shared/media/errors.ts'
 import { findPrograms, type MediaPrograms } from '../shared/media/programs.ts'
@@ -6,8 +7,8 @@ import { checkSubmission, limitsOf, type Payload, readPayload } from './checks.t
 import { CODES } from './codes.ts'
 import { deliverAll } from './deliver.ts'
 import { ENCODE_SHARE, type Encoded, encodeAll, enter, say, type Work } from './encode.ts'
-import { factsOf } from './failing.ts'
-import { shownFrames } from './inspect.ts'
+import { causeOf, factsOf, sourceTrouble } from './failing.ts'
+import { countFrames, type FrameCount } from './inspect.ts'
 import type { JobFiles } from './job-file.ts'
 import { DirectoryLocked, lockDirectory } from './lock.ts'
 import { errnoOf, freeBytes, isWithin, realPath } from './paths.ts'
@@ -168,10 +169,9 @@ async function verifyAndDeliver(work: Work, encoded: Encoded[], settings: Settin
     await enter(work, clip, 'verify')
     const { size, frames, of } = clip
     const verified = await judged(work, async () => {
-      const counted = () => shownFrames(of, programs, { ...run, subject: 'source' })
-      const sourceFrames = of.frames === frames ? frames : await during('frames', counted)
+      const ofSource = await countedFrames(work, clip)
       const { lengths, fps, audio } = of
-      const expected = { profile, size, lengths, sourceFrames, frames, fps, audioTracks: audio.length }
+      const expected = { profile, size, lengths, ...ofSource, frames, fps, audioTracks: audio.length }
       const facts = await verifyOutput(clip.partial, expected, { programs, run })
       const script = spec.verify?.script
       if (script === undefined) return facts
@@ -200,6 +200,18 @@ async function verifyAndDeliver(work: Work, encoded: Encoded[], settings: Settin
   }
 }
 
+/** P30: what the output is compared with. A source that is gone by now cannot be counted, and that is what is said. */
+async function countedFrames({ attempt, programs, run }: Work, clip: Encoded): Promise<FrameCount> {
+  try {
+    return await during('frames', () => countFrames(clip.of, clip.frames, programs, { ...run, subject: 'source' }))
+  } catch (error) {
+    const gone = error instanceof VerificationFailed ? await sourceTrouble(clip.of.file.path) : null
+    if (gone === null) throw error
+    const note = `Clip ${clip.number} (${basename(clip.source)}): its frames could not be counted.`
+    return attempt.fail(gone.code, { detail: gone.detail, context: { check: 'frames' }, cause: error, note })
+  }
+}
+
 async function judged<T>(work: Work, judge: () => Promise<T>): Promise<T> {
   try {
     return await judge()
@@ -208,6 +220,8 @@ async function judged<T>(work: Work, judge: () => Promise<T>): Promise<T> {
     const { check, code, message, cause } = error
     await say(work, `failed, verification_failed (${check}): ${message}`)
     const context = { check, ...factsOf(cause) }
-    return work.attempt.fail(code, { detail: message, context, cause: error, note: `Check: ${check}.` })
+    const said = causeOf(cause, [])
+    const note = said === null ? `Check: ${check}.` : `Check: ${check}. ${said}`
+    return work.attempt.fail(code, { detail: message, context, cause: error, note })
   }
 }

@@ -2,12 +2,13 @@ import { createHash } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ProgramFailed, runProgram } from 'redress'
+import { MediaError } from '../shared/media/errors.ts'
 import { type MediaRun, runFfmpeg } from '../shared/media/ffmpeg.ts'
 import type { MediaPrograms } from '../shared/media/programs.ts'
 import { inputArguments } from '../shared/media/sniff.ts'
-import { type Check, codeOfCheck } from './codes.ts'
-import { DECODER_THREADS, STRICTLY } from './encode.ts'
-import { type Inspected, inspectMedia, type Length } from './inspect.ts'
+import { type Check, type Code, codeOfCheck } from './codes.ts'
+import { endOf, type Verdict } from './failing.ts'
+import { DECODER_THREADS, type Inspected, inspectMedia, type Length, STRICTLY } from './inspect.ts'
 import { errnoOf } from './paths.ts'
 import type { Profile, Size } from './profiles.ts'
 
@@ -17,8 +18,10 @@ export interface Expected {
   size: Size
   /** What the source may mean by what it says of how long it is; none where it says nothing. */
   lengths: readonly Length[]
-  /** As the source says, where it does. */
+  /** Of the source; null where there is none to compare with. */
   sourceFrames: number | null
+  /** As the head of the source says, where it does. */
+  saidFrames?: number | null
   /** As the encoder said. */
   frames: number
   fps: number
@@ -50,9 +53,26 @@ export class VerificationFailed extends Error {
     this.check = check
   }
 
-  get code() {
-    return codeOfCheck(this.check)
+  get code(): Code | 'LOG_FAILED' {
+    return codeOfEnd(this.cause) ?? codeOfCheck(this.check)
   }
+}
+
+/**
+ * A check that could not be made says nothing against the output: its program was killed, took too long, is not there,
+ * or could not keep its log. Null where it was made, and said no.
+ */
+function codeOfEnd(cause: unknown): Code | 'LOG_FAILED' | null {
+  const program = cause instanceof MediaError ? cause.cause : cause
+  if (!(program instanceof ProgramFailed)) return ['ENOSPC', 'EDQUOT'].includes(errnoOf(cause)) ? 'DISK_FULL' : null
+  const end = endOf(program)
+  return end === null ? null : (VERIFYING[end] ?? end)
+}
+
+const VERIFYING: Partial<Record<Verdict['code'], Code>> = {
+  FFMPEG_TIMEOUT: 'VERIFY_TIMEOUT',
+  FFMPEG_CRASHED: 'VERIFY_KILLED',
+  FFMPEG_KILLED: 'VERIFY_KILLED',
 }
 
 interface Verifying {
@@ -71,9 +91,7 @@ export async function verifyOutput(path: string, expected: Expected, verifying: 
   )
   checkHead(output, expected)
   const durationMs = checkDuration(output, expected)
-  if (expected.sourceFrames !== null && expected.frames !== expected.sourceFrames) {
-    throw new VerificationFailed('frames', `It has ${expected.frames} frames, and its source ${expected.sourceFrames}.`)
-  }
+  checkFrames(output, expected)
   const { frames, streams } = await during('decode', () => decodeWhole(output, verifying))
   if (frames !== expected.frames) {
     throw new VerificationFailed('frames', `${frames} of ${expected.frames} frames could be decoded.`)
@@ -113,13 +131,32 @@ const TOLERANCE_FRAMES = 2
 function checkDuration(output: Inspected, { lengths, fps }: Expected): number {
   if (output.durationMs === null) throw new VerificationFailed('duration', 'It does not say how long it is.')
   const toleratedMs = Math.max(TOLERANCE_MS, (TOLERANCE_FRAMES * 1000) / fps)
-  const lasts = { pictures: output.durationMs, file: output.fileMs ?? output.durationMs }
+  const lasts = lastsOf(output)
   const [first] = lengths
   if (first !== undefined && !lengths.some(({ of, ms }) => Math.abs(lasts[of] - ms) <= toleratedMs)) {
     throw new VerificationFailed('duration', `It takes ${lasts[first.of]} ms, and its source ${first.ms} ms.`)
   }
   return output.durationMs
 }
+
+const lastsOf = ({ durationMs, fileMs }: Inspected): Record<Length['of'], number> => ({
+  pictures: durationMs ?? 0,
+  file: fileMs ?? durationMs ?? 0,
+})
+
+/**
+ * The encoder must have written as many frames as the source decodes to. A head that says more is wrong where the pictures
+ * last as long as it says; where they end earlier, the file was cut.
+ */
+function checkFrames(output: Inspected, { frames, sourceFrames, saidFrames = null, lengths, fps }: Expected): void {
+  if (sourceFrames === null) return
+  const lasts = lastsOf(output)
+  const endsEarly = () => lengths.every(({ of, ms }) => ms - lasts[of] >= HALF_MS / fps)
+  const should = saidFrames !== null && saidFrames > frames && endsEarly() ? saidFrames : sourceFrames
+  if (frames !== should) throw new VerificationFailed('frames', `It has ${frames} frames, and its source ${should}.`)
+}
+
+const HALF_MS = 500
 
 /** Reads every frame of picture and sound, stops at the first that is damaged, and takes the hash of what it reads. */
 async function decodeWhole(
@@ -129,7 +166,7 @@ async function decodeWhole(
   const streams: string[] = []
   const all = ['-map', `0:${output.videoIndex}`, '-map', '0:a?']
   const args = [
-    ...['-v', 'info', ...DECODER_THREADS, ...STRICTLY],
+    ...['-v', 'level+info', ...DECODER_THREADS, ...STRICTLY],
     ...inputArguments(output.file, run.limits),
     ...[...all, '-c', 'copy', '-f', 'streamhash', '-hash', 'sha256', 'pipe:1'],
     ...[...all, '-fps_mode', 'passthrough', '-f', 'null', '-'],

@@ -8,7 +8,7 @@ import { environmentOf, type Launch, launchOf, neverBegan } from './subprocess/l
 import { type CheckedOptions, checkOptions, type ProgramOptions } from './subprocess/options.ts'
 import { LineSplitter, StderrFile, Tail, WholeText } from './subprocess/output.ts'
 import { ProcessGroup, processIds } from './subprocess/process-group.ts'
-import { endingInWords, explain, lastLine, ProgramFailed } from './subprocess/program-failed.ts'
+import { causeLine, endingInWords, explain, ProgramFailed } from './subprocess/program-failed.ts'
 import { Stopper } from './subprocess/stopper.ts'
 
 export type { ProgramLimits, ProgramOptions } from './subprocess/options.ts'
@@ -133,7 +133,7 @@ async function watch({ run, launch, child, group, stderrFile, startedMs }: Watch
   const facts = { stderrTail, durationMs }
   stopper.throwIfStopped(facts, survivors, exitCode !== 0)
   if (survivors.length > 0) {
-    const message = `left processes behind that could not be killed (${survivors.join(', ')})${lastLine(stderrTail)}`
+    const message = `left processes behind that could not be killed (${survivors.join(', ')})${causeLine(run, stderrTail)}`
     throw new ProgramFailed(run, message, { reason: 'not-ended', exitCode, signal, ...facts })
   }
   if (exitCode === 0) return { exitCode, signal: null, stdout: text.text(), ...facts }
@@ -142,7 +142,7 @@ async function watch({ run, launch, child, group, stderrFile, startedMs }: Watch
     const code = exitCode === 127 ? 'ENOENT' : exitCode === 126 ? 'EACCES' : null
     throw new ProgramFailed(run, `was not started: ${complaint}`, { reason: 'not-started', code, durationMs })
   }
-  const words = endingInWords({ exitCode, signal, stderrTail }, run.limits)
+  const words = endingInWords({ exitCode, signal, stderrTail }, run)
   throw new ProgramFailed(run, words, { reason: signal === null ? 'exit' : 'signal', exitCode, signal, ...facts })
 }
 

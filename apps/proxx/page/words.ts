@@ -105,6 +105,7 @@ const TO_DO: Readonly<Record<Code, string>> = {
   FFMPEG_TIMEOUT: 'Is the machine busy, or the disk slow? Retry when it is not, or with a higher limits.clipMinutes.',
   FFMPEG_KILLED:
     'Somebody ended ffmpeg, or the machine ran out of memory. Retry; if it comes again, have it looked at.',
+  FFMPEG_CRASHED: 'Play the clip. If it plays, have the version of ffmpeg looked at; then retry.',
   OUTPUT_MISSING: 'Is the output directory still the same disk? Then retry.',
   DISK_FULL: 'Make room on that disk, and retry. The parts that failed jobs left may go.',
   VERIFY_EXISTS: `Who removed it? ${ANEW}`,
@@ -117,6 +118,8 @@ const TO_DO: Readonly<Record<Code, string>> = {
   VERIFY_FINGERPRINT: ANEW,
   VERIFY_SCRIPT: 'Look at what the script disliked. Correct that, and retry.',
   VERIFY_DELIVERY: 'Somebody took the name meanwhile. Look at that file, move it away, and retry.',
+  VERIFY_KILLED: `The check could not be finished, mostly for lack of memory. ${ANEW}`,
+  VERIFY_TIMEOUT: `The check could not be finished. Is the machine busy, or the disk slow? ${ANEW}`,
 }
 
 const TO_DO_OF_ENGINE: Readonly<Record<string, string>> = {

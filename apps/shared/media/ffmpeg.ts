@@ -28,7 +28,50 @@ export interface Progress {
  */
 const ENV = { GCONV_PATH: '/nonexistent' }
 
-const QUIETLY = ['-v', 'error', '-nostats', '-progress', 'pipe:1']
+const QUIETLY = ['-v', 'level+error', '-nostats', '-progress', 'pipe:1']
+
+/** What ffmpeg writes after an error, and what says nothing by itself. */
+const NO_CAUSE = [
+  /^conversion failed!?$/i,
+  /^(task finished|terminating thread) with /i,
+  /^(nothing was written into|could not open encoder before eof|last message repeated)/i,
+  /^error opening (input|output) files?\b/i,
+  /^(frame=|size=|video:|\w+ streams?:)/i,
+]
+const SOUNDS_LIKE_A_CAUSE =
+  /\b(errors?|invalid|failed|failure|cannot|can't|could not|unable|denied|not permitted|no such|no space|unknown|unsupported|corrupt\w*|truncated|missing|exceeded|not found)\b/i
+const ERRORS_KEPT_MAX = 200
+const ERROR_CHARS_MAX = 500
+
+/**
+ * Finds what ffmpeg named as the cause. Its last line is "Conversion failed!", and after the cause come the errors that
+ * follow from it and the statistics of the encoder: more than the end of stderr that is kept. So lines are read as they come.
+ */
+export class FfmpegWords {
+  readonly #errors: string[] = []
+
+  readonly onStderrLine = (line: string): void => {
+    if (this.#errors.length >= ERRORS_KEPT_MAX || !/\[(error|fatal|panic)\]/.test(line)) return
+    this.#errors.push(line.slice(0, ERROR_CHARS_MAX))
+  }
+
+  readonly causeIn = (stderrTail: string): string => {
+    const [first, ...later] = causesAmong(this.#errors)
+    if (first !== undefined) {
+      // The first is what a decoder found, and this what ffmpeg calls it.
+      const named = /^error /i.test(first) ? undefined : later.find((line) => /^error [^:]*: ./i.test(line))
+      return named === undefined ? first : `${first} ${named}`
+    }
+    const lines = causesAmong(stderrTail.split(/[\r\n]+/))
+    return lines.find((line) => SOUNDS_LIKE_A_CAUSE.test(line)) ?? lines.at(-1) ?? ''
+  }
+}
+
+/** Without the parts of ffmpeg that they come from, their addresses and levels. */
+const causesAmong = (lines: readonly string[]): string[] =>
+  lines
+    .map((line) => line.replace(/^(\s*\[[^\]]*\])+\s*/, '').trim())
+    .filter((line) => line !== '' && !NO_CAUSE.some((pattern) => pattern.test(line)))
 
 /** Threads are a fixed number, because what an encoder writes depends on it. */
 export const THREADS = ['-threads', '2']
@@ -44,6 +87,7 @@ export async function runFfmpeg(
   onProgress: (progress: Progress) => void = () => undefined,
 ): Promise<Progress> {
   const progress: Progress = { frames: 0, timeMs: 0 }
+  const { onStderrLine, causeIn } = new FfmpegWords()
   await runProgram({
     program: path,
     args: ['-nostdin', '-hide_banner', run.keepsExisting ? '-n' : '-y', ...QUIETLY, ...args],
@@ -54,6 +98,8 @@ export async function runFfmpeg(
     limits: kernelLimits(run.limits),
     subject: run.subject,
     stderrFile: run.stderrFile,
+    onStderrLine,
+    causeIn,
     stdout: {
       onLine: (line) => {
         run.onLine?.(line)

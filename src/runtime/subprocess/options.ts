@@ -42,6 +42,8 @@ export interface ProgramOptions {
   /** How much of the end of stderr the result or the failure carries. */
   stderrTailBytes?: number | undefined
   onStderrLine?: ((line: string) => void) | undefined
+  /** Picks the words that name the cause of a failure out of the end of stderr; its last line unless given. */
+  causeIn?: ((stderrTail: string) => string) | undefined
   /** Longer lines are cut before a callback sees them. */
   lineBytesMax?: number | undefined
   limits?: ProgramLimits | undefined
@@ -98,6 +100,7 @@ const OPTION_NAMES: readonly string[] = [
     'signal',
     'stderrFile',
     'onStderrLine',
+    'causeIn',
     'subject',
   ] satisfies (keyof ProgramOptions)[]),
 ]
@@ -135,7 +138,7 @@ function commandProblems({ program, args, cwd, env, subject, signal }: CheckedOp
   return problems
 }
 
-function streamProblems({ input, stdout, stderrFile, onStderrLine }: CheckedOptions): string[] {
+function streamProblems({ input, stdout, stderrFile, onStderrLine, causeIn }: CheckedOptions): string[] {
   const problems: string[] = []
   if (input instanceof Readable) {
     if (input.destroyed || input.readableEnded) problems.push('input is a stream that has ended already')
@@ -148,6 +151,7 @@ function streamProblems({ input, stdout, stderrFile, onStderrLine }: CheckedOpti
   }
   if (stderrFile !== undefined) problems.push(...textProblems('stderrFile', stderrFile, true))
   if (onStderrLine !== undefined && typeof onStderrLine !== 'function') problems.push('onStderrLine must be a function')
+  if (causeIn !== undefined && typeof causeIn !== 'function') problems.push('causeIn must be a function')
   return problems
 }
 

@@ -49,6 +49,8 @@ export class ProgramFailed extends Error {
   /** The platform's code, if there is one: ENOENT, EACCES, EAGAIN, ENOSPC. */
   readonly code: string | null
   readonly stderrTail: string
+  /** One line: what the program itself named as the cause. Empty where it said nothing. */
+  readonly said: string
   readonly durationMs: number
 
   constructor(run: CheckedOptions, message: string, details: ProgramFailedDetails) {
@@ -65,6 +67,7 @@ export class ProgramFailed extends Error {
     this.timedOut = details.reason === 'timeout'
     this.code = details.code ?? codeOf(details.cause)
     this.stderrTail = details.stderrTail ?? ''
+    this.said = oneLine(saidIn(run, this.stderrTail))
     this.durationMs = details.durationMs ?? 0
   }
 }
@@ -76,10 +79,11 @@ export interface Ending {
 }
 
 /** "failed with exit code 1: moov atom not found". */
-export function endingInWords({ exitCode, signal, stderrTail }: Ending, limits: ProgramLimits): string {
+export function endingInWords(ending: Ending, run: CheckedOptions): string {
+  const { exitCode, signal, stderrTail } = ending
   const end = signal === null ? `failed with exit code ${exitCode}` : `was killed by ${signal}`
-  const meaning = meaningOf(signal, exitCode, stderrTail, limits)
-  return `${end}${meaning === null ? '' : ` (${meaning})`}${lastLine(stderrTail)}`
+  const meaning = meaningOf(signal, exitCode, stderrTail, run.limits)
+  return `${end}${meaning === null ? '' : ` (${meaning})`}${causeLine(run, stderrTail)}`
 }
 
 const OUT_OF_MEMORY = /out of memory|memory exhausted|cannot allocate|MemoryError|bad_alloc|ENOMEM/i
@@ -108,15 +112,25 @@ function meaningOf(
 
 const SIGNAL_NAMES = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]))
 
-/** Programs say last what went wrong. */
-export function lastLine(stderrTail: string): string {
-  const line =
-    stderrTail
-      .trimEnd()
-      .split(/[\r\n]+/)
-      .at(-1)
-      ?.trim() ?? ''
-  return line === '' ? '' : `: ${line.length > 300 ? `${line.slice(0, 299)}…` : line}`
+const SAID_CHARS_MAX = 300
+
+/** Most programs say last what went wrong; of the others, the caller knows which line to pick. */
+function saidIn({ causeIn }: CheckedOptions, stderrTail: string): string {
+  const picked = causeIn?.(stderrTail) ?? lastLine(stderrTail)
+  return picked.length > SAID_CHARS_MAX ? `${picked.slice(0, SAID_CHARS_MAX - 1)}…` : picked
+}
+
+const lastLine = (stderrTail: string): string =>
+  stderrTail
+    .trimEnd()
+    .split(/[\r\n]+/)
+    .at(-1)
+    ?.trim() ?? ''
+
+/** ": moov atom not found", for the end of a sentence. */
+export function causeLine(run: CheckedOptions, stderrTail: string): string {
+  const said = saidIn(run, stderrTail)
+  return said === '' ? '' : `: ${said}`
 }
 
 export function explain(cause: unknown): string {

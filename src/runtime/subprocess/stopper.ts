@@ -1,7 +1,7 @@
 import type { Timer } from '../clock.ts'
 import type { CheckedOptions } from './options.ts'
 import type { ProcessGroup } from './process-group.ts'
-import { explain, lastLine, ProgramFailed } from './program-failed.ts'
+import { causeLine, explain, ProgramFailed } from './program-failed.ts'
 
 export type Stop =
   | { reason: 'timeout' }
@@ -89,7 +89,7 @@ export class Stopper {
     // It failed by itself, which says more than that its last words did not fit.
     if (this.#stoppedWith === null && hasFailed) return
     const stuck = survivors.length === 0 ? '' : `, and could not be killed (${survivors.join(', ')})`
-    throw new ProgramFailed(this.#run, `${this.#inWords(stop)}${stuck}${lastLine(facts.stderrTail)}`, {
+    throw new ProgramFailed(this.#run, `${this.#inWords(stop)}${stuck}${causeLine(this.#run, facts.stderrTail)}`, {
       reason: stop.reason,
       stoppedWith: this.#stoppedWith,
       ...(stop.reason === 'output-too-large' && { code: 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER' }),

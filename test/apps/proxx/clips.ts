@@ -63,7 +63,7 @@ export async function ffmpeg(args: readonly string[]): Promise<string> {
  */
 export function withFfmpeg(folder: string, script: string): void {
   const text = `FFMPEG='${programs.ffmpeg.path}'
-case "$*" in *streamhash*) STAGE=verify ;; *-version*) exec "$FFMPEG" "$@" ;; *) STAGE=encode ;; esac
+case "$*" in *streamhash*) STAGE=verify ;; *"-f null -"*) STAGE=count ;; *-version*) exec "$FFMPEG" "$@" ;; *) STAGE=encode ;; esac
 for OUT in "$@"; do :; done
 ${script}
 exec "$FFMPEG" "$@"`

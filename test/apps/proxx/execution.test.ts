@@ -1,12 +1,25 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob } from '../../../apps/proxx/desk.ts'
+import { sourceTrouble, verdictOf } from '../../../apps/proxx/failing.ts'
+import { inspectMedia } from '../../../apps/proxx/inspect.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
+import { mediaLimits } from '../../../apps/shared/media/limits.ts'
 import { isAlive } from '../../runtime/programs.ts'
 import { smallDisk } from '../../support/small-disk.ts'
 import { until } from '../../support/until.ts'
-import { ffmpeg, makeClip, needsFfmpeg, withFfmpeg, withFfprobe } from './clips.ts'
+import { ffmpeg, makeClip, needsFfmpeg, programs, withFfmpeg, withFfprobe } from './clips.ts'
 import { filesIn, Rig } from './rig.ts'
 
 needsFfmpeg()
@@ -63,7 +76,10 @@ test('P20 P21 P24 P25 P26 P27 P46 P58 a damaged clip fails the job; later clips 
   expectExecution(job, 'FFMPEG_FAILED', { clip: 2, stage: 'encode' })
   expect(job.error?.exitCode).toBeGreaterThan(0)
   expect(job.error?.stderrTail).toMatch(/invalid data/i)
-  expect(job.error?.message).toBe('ffmpeg could not make an output. Clip 2.')
+  expect(job.error?.message).toMatch(
+    /^ffmpeg could not make an output\. Clip 2: Invalid NAL unit size .*\. Error .*: Invalid data found when processing input$/,
+  )
+  expect(job.error?.detail).not.toContain('Conversion failed')
   const stderr = rig.stderr(job.id)
   expect(stderr).toMatch(
     /clip 1 of 3, probe[\s\S]*clip 1 of 3, encode[\s\S]*exit code 0[\s\S]*clip 2 of 3, encode[\s\S]*invalid data/i,
@@ -108,6 +124,18 @@ describe('P20 P22 P25 how ffmpeg can end', () => {
     // As it exits when it was stopped, but for another reason: a damaged clip is nobody's kill.
     ['exit code 255 without a signal', 'FFMPEG_FAILED', 'echo "Conversion failed!" >&2; exit 255', { exitCode: 255 }],
     ['an exit code', 'FFMPEG_FAILED', 'echo boom >&2; exit 3', { exitCode: 3, stderrTail: 'boom\n' }],
+    ['SIGSEGV', 'FFMPEG_CRASHED', 'kill -SEGV $$', { signal: 'SIGSEGV', exitCode: null }],
+    ['SIGABRT, told by a shell', 'FFMPEG_CRASHED', 'exit 134', { signal: null, exitCode: 134 }],
+    ['a used-up quota', 'DISK_FULL', 'echo "out.mov: Disk quota exceeded" >&2; exit 134', { exitCode: 134 }],
+    [
+      'a source that its disk no longer gives',
+      'INPUT_UNREADABLE',
+      'echo "[in#0] [error] Error during demuxing: Input/output error" >&2; exit 251',
+      {
+        exitCode: 251,
+        message: expect.stringMatching(/Clip 1 \(a\.mov\): Error during demuxing: Input\/output error$/),
+      },
+    ],
     ['SIGKILL in the middle', 'FFMPEG_KILLED', '"$FFMPEG" "$@"; kill -9 $$', { signal: 'SIGKILL', exitCode: null }],
     // It catches the signal, closes its file and leaves one that plays.
     [
@@ -179,6 +207,46 @@ test('a source that is gone, or another one, when its turn comes is told as what
   const another = await rig.submit(rig.spec([clip, source]))
   writeFileSync(source, 'a text by now')
   expectExecution(await rig.ended(another.id), 'INPUT_UNREADABLE', { clip: 2, stage: 'probe' })
+})
+
+test.each([
+  ['removed', 'INPUT_MISSING', (path: string) => `rm '${path}'`],
+  ['emptied', 'INPUT_UNREADABLE', (path: string) => `: > '${path}'`],
+  ['replaced by a folder', 'INPUT_UNREADABLE', (path: string) => `rm '${path}'; mkdir '${path}'`],
+])('P20 P27 a source that is %s while ffmpeg reads it is %s, and is named', async (_how, code, script) => {
+  const source = await makeClip(rig.path(`fleeting-${code}-${Math.random()}.mov`))
+  withFfmpeg(rig.folder, `if [ $STAGE = encode ]; then ${script(source)}; echo 'Conversion failed!' >&2; exit 1; fi`)
+  const job = await rig.done(rig.spec([source]))
+  expectExecution(job, code, { clip: 1, stage: 'encode' })
+  expect(job.error?.message).toContain(`Clip 1 (${basename(source)})`)
+  expect(job.error?.detail).toContain(source)
+  expect(job.error?.detail).not.toContain('Conversion failed')
+})
+
+test('P20 a source that the worker may no longer read is unreadable, and is not told as missing', async ({ skip }) => {
+  if (process.geteuid?.() !== 0) return skip('only where this process may become somebody else')
+  const folder = mkdtempSync(join(tmpdir(), 'redress-unreadable-'))
+  chmodSync(folder, 0o755)
+  const source = join(folder, 'a.mov')
+  writeFileSync(source, 'x', { mode: 0o600 })
+  const ended = await inspectMedia(source, programs, { limits: mediaLimits(), subject: 'source' }).catch(
+    (error: unknown) => error,
+  )
+  expect(ended).toMatchObject({ code: 'SOURCE_UNSUPPORTED' })
+  process.seteuid?.(65_534)
+  try {
+    const denied = await inspectMedia(source, programs, { limits: mediaLimits(), subject: 'source' }).catch(
+      (error: unknown) => error,
+    )
+    expect(await verdictOf(denied, source, folder)).toMatchObject({ code: 'INPUT_UNREADABLE' })
+    expect(await sourceTrouble(source)).toMatchObject({
+      code: 'INPUT_UNREADABLE',
+      detail: expect.stringContaining('EACCES'),
+    })
+  } finally {
+    process.seteuid?.(0)
+    rmSync(folder, { recursive: true })
+  }
 })
 
 test('a link that leads out of the roots since the submission is not followed, to a source or to a directory', async () => {

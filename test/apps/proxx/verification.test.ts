@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { retryJob, verifyOutputs } from '../../../apps/proxx/desk.ts'
 import { verdictOf } from '../../../apps/proxx/failing.ts'
@@ -160,6 +162,114 @@ test('P30 a frame that an edit list hides is not missed, and one that a cut file
   expect(uncounted.error).toMatchObject({ check: 'frames', type: 'verification_failed', signal: 'SIGKILL' })
 })
 
+describe('P30 the frames of a source are those that it decodes to', () => {
+  const gaps = "select='lt(n,20)+not(mod(n,25))+eq(n,99)'"
+  const passing = ['-fps_mode', 'passthrough']
+  const sources: [string, number, () => Promise<string>][] = [
+    [
+      'an AVI with gaps, whose header counts them as frames',
+      24,
+      () => makeClip(rig.path('gaps.avi'), { frames: 100, filter: gaps, video: [...passing, '-c:v', 'mpeg4'] }),
+    ],
+    [
+      'a Matroska file with a variable rate, whose header counts nothing',
+      24,
+      () => makeClip(rig.path('gaps.mkv'), { frames: 100, filter: gaps, video: [...passing, '-c:v', 'mpeg4'] }),
+    ],
+    [
+      'a recording in MPEG-TS with two fields in two packets',
+      25,
+      () =>
+        makeClip(rig.path('fields.ts'), {
+          frames: 25,
+          filter: 'setfield=tff',
+          video: ['-c:v', 'mpeg2video', '-flags', '+ilme+ildct', '-top', '1'],
+        }),
+    ],
+    [
+      'a file whose header counts fewer',
+      25,
+      async () => {
+        const path = await makeClip(rig.path('fewer.avi'), { frames: 25, video: ['-c:v', 'mpeg4'] })
+        const bytes = readFileSync(path)
+        // How many frames there are: in the main header, and in the header of the stream.
+        bytes.writeUInt32LE(24, bytes.indexOf('avih') + 24)
+        bytes.writeUInt32LE(24, bytes.indexOf('strh') + 40)
+        writeFileSync(path, bytes)
+        return path
+      },
+    ],
+    [
+      'a trimmed file, whose edit list hides most of it',
+      7,
+      async () => {
+        const whole = await makeClip(rig.path('long.mp4'), { frames: 50 })
+        await ffmpeg(['-ss', '1.7', '-i', whole, '-c', 'copy', rig.path('trimmed.mp4')])
+        return rig.path('trimmed.mp4')
+      },
+    ],
+    [
+      'a file with a cover picture before its video',
+      25,
+      async () => {
+        await ffmpeg(['-i', clip, '-frames:v', '1', '-update', '1', rig.path('cover.png')])
+        const maps = ['-map', '1', '-map', '0:v', '-c', 'copy', '-disposition:v:0', 'attached_pic']
+        await ffmpeg(['-i', clip, '-i', rig.path('cover.png'), ...maps, rig.path('cover.mp4')])
+        return rig.path('cover.mp4')
+      },
+    ],
+  ]
+  test.each(sources)('%s is whole', async (_what, frames, make) => {
+    const job = await rig.done(rig.spec([await make()]))
+    expect([job.error, job.outputs.map((output) => output.frames)]).toEqual([null, [frames]])
+  })
+
+  test.each(['gaps.avi', 'gaps.mkv'])('an encode that loses the last frame of %s is noticed', async (name) => {
+    const source = await makeClip(rig.path(name), {
+      frames: 100,
+      filter: gaps,
+      video: [...passing, '-c:v', 'mpeg4'],
+    })
+    withFfmpeg(rig.folder, 'if [ $STAGE = encode ]; then exec "$FFMPEG" -t 3.9 "$@"; fi')
+    const { error } = await rig.done(rig.spec([source]))
+    expect(error).toMatchObject({ type: 'verification_failed', check: expect.stringMatching(/^(frames|duration)$/) })
+  })
+
+  test('an encode that loses a frame of a file without a count is noticed', async () => {
+    const source = rig.path('uncounted.mkv')
+    await ffmpeg(['-i', clip, '-map', '0:v', '-c', 'copy', source])
+    withFfmpeg(rig.folder, 'if [ $STAGE = encode ]; then exec "$FFMPEG" -t 0.96 "$@"; fi')
+    const { error } = await rig.done(rig.spec([source]))
+    expect(error).toMatchObject({
+      check: 'frames',
+      detail: expect.stringContaining('It has 24 frames, and its source 25.'),
+    })
+  })
+
+  test('a file that lost its last frame is cut, and not one with a wrong header', async () => {
+    const path = await makeClip(rig.path('whole-head.mov'), {
+      frames: 25,
+      video: ['-c:v', 'mjpeg', '-movflags', '+faststart'],
+    })
+    const run = { limits: mediaLimits(), subject: 'source' as const }
+    const { stdout } = await promisify(execFile)(programs.ffprobe.path, [
+      ...['-v', 'error', '-show_entries', 'packet=pos', '-of', 'csv=p=0', path],
+    ])
+    const lastAt = Math.max(...stdout.trim().split('\n').map(Number))
+    writeFileSync(path, readFileSync(path).subarray(0, lastAt))
+    expect((await inspectMedia(path, programs, run)).frames).toBe(25)
+    expect((await rig.done(rig.spec([path]))).error).toMatchObject({ check: 'frames' })
+  })
+
+  test('a source that is gone when its frames must be counted is named', async () => {
+    const source = await makeClip(rig.path('goes.mkv'), { frames: 25 })
+    withFfmpeg(rig.folder, `if [ $STAGE = encode ]; then "$FFMPEG" "$@" || exit $?; rm '${source}'; exit 0; fi`)
+    const { error } = await rig.done(rig.spec([source]))
+    expect(error).toMatchObject({ type: 'verification_failed', code: 'INPUT_MISSING', check: 'frames', clip: 1 })
+    expect(error?.message).toContain('goes.mkv')
+  })
+})
+
 test('P2 P30 a Matroska clip that begins late, or says only how long its sound is, is whole; one that was cut is not', async () => {
   const late = rig.path('late.mkv')
   await ffmpeg(['-i', clip, '-map', '0', '-c', 'copy', '-output_ts_offset', '5', late])
@@ -180,10 +290,27 @@ test('P30 a decode that gives no fingerprint fails as that', async () => {
   expect((await rig.done(rig.spec([clip]))).error).toMatchObject({ check: 'fingerprint', type: 'verification_failed' })
 })
 
-test('P30 P38 a verification that is killed fails the job: nobody tries it again', async () => {
-  withFfmpeg(rig.folder, 'if [ $STAGE = verify ]; then kill -9 $$; fi')
+test.each([
+  ['SIGKILL', 'VERIFY_KILLED', 'kill -9 $$'],
+  ['SIGSEGV', 'VERIFY_KILLED', 'kill -SEGV $$'],
+  ['SIGXCPU', 'VERIFY_TIMEOUT', 'kill -XCPU $$'],
+])('P30 P34 P38 a verifier that ends by %s says nothing against the output: %s', async (signal, code, script) => {
+  withFfmpeg(rig.folder, `if [ $STAGE = verify ]; then ${script}; fi`)
   const job = await rig.done(rig.spec([clip]))
-  expect(job.error).toMatchObject({ check: 'decode', type: 'verification_failed', signal: 'SIGKILL' })
+  expect(job.error).toMatchObject({ code, check: 'decode', type: 'verification_failed', signal, exitCode: null })
+  expect(rig.failureLine(job.id)).toMatchObject({ code, class: 'verification' })
+})
+
+test('P34 a verifier that fails says what it found', async () => {
+  withFfmpeg(
+    rig.folder,
+    'if [ $STAGE = verify ]; then echo "[h264 @ 0x1] [error] no frame!" >&2; echo "Conversion failed!" >&2; exit 69; fi',
+  )
+  const job = await rig.done(rig.spec([clip]))
+  expect(job.error).toMatchObject({
+    code: 'VERIFY_DECODE',
+    message: expect.stringMatching(/Check: decode\. no frame!$/),
+  })
 })
 
 test('P46 P47 P58 the last of several outputs fails all of them: none gets its name', async () => {
