@@ -10,6 +10,10 @@ export interface Relay {
   /** The same on the connection that says this next, from that moment on; what it says still gets through. */
   deafenAt(text: string): void
   isDeaf(): boolean
+  /** Holds back everything in both directions, on connections that are there and on new ones, and resets none. */
+  silence(): void
+  /** Ends the silence. What was held back arrives late, on the connections that are still there. */
+  speak(): void
   /** Ends all connections that are there. */
   cut(): void
 }
@@ -18,6 +22,8 @@ interface Line {
   client: Socket
   upstream: Socket
   isDeaf: boolean
+  /** What a silent relay has not passed on yet. */
+  held: (() => void)[]
 }
 
 /** Stands between client and server, and can lose what is said. */
@@ -26,9 +32,11 @@ export async function openRelay(target: string): Promise<Relay> {
   const lines = new Set<Line>()
   let count = 0
   let deafenedAt: string | null = null
+  let isSilent = false
+  const pass = (line: Line, send: () => void): void => void (isSilent ? line.held.push(send) : send())
   const relay: Server = createServer((client) => {
     count++
-    const line: Line = { client, upstream: dial(Number(port), hostname), isDeaf: false }
+    const line: Line = { client, upstream: dial(Number(port), hostname), isDeaf: false, held: [] }
     const { upstream } = line
     lines.add(line)
     client.on('data', (data) => {
@@ -36,9 +44,9 @@ export async function openRelay(target: string): Promise<Relay> {
         line.isDeaf = true
         deafenedAt = null
       }
-      upstream.write(data)
+      pass(line, () => upstream.write(data))
     })
-    upstream.on('data', (data) => void (line.isDeaf || client.write(data)))
+    upstream.on('data', (data) => void (line.isDeaf || pass(line, () => client.write(data))))
     client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy())
     upstream.on('error', () => client.destroy())
     upstream.on('close', () => {
@@ -64,6 +72,13 @@ export async function openRelay(target: string): Promise<Relay> {
     },
     deafenAt: (text) => {
       deafenedAt = text
+    },
+    silence: () => {
+      isSilent = true
+    },
+    speak: () => {
+      isSilent = false
+      for (const line of lines) for (const send of line.held.splice(0)) send()
     },
     isDeaf: () => [...lines].some(({ isDeaf }) => isDeaf),
     cut,

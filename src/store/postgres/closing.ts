@@ -61,6 +61,9 @@ type Requeue = Extract<Change, { to: 'queued' }>
 const CLOSES_PER_FLUSH = 2_000
 
 /** A worker tries again by itself, and sees meanwhile to what it must stop. */
+const RENEWAL_MS_MIN = 1_000
+const RENEWAL_MS_MAX = 10_000
+
 const AT_ONCE = { isImpatient: true } as const
 
 export type Closing = ReturnType<typeof openClosing>
@@ -386,7 +389,10 @@ export function openClosing(
 
     renew: ({ worker, leases }: { worker: WorkerKey; leases: readonly Renewal[] }): Promise<Renewed> => {
       const renew = (tx: Tx, nowMs: number) => renewIn(tx, worker, leases, nowMs)
-      return inOrder.first(leases, () => write('renewing leases', renew, undefined, AT_ONCE))
+      const shortestMs = leases.reduce((ms, { ttlMs }) => Math.min(ms, ttlMs), Number.POSITIVE_INFINITY)
+      // A renewal that is not answered must end while there is time for another one.
+      const deadlineMs = Math.min(RENEWAL_MS_MAX, Math.max(RENEWAL_MS_MIN, shortestMs / 3))
+      return inOrder.first(leases, () => write('renewing leases', renew, undefined, { ...AT_ONCE, deadlineMs }))
     },
 
     reclaim: ({ reclaims }: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]> =>

@@ -8,51 +8,80 @@ export const isTransient = (error: unknown): boolean => ['40001', '40P01', '55P0
 /** Something that there may be only once is there already. */
 export const isTaken = (error: unknown): boolean => codeOf(error) === '23505'
 
-/**
- * Nobody took the statement: there was no connection to send it on, or whoever is at its other end takes no writes (any
- * more): it starts up, has no place left, or is a standby by now.
- */
-const NOTHING_DONE: ReadonlySet<string> = new Set([
+/** The server refuses what was asked and has done nothing: it starts up, has no connection left, or takes no writes. */
+const REFUSED: ReadonlySet<string> = new Set(['57P03', '53300', '25006'])
+
+/** Errors that are only possible before a connection exists. */
+const CONNECTING: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ENOTFOUND',
   'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
   'ENOENT',
   'CONNECT_TIMEOUT',
   'CONNECTION_ENDED',
-  '57P03',
-  '53300',
-  '25006',
+  'NOT_SENT',
 ])
 
-/** The connection ended while we waited for its answer. */
-const BROKEN_OFF: ReadonlySet<string> = new Set([
-  'CONNECTION_CLOSED',
-  'CONNECTION_DESTROYED',
-  'ECONNRESET',
-  'EPIPE',
-  'ETIMEDOUT',
-  'NOT_REPLICATED',
-])
+/** The client's own codes, those of the operating system, and those of TLS. None of them comes from the server. */
+const CONNECTION_CODES =
+  /^(E[A-Z0-9_]+|CONNECT_TIMEOUT|CONNECTION_(ENDED|CLOSED|DESTROYED)|NOT_SENT|NO_ANSWER|(CERT|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|HOSTNAME|INVALID_CA|PATH_LENGTH)_[A-Z_]+)$/
+
+/** The connection failed, whatever the server did with the statement. */
+const isConnectionError = (error: unknown): boolean =>
+  CONNECTION_CODES.test(codeOf(error)) && (error as Error).name !== 'PostgresError'
+
+/** No answer came within the deadline of the statement. */
+export class NoAnswer extends Error {
+  readonly code: 'NO_ANSWER' | 'NOT_SENT'
+  constructor(deadlineMs: number, isSent: boolean) {
+    super(
+      isSent
+        ? `the server did not answer within ${deadlineMs} ms`
+        : `no connection was available within ${deadlineMs} ms, so the statement was not sent`,
+    )
+    this.code = isSent ? 'NO_ANSWER' : 'NOT_SENT'
+  }
+}
+
+const sentBefore = new WeakMap<object, boolean>()
+
+/**
+ * Remembers whether the statement that failed so was on its way already. The name of an error does not tell: a route that
+ * vanishes gives EHOSTUNREACH to whoever connects, and also to a connection whose commit is under way.
+ */
+export function rememberSent(error: unknown, isSent: boolean): void {
+  if (typeof error !== 'object' || error === null || !isConnectionError(error)) return
+  sentBefore.set(error, isSent || sentBefore.get(error) === true)
+}
 
 /** There is nobody any more at the other end of a connection that was there. */
-export const isConnectionGone = (error: unknown): boolean => BROKEN_OFF.has(codeOf(error))
+export const isConnectionGone = (error: unknown): boolean => isConnectionError(error)
 
 /** The server cannot be reached, or not for writing: what was asked may or may not have happened. */
 export const isDisconnected = (error: unknown): boolean => {
   const code = codeOf(error)
-  return NOTHING_DONE.has(code) || BROKEN_OFF.has(code) || code.startsWith('08') || code.startsWith('57P')
+  return (
+    isConnectionError(error) ||
+    REFUSED.has(code) ||
+    code === 'NOT_REPLICATED' ||
+    code.startsWith('08') ||
+    code.startsWith('57P')
+  )
 }
 
 /** Of those, the ones after which it is certain that nothing was done. */
-export const isNothingDone = (error: unknown): boolean => NOTHING_DONE.has(codeOf(error))
+export const isNothingDone = (error: unknown): boolean => {
+  const code = codeOf(error)
+  if (REFUSED.has(code)) return true
+  if (!isConnectionError(error)) return false
+  return !(sentBefore.get(error as object) ?? !CONNECTING.has(code))
+}
 
 /** A connection that was there is gone, or could not be used: the client has to make another one. */
 export const isBrokenOff = (error: unknown): boolean => {
   const code = codeOf(error)
-  const isAway = isDisconnected(error) && code !== 'NOT_REPLICATED' && code !== 'CONNECTION_ENDED'
-  return isAway && (!isNothingDone(error) || code === 'CONNECT_TIMEOUT')
+  if (!isDisconnected(error) || REFUSED.has(code) || code === 'NOT_REPLICATED') return false
+  return !CONNECTING.has(code) || code === 'CONNECT_TIMEOUT' || code === 'NOT_SENT'
 }
 
 /** Connected to a server that was a primary, or to a standby: there are others, or it has moved. */

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import postgres from 'postgres'
+import { RedressError } from '../../core/errors.ts'
 
 export interface Host {
   name: string
@@ -36,12 +37,46 @@ export function hostsOf(url: string): Host[] {
   })
 }
 
-/** As the client understands it: with one host, and without what it would do about several. */
+/** What Redress itself sees to; the client would send the rest of the parameters to the server. */
+const OWN_PARAMETERS: ReadonlySet<string> = new Set(['target_session_attrs', 'statement_timeout'])
+
+/** The value of a parameter of an address; null where it has none. */
+export function parameterOf(url: string, name: string): string | null {
+  return new URLSearchParams(queryOf(url)).get(name)
+}
+
+const queryOf = (url: string): string => /\?([^#]*)/.exec(url)?.[1] ?? ''
+
+/** As the client understands it: with one host, and without what Redress itself sees to. */
 export function plainUrl(url: string): string {
   const [host] = hostsOf(url)
   const name = host === undefined ? '' : host.name.includes(':') ? `[${host.name}]` : encodeURIComponent(host.name)
   const plain = host === undefined ? url : url.replace(/^([^:]+:\/\/(?:[^/?#]*@)?)[^/?#]*/, `$1${name}:${host.port}`)
-  return plain.replace(/([?&])target_session_attrs=[^&#]*&?/, '$1').replace(/[?&]$/, '')
+  const [base = plain] = plain.split(/[?#]/)
+  const kept = queryOf(plain)
+    .split('&')
+    .filter((one) => one !== '' && !OWN_PARAMETERS.has(decodeURIComponent(/^[^=]*/.exec(one)?.[0] ?? '')))
+  return kept.length === 0 ? base : `${base}?${kept.join('&')}`
+}
+
+/** Well below a lease of half a minute, so that a renewal that was not answered can be made again. */
+const STATEMENT_MS = 14_000
+const STATEMENT_MS_MIN = 1_000
+const STATEMENT_MS_MAX = 600_000
+const UNIT_MS: Readonly<Record<string, number>> = { '': 1, ms: 1, s: 1_000, min: 60_000 }
+
+/** `?statement_timeout=5s`: how long the server may work on one statement. */
+export function statementMsOf(url: string): number {
+  const text = parameterOf(url, 'statement_timeout')
+  if (text === null) return STATEMENT_MS
+  const { amount = '', unit = '' } = /^(?<amount>\d{1,9})\s*(?<unit>ms|s|min|)$/.exec(text)?.groups ?? {}
+  const ms = Number(amount) * (UNIT_MS[unit] as number)
+  if (ms >= STATEMENT_MS_MIN && ms <= STATEMENT_MS_MAX) return ms
+  throw new RedressError(
+    'OPTION_INVALID',
+    `statement_timeout in the address of the store must be between 1s and 10min; got ${JSON.stringify(text)}.`,
+    { action: 'Write milliseconds, or a number with ms, s or min: statement_timeout=14s.' },
+  )
 }
 
 export type Hosts = ReturnType<typeof openHosts>

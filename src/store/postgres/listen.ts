@@ -8,6 +8,8 @@ const QUIET_MS = 10
 const BEAT_MS = 15_000
 /** So often we look whether the connection is still there: the client takes it up again, but only once. */
 const LOOK_MS = 1_000
+/** A server that has not answered by then is silent. */
+const LISTEN_MS_MAX = 15_000
 const AGAIN_MS = 100
 const AGAIN_MS_MAX = 30_000
 
@@ -169,7 +171,7 @@ function openEar({ client, channel, beatMs, onHearing, onWord, isOwn, beat }: Ea
       if (pool === own && !isStopped) onHearing()
     }
     try {
-      await own.listen(channel, hear, hearing)
+      await within(LISTEN_MS_MAX, own.listen(channel, hear, hearing))
       beatenMonoMs = performance.now()
       after(Math.min(LOOK_MS, beatMs), () => void check())
     } catch {
@@ -206,6 +208,20 @@ function openEar({ client, channel, beatMs, onHearing, onWord, isOwn, beat }: Ea
       if (timer !== null) clearTimeout(timer)
       await pool?.end({ timeout: 1 }).catch(() => undefined)
     },
+  }
+}
+
+async function within<T>(ms: number, asked: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ms} ms`)), ms)
+    timer.unref()
+  })
+  try {
+    return await Promise.race([asked, late])
+  } finally {
+    clearTimeout(timer)
+    asked.catch(() => undefined)
   }
 }
 

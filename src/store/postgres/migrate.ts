@@ -6,6 +6,10 @@ import { MIGRATIONS } from './schema.ts'
 /** Any number, as long as nobody else's program locks the same one. */
 const MIGRATION_LOCK = 0x72647273
 
+/** Others may be at it, and a large table takes its time. */
+const MIGRATION_MS_MAX = 600_000
+const TABLE_LOCK_MS_MAX = 10_000
+
 /** What this program knows, and brings a store to. */
 export const KNOWN_VERSION = MIGRATIONS.length
 
@@ -37,22 +41,28 @@ export function refuseTooNew({ version, oldest }: StoreVersion, place: string): 
 
 /** Of several processes that start at once, one makes the tables and the others find them made. */
 export async function migrate(sql: Pool, schema: string): Promise<void> {
-  await sql.begin(async (tx) => {
-    await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`
-    // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
-    const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`
-    if (there === undefined) await tx`CREATE SCHEMA ${tx(schema)}`
-    await tx`
+  await sql.transaction(
+    async (tx) => {
+      await tx.unsafe(`SET LOCAL statement_timeout = ${MIGRATION_MS_MAX}; SET LOCAL lock_timeout = ${MIGRATION_MS_MAX}`)
+      await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`
+      // Whoever waits for a table makes all others wait behind it.
+      await tx.unsafe(`SET LOCAL lock_timeout = ${TABLE_LOCK_MS_MAX}`)
+      // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
+      const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`
+      if (there === undefined) await tx`CREATE SCHEMA ${tx(schema)}`
+      await tx`
       CREATE TABLE IF NOT EXISTS redress_version (
         version int NOT NULL, oldest int NOT NULL, store uuid NOT NULL DEFAULT gen_random_uuid())`
-    const found = await versionOf(tx)
-    if (found !== null) refuseTooNew(found, `The schema ${schema}`)
-    if ((found?.version ?? 0) < KNOWN_VERSION) {
-      for (const { sql: text } of MIGRATIONS.slice(found?.version ?? 0)) await tx.unsafe(text)
-      const oldest = MIGRATIONS.at(-1)?.oldest ?? 0
-      if (found === null) await tx`INSERT INTO redress_version (version, oldest) VALUES (${KNOWN_VERSION}, ${oldest})`
-      else await tx`UPDATE redress_version SET version = ${KNOWN_VERSION}, oldest = ${oldest}`
-    }
-    await keepPartitions(tx)
-  })
+      const found = await versionOf(tx)
+      if (found !== null) refuseTooNew(found, `The schema ${schema}`)
+      if ((found?.version ?? 0) < KNOWN_VERSION) {
+        for (const { sql: text } of MIGRATIONS.slice(found?.version ?? 0)) await tx.unsafe(text)
+        const oldest = MIGRATIONS.at(-1)?.oldest ?? 0
+        if (found === null) await tx`INSERT INTO redress_version (version, oldest) VALUES (${KNOWN_VERSION}, ${oldest})`
+        else await tx`UPDATE redress_version SET version = ${KNOWN_VERSION}, oldest = ${oldest}`
+      }
+      await keepPartitions(tx)
+    },
+    { statementMs: MIGRATION_MS_MAX },
+  )
 }

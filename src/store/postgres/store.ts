@@ -119,8 +119,9 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
     async write(doing, run, alone, how) {
       let isCommitting = false
       let hasNewWork = false
+      const limits = how?.deadlineMs === undefined ? {} : { wholeMs: how.deadlineMs }
       const transaction = (unknownSinceMonoMs: number | null) =>
-        sql.begin(async (tx) => {
+        sql.transaction(async (tx) => {
           if (alone !== undefined) await tx`SELECT pg_advisory_xact_lock(hashtext(${`${schema} ${alone}`}))`
           if (unknownSinceMonoMs !== null) await waitForStandby(tx)
           const nowMs = await clock(tx)
@@ -129,7 +130,7 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
           hasNewWork = hinted.has(tx)
           isCommitting = true
           return result
-        })
+        }, limits)
       const answer = await trying(
         doing,
         ({ unknownSinceMonoMs }) => {

@@ -1,6 +1,11 @@
+import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openContext } from '../../../src/store/postgres/store.ts'
+import { policy } from '../../../src/core/policy.ts'
+import { complete, failed } from '../../../src/store/conformance/changes.ts'
+import { openPool } from '../../../src/store/postgres/client.ts'
+import { openContext, openPostgres } from '../../../src/store/postgres/store.ts'
+import type { Lease, NewJob } from '../../../src/store/store.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 
 let server: TestPostgres
@@ -68,4 +73,73 @@ test('processes that open a new store at the same moment all find it ready', asy
   const counts = await Promise.all(opened.map(({ sql }) => sql`SELECT count(*)::int AS n FROM redress_version`))
   expect(counts.map(([row]) => row?.n)).toEqual(Array(6).fill(1))
   for (const one of opened) await one.stop()
+})
+
+test('settings of the role change nothing: a job lives as it would without them', async () => {
+  const hostile = {
+    default_transaction_isolation: 'serializable',
+    default_transaction_deferrable: 'on',
+    DateStyle: 'German, DMY',
+    TimeZone: 'Pacific/Kiritimati',
+    IntervalStyle: 'sql_standard',
+    bytea_output: 'escape',
+    search_path: 'nowhere',
+    statement_timeout: '1ms',
+    lock_timeout: '1ms',
+    idle_in_transaction_session_timeout: '1ms',
+    idle_session_timeout: '1ms',
+    extra_float_digits: '-15',
+    standard_conforming_strings: 'off',
+    array_nulls: 'off',
+    transform_null_equals: 'on',
+    enable_indexscan: 'off',
+    enable_indexonlyscan: 'off',
+    enable_nestloop: 'off',
+  }
+  await run(
+    `CREATE ROLE hostile SUPERUSER LOGIN PASSWORD 'hostile'`,
+    ...Object.entries(hostile).map(([name, value]) => `ALTER ROLE hostile SET ${name} = '${value}'`),
+  )
+  const url = at((one) => Object.assign(one, { username: 'hostile', password: 'hostile' }))
+  const store = await openPostgres({ url, schema: 'hostile' })
+  const progress = 0.123_456_789_012_345
+  const type = { name: 'work', queue: 'default', policy: policy({ concurrency: { max: 5 } }) }
+  await store.register({ types: [type, { ...type, name: 'plain', policy: policy({}) }] })
+  const worker = await store.enlist({ id: 'ann', host: 'here', pid: 1, types: ['work', 'plain'] })
+  const newJob = (of: string, payload: string): NewJob => ({
+    ...{ id: randomUUID(), type: of, payload, owner: null, priority: 0, delayMs: 0, dedupe: null },
+    ...{ retriedFrom: null, rejected: null, batch: null, limitKey: null },
+  })
+  const jobs = ['work', 'plain'].map((of) => newJob(of, String.raw`{"text":"a \\ back\\slash, 'quotes' and NULL"}`))
+  const dedupe = { key: 'once', scope: 'live' } as const
+  await store.submit({ jobs: [...jobs, { ...newJob('plain', 'null'), dedupe }] })
+  const lanes = ['work', 'plain'].map((of) => ({ type: of, ttlMs: 60_000 }))
+  const { leases } = await store.claim({ worker, lanes, max: 3 })
+  expect(leases.map(({ payload }) => payload).toSorted()).toEqual(
+    [...jobs.map(({ payload }) => payload), 'null'].toSorted(),
+  )
+  await store.start({ worker, attempts: leases.map(({ key, attempt }) => ({ key, attempt, agoMs: 0 })) })
+  const renewed = await store.renew({
+    worker,
+    leases: leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 60_000, progress })),
+  })
+  expect(renewed.lost).toEqual([])
+  const [first, ...others] = leases as [Lease, ...Lease[]]
+  expect((await store.job({ id: first.id }))?.progress).toBe(progress)
+  const closes = leases.map((lease) => ({
+    ...{ key: lease.key, attempt: lease.attempt, ranMs: 1 },
+    change: lease === first ? failed(lease) : complete('{}'),
+  }))
+  expect(await store.close({ worker, closes })).toEqual(leases.map(() => 'closed'))
+  expect(await store.failures({ id: first.id })).toHaveLength(1)
+  const statuses = await Promise.all(others.map(async ({ id }) => (await store.job({ id }))?.status))
+  expect(statuses).toEqual(['complete', 'complete'])
+  expect((await store.events({ id: first.id })).map(({ kind }) => kind)).toContain('failed')
+  await store.prune({ rules: [], after: 0, limit: 100 })
+  await store.stop()
+  // The history lies in the table of the day as it is in UTC.
+  const sql = openPool({ url, schema: 'hostile', connectionsMax: 1 })
+  const [row] = await sql`SELECT count(*) AS n FROM events WHERE day = (now() AT TIME ZONE 'UTC')::date`
+  await sql.end({ timeout: 1 })
+  expect(row?.n).toBeGreaterThan(8)
 })
