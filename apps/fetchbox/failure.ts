@@ -264,6 +264,12 @@ export const CODES = failures({
     retry: 'dead-letter',
     message: 'The work folder could not be written or read. Look at its disk, then replay.',
   },
+  SYSTEM_KEY_MISSING: {
+    fault: 'operator',
+    retry: 'dead-letter',
+    message:
+      'The headers of this resource cannot be opened here. Give every process the same FETCHBOX_SECRET, then replay.',
+  },
   SYSTEM_PANIC: {
     fault: 'code',
     retry: 'dead-letter',

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs'
 import type { ArtifactStore, Log } from 'redress'
 import type { AppModule } from 'redress/http'
 import { outboundGuard } from 'redress/outbound'
+import { openSealer, secretIn } from '../shared/secret.ts'
 import { openStore } from '../shared/stores.ts'
 import { declareFinalize } from './finalize-job.ts'
 import { batchData } from './ingest.ts'
@@ -24,6 +25,12 @@ export interface FetchboxOptions {
   pause?: Pause
 }
 
+const KEY_USE = {
+  what: 'the key that seals request headers',
+  knob: 'FETCHBOX_SECRET',
+  loss: 'With another key, the headers of jobs that were accepted before cannot be used any more.',
+}
+
 /** Lists of URLs in, their content in a storage: each resource a job with two stages, and dead letters for the rest. */
 export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
   return {
@@ -31,8 +38,9 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
     async install(app, { home, env, log }) {
       const settings = readSettings(env, home)
       const handlers = await loadHandlers(settings.handlersDir)
-      mkdirSync(settings.work, { recursive: true })
+      mkdirSync(settings.work, { recursive: true, mode: 0o700 })
       const storage = await openStore(settings.storageUrl, { appName: 'fetchbox', space: settings.space, env, log })
+      const sealer = openSealer(settings.secret ?? secretIn(home, 'fetchbox.key', KEY_USE), 'fetchbox headers')
       const transfer = given.transfer ?? (await realTransfer(settings, storage, log))
       const guard = outboundGuard(settings.outbound)
       const metadataOf = remembering(async (id: string) => (await batchData(app, id))?.metadata ?? {})
@@ -41,6 +49,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
         handlers,
         transfer: refusingPurged(app, transfer),
         settings,
+        sealer,
         metadataOf,
         isPurged: purged,
       })
@@ -55,6 +64,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
           handlers,
           resource,
           checkUrl: guard.check,
+          sealer,
           handlerMs: settings.handlerMs,
           seeProxies: () => transfer.proxies?.() ?? [],
           patience,

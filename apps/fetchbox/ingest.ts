@@ -1,8 +1,17 @@
 import { type App, type ArtifactStore, derivedId, type JobType, keyPart, type Log, RedressError } from 'redress'
+import type { Sealer } from '../shared/secret.ts'
 import { inTime } from './in-time.ts'
 import { HandlerRefusal, type JobHandler, refuse } from './job-handler.ts'
 import type { Handlers } from './load-handlers.ts'
-import { digestOf, type Manifest, manifestKey, type Requested, type Resource, readManifest } from './manifest.ts'
+import {
+  digestOf,
+  type Manifest,
+  manifestKey,
+  type Requested,
+  type Resource,
+  readManifest,
+  sealHeaders,
+} from './manifest.ts'
 import { type Patience, patiently } from './patience.ts'
 import { BATCH, FINALIZE } from './policy.ts'
 import { type CheckUrl, Problems, readRequest, readResources } from './read-request.ts'
@@ -15,6 +24,7 @@ export interface IngestOptions {
   handlers: Handlers
   resource: JobType<ResourceInput>
   checkUrl: CheckUrl
+  sealer: Sealer
   /** How long `buildTasks` may take. */
   handlerMs: number
   patience: Patience
@@ -56,13 +66,14 @@ export async function accept(options: IngestOptions, submission: Submission): Pr
   const handler = options.handlers.get(type)
   if (handler === undefined) throw refusal('VALIDATION_UNKNOWN_JOB_TYPE', { said: unknownType(type, options.handlers) })
   const requested = readRequest(submission.body, options.checkUrl)
-  const digest = digestOf(type, requested)
+  const digest = digestOf(type, requested, options.sealer)
   const id = key === null ? app.newId() : derivedId('fetchbox', tenant, key)
   if (key !== null) {
     const twin = await patiently('finding a twin', () => batchData(app, id), patience)
     if (twin !== null) return sameOrRefused(id, twin, digest)
   }
-  const resources = await builtTasks(handler, submission, requested, options)
+  const built = await builtTasks(handler, submission, requested, options)
+  const resources = built.map((resource) => sealHeaders(resource, id, options.sealer))
   const { metadata } = requested
   const manifest = await storedManifest(options, { version: 1, id, type, tenant, digest, metadata, resources })
   const isNew = await patiently('making the batch', () => opened(options, manifest, handler), patience)

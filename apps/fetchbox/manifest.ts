@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type ArtifactStore, keyPart } from 'redress'
+import { isSealed, type Sealer } from '../shared/secret.ts'
 
 /** One thing to fetch, as a client names it or a handler makes it. */
 export interface Resource {
@@ -42,11 +43,40 @@ export const resourceKey = (type: string, jobId: string, resource: string): stri
 export const jobOfKey = (key: string): string | null =>
   /^(?:manifests|resources)\/[^/]+\/([^/]+)\//.exec(key)?.[1] ?? null
 
-/** The same for the same request, however its fields are ordered and its blanks are set. */
-export function digestOf(type: string, { resources, metadata }: Requested): string {
-  return createHash('sha256')
-    .update(JSON.stringify(sorted({ type, resources, metadata })))
-    .digest('hex')
+/**
+ * The same for the same request, however its fields are ordered and its blanks are set. Of a request with headers it is
+ * made with our key: from a plain hash, a short password in a header could be guessed.
+ */
+export function digestOf(type: string, { resources, metadata }: Requested, sealer: Sealer): string {
+  const text = JSON.stringify(sorted({ type, resources, metadata }))
+  const hasHeaders = resources.some(({ headers }) => headers !== undefined)
+  return hasHeaders ? sealer.digest(text) : createHash('sha256').update(text).digest('hex')
+}
+
+/** A header opens in its own job only, and under its own name. */
+const aboutHeader = (job: string, name: string): string => `${job} ${name.toLowerCase()}`
+
+/** The values of headers may be credentials: nothing of ours keeps them in the clear. Their names stay readable. */
+export function sealHeaders(resource: Resource, job: string, sealer: Sealer): Resource {
+  const { headers } = resource
+  if (headers === undefined) return resource
+  const sealed = Object.entries(headers).map(([name, value]) => [name, sealer.seal(value, aboutHeader(job, name))])
+  return { ...resource, headers: Object.fromEntries(sealed) }
+}
+
+/** Null when one of them cannot be opened. A value that is not sealed was written by an operator, for a replay. */
+export function openHeaders(
+  headers: Readonly<Record<string, string>>,
+  job: string,
+  sealer: Sealer,
+): Record<string, string> | null {
+  const opened: [string, string][] = []
+  for (const [name, value] of Object.entries(headers)) {
+    const text = isSealed(value) ? sealer.open(value, aboutHeader(job, name)) : value
+    if (text === null) return null
+    opened.push([name, text])
+  }
+  return Object.fromEntries(opened)
 }
 
 /** Depth is bounded by whoever reads requests. */

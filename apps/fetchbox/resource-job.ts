@@ -9,11 +9,12 @@ import {
   type StageTry,
 } from 'redress'
 import { z } from 'zod'
+import type { Sealer } from '../shared/secret.ts'
 import { CODES, type Code, FetchFailure, isRetryable } from './failure.ts'
 import { inTime } from './in-time.ts'
 import { HandlerRefusal, type JobHandler, refuse } from './job-handler.ts'
 import type { Handlers } from './load-handlers.ts'
-import { type Resource, resourceKey } from './manifest.ts'
+import { openHeaders, type Resource, resourceKey } from './manifest.ts'
 import { QUEUE, RESOURCE, RULES, resourcePolicy, WAIT_IN_SLOT_MS } from './policy.ts'
 import type { Settings } from './settings.ts'
 import { headerProblem } from './transfer/headers.ts'
@@ -47,6 +48,7 @@ export interface ResourceOptions {
   handlers: Handlers
   transfer: Transfer
   settings: Settings
+  sealer: Sealer
   /** What the client said for the handler; does not change. */
   metadataOf(job: string): Promise<Readonly<Record<string, unknown>>>
   isPurged(job: string): Promise<boolean>
@@ -153,12 +155,14 @@ function detailsOf(failure: FetchFailure, number: number): AttemptFailOptions {
 
 /** Asks the handler where this download is to go. What it refuses or breaks is never tried again (F9, F13). */
 async function prepared(
-  { job, jobType, resource: id, url, headers, sha256 }: ResourceInput,
+  { job, jobType, resource: id, url, headers: kept, sha256 }: ResourceInput,
   handler: JobHandler,
   stage: Trying,
   tenant: string | null,
-  { metadataOf, settings }: ResourceOptions,
+  { metadataOf, settings, sealer }: ResourceOptions,
 ): Promise<Pick<Resource, 'url' | 'headers' | 'sha256'>> {
+  const headers = kept === undefined ? undefined : openHeaders(kept, job, sealer)
+  if (headers === null) throw new FetchFailure('SYSTEM_KEY_MISSING', 'its headers were sealed with another key')
   const own = { url, ...(headers !== undefined && { headers }), ...(sha256 !== undefined && { sha256 }) }
   if (handler.prepare === undefined) return own
   const metadata = await metadataOf(job)

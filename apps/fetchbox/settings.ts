@@ -16,6 +16,7 @@ const KNOBS = z.object({
   STORAGE_RETRY_LIMIT: whole(1, 100, 3),
   FETCHBOX_RETRY_BASE_MS: whole(1, 60_000, 500),
   FETCHBOX_STORAGE: storePlace,
+  FETCHBOX_SECRET: z.string().min(32).optional(),
   FETCHBOX_WORK_DIR: place,
   FETCHBOX_HANDLERS: place,
   FETCHBOX_PROXIES: place,
@@ -47,6 +48,8 @@ export function readSettings(env: Environment, home: string) {
     storageTriesMax: knobs.STORAGE_RETRY_LIMIT,
     retryBaseMs: knobs.FETCHBOX_RETRY_BASE_MS,
     storageUrl: storeUrl(knobs.FETCHBOX_STORAGE ?? join(home, 'storage')),
+    /** Null: one is made, and kept in `home`. */
+    secret: knobs.FETCHBOX_SECRET ?? null,
     /** What is too large for memory lies here between its download and its upload. */
     work: resolve(knobs.FETCHBOX_WORK_DIR ?? join(home, 'work')),
     handlersDir: knobs.FETCHBOX_HANDLERS === undefined ? null : resolve(knobs.FETCHBOX_HANDLERS),

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import { linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { RedressError } from 'redress'
@@ -33,7 +33,7 @@ function unusable(path: string, why: string, { what, knob, loss }: SecretUse, ca
 }
 
 function keptIn(folder: string, path: string): string {
-  mkdirSync(folder, { recursive: true })
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
   const own = `${path}.${randomBytes(8).toString('hex')}`
   writeFileSync(own, randomBytes(32).toString('hex'), { mode: 0o600 })
   try {
@@ -45,4 +45,48 @@ function keptIn(folder: string, path: string): string {
     unlinkSync(own)
   }
   return readFileSync(path, 'utf8').trim()
+}
+
+/** Keeps texts so that only a program with the secret can read them. */
+export interface Sealer {
+  /** `about` says what the text belongs to: it opens only there. */
+  seal(text: string, about: string): string
+  /** Null for what was sealed with another secret, or for something else, or was changed. */
+  open(sealed: string, about: string): string | null
+  /** The same for the same text, and nothing that could be guessed from it without the secret. */
+  digest(text: string): string
+}
+
+const CIPHER = 'aes-256-gcm'
+const SEALED = 'sealed:1:'
+const IV_BYTES = 12
+const TAG_BYTES = 16
+
+export const isSealed = (text: string): boolean => text.startsWith(SEALED)
+
+/** One secret to keep, and for each purpose keys of its own. */
+export function openSealer(secret: string, purpose: string): Sealer {
+  const keyFor = (use: string) => createHmac('sha256', secret).update(`${purpose} ${use}`).digest()
+  const [sealKey, digestKey] = [keyFor('sealing'), keyFor('digests')]
+  return {
+    seal(text, about) {
+      const iv = randomBytes(IV_BYTES)
+      const cipher = createCipheriv(CIPHER, sealKey, iv).setAAD(Buffer.from(about))
+      const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
+      return SEALED + Buffer.concat([iv, cipher.getAuthTag(), body]).toString('base64url')
+    },
+    open(sealed, about) {
+      const bytes = Buffer.from(sealed.slice(SEALED.length), 'base64url')
+      if (!isSealed(sealed) || bytes.byteLength < IV_BYTES + TAG_BYTES) return null
+      const [iv, tag] = [bytes.subarray(0, IV_BYTES), bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES)]
+      const decipher = createDecipheriv(CIPHER, sealKey, iv, { authTagLength: TAG_BYTES })
+      decipher.setAAD(Buffer.from(about)).setAuthTag(tag)
+      try {
+        return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, 'utf8') + decipher.final('utf8')
+      } catch {
+        return null
+      }
+    },
+    digest: (text) => createHmac('sha256', digestKey).update(text).digest('hex'),
+  }
 }

@@ -49,10 +49,10 @@ export async function inWorkFolder<T>(
   attempt: number,
   run: (folder: string) => Promise<T>,
 ): Promise<T> {
-  await mkdir(work, { recursive: true })
+  await mkdir(work, { recursive: true, mode: 0o700 })
   await removeLeftovers(work, (name) => name.startsWith(`${id}.`))
   const folder = join(work, `${id}.${attempt}`)
-  await mkdir(folder)
+  await mkdir(folder, 0o700)
   try {
     return await run(folder)
   } finally {
@@ -62,7 +62,7 @@ export async function inWorkFolder<T>(
 
 /** What was left by those whose work nobody does again. */
 export async function sweepWork(work: string, olderThanMs: number, nowMs: number): Promise<number> {
-  await mkdir(work, { recursive: true })
+  await mkdir(work, { recursive: true, mode: 0o700 })
   return removeLeftovers(work, async (name) => {
     const { mtimeMs } = await stat(join(work, name)).catch(() => ({ mtimeMs: nowMs }))
     return mtimeMs < nowMs - olderThanMs

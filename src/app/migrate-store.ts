@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { RedressError } from '../core/errors.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { openDoctor } from './doctor.ts'
-import { openStore, placeOf } from './open-store.ts'
+import { openStore, placeOf, placeText } from './open-store.ts'
 
 /** Versions of the tables; 0 where there are none yet. */
 export interface Migration {
@@ -33,7 +33,10 @@ async function versionAt(location: string, clock: Clock): Promise<{ found: numbe
   try {
     const { base } = await doctor.facts({ isDeep: false })
     if (base.kind === 'sqlite' && !base.isOurs && base.fileBytes > 0) {
-      throw new RedressError('STORE_NOT_REDRESS', `${location} is a database of another program; it was left as it is.`)
+      throw new RedressError(
+        'STORE_NOT_REDRESS',
+        `${placeText(location)} is a database of another program; it was left as it is.`,
+      )
     }
     return base.version
   } finally {

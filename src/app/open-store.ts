@@ -1,7 +1,7 @@
 import { dirname, join, resolve } from 'node:path'
 import { RedressError } from '../core/errors.ts'
 import type { Policy } from '../core/policy.ts'
-import { redactText } from '../core/redact.ts'
+import { redactAddresses } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
 import type { Store } from '../store/store.ts'
@@ -29,17 +29,24 @@ export function placeOf(location: string): StorePlace {
   if (path === undefined) {
     throw new RedressError(
       'OPTION_INVALID',
-      `${JSON.stringify(redactText(location))} is not a store: write sqlite:path/to/file.db, sqlite::memory: or postgres://...`,
+      `${JSON.stringify(shownLocation(location))} is not a store: write sqlite:path/to/file.db, sqlite::memory: or postgres://...`,
     )
   }
   return path === IN_MEMORY ? { kind: 'memory' } : { kind: 'file', path: resolve(path) }
+}
+
+/** A store's address for messages, hints and logs: without its password. A user name alone is no secret. */
+export function shownLocation(location: string): string {
+  if (URL.parse(location)?.password === '') return redactAddresses(location)
+  // Not every password that PostgreSQL's client understands fits into a URL: everything before the host goes.
+  return redactAddresses(location.replace(/(:\/\/).*@/s, '$1[redacted]@'))
 }
 
 /** For people, without a password. */
 export function placeText(location: string): string {
   const place = placeOf(location)
   if (place.kind === 'memory') return 'in memory'
-  return place.kind === 'file' ? place.path : redactText(place.url)
+  return place.kind === 'file' ? place.path : shownLocation(place.url)
 }
 
 export interface Opened {

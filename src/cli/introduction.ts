@@ -2,7 +2,7 @@ import type { App } from '../app/app.ts'
 import { placeText } from '../app/open-store.ts'
 import { channelOfType, isOwnType } from '../core/notices.ts'
 import { commandName, quoted } from './command-name.ts'
-import type { StoreChoice } from './store-option.ts'
+import { type StoreChoice, storeFlag } from './store-option.ts'
 import { addressHere } from './target.ts'
 
 /** What `start` and `worker` have begun. */
@@ -28,7 +28,7 @@ export function introduction(started: Started, choice: StoreChoice): string {
   const { location } = app
   const file = location === null ? 'one that the app opened' : placeText(location)
   // The app may keep its jobs elsewhere than these options say.
-  const flags = location === null || location === choice.location ? choice.flags : ` --store ${quoted(location)}`
+  const flags = location === null || location === choice.location ? choice.flags : storeFlag(location)
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
   const sample = `submit sample.convert '{"file":"a.pdf","gateway":"down"}'`
   // Deliveries of notices are jobs, too, but nobody submits one by hand.

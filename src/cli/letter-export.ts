@@ -75,7 +75,10 @@ async function toFile(chunks: AsyncIterable<Uint8Array>, path: string): Promise<
   }
   const partial = `${path}.partial`
   try {
-    await pipeline(Readable.from(chunks, { objectMode: false }), createWriteStream(partial, { flush: true }))
+    await pipeline(
+      Readable.from(chunks, { objectMode: false }),
+      createWriteStream(partial, { flush: true, mode: 0o600 }),
+    )
     await rename(partial, path)
   } catch (error) {
     await rm(partial, { force: true })

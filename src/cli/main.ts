@@ -1,4 +1,10 @@
 const argv = process.argv.slice(2)
+// `ps` shows every user of the machine what was typed: a password in the address of a store goes as soon as it is read.
+if (argv.some((word) => word.includes('://'))) {
+  const { redactAddresses } = await import('../core/redact.ts')
+  const shown = argv.map(redactAddresses)
+  if (shown.join() !== argv.join()) process.title = ['redress', ...shown].join(' ')
+}
 // A reader that has seen enough (`redress jobs list | head`) is no error.
 process.stdout.on('error', async (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0)

@@ -1,5 +1,6 @@
 import { RedressError } from '../core/errors.ts'
 import { printable } from '../core/printable.ts'
+import { redactAddresses } from '../core/redact.ts'
 import { nameOf } from './commands.ts'
 import type { Details } from './help.ts'
 import { findCommand } from './parse.ts'
@@ -30,7 +31,9 @@ export async function run(argv: readonly string[]): Promise<number> {
 /** What went wrong, as it was asked for; and the exit code. */
 export function tell(error: unknown, argv: readonly string[]): number {
   const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
-  process.stderr.write(wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error))
+  // What was typed may be repeated in it, and an address may have a password.
+  const text = wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error)
+  process.stderr.write(redactAddresses(text))
   return error instanceof RedressError ? error.exitCode : 1
 }
 

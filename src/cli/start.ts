@@ -1,4 +1,5 @@
 import { type App, redress } from '../app/app.ts'
+import { shownLocation } from '../app/open-store.ts'
 import { outcomeLog } from '../app/outcome-log.ts'
 import { durationMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
@@ -172,7 +173,8 @@ async function introduce(
   if (context.values.json !== true) process.stdout.write(introduction(started, context.choice))
   else {
     const { url, publicUrl } = started
-    const facts = { store: app.location, types: app.types, worker: started.worker, url, publicUrl, signIn }
+    const store = app.location === null ? null : shownLocation(app.location)
+    const facts = { store, types: app.types, worker: started.worker, url, publicUrl, signIn }
     process.stdout.write(`${JSON.stringify(facts)}\n`)
   }
 }
@@ -196,7 +198,7 @@ async function appOf(file: string | undefined, choice: StoreChoice): Promise<App
   const app = await (await import('./load-app.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(
-      `${file} names its own store (${app.location ?? 'an open one'}); --data and --store do not reach it.\n`,
+      `${file} names its own store (${app.location === null ? 'an open one' : shownLocation(app.location)}); --data and --store do not reach it.\n`,
     )
   }
   return app

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { defaultLocation, placeOf } from '../app/open-store.ts'
+import { defaultLocation, placeOf, shownLocation } from '../app/open-store.ts'
 import { RedressError } from '../core/errors.ts'
 import { quoted } from './command-name.ts'
 
@@ -16,10 +16,13 @@ export function chooseStore({ data, store }: { data?: unknown; store?: unknown }
   if (typeof data === 'string' && typeof store === 'string') {
     throw new RedressError('USAGE', '--data and --store both say where the store is.', { action: 'Give one of them.' })
   }
-  if (typeof store === 'string') return { location: store, flags: ` --store ${quoted(store)}`, isGiven: true }
+  if (typeof store === 'string') return { location: store, flags: storeFlag(store), isGiven: true }
   if (typeof data !== 'string') return { location: defaultLocation(), flags: '', isGiven: false }
   return { location: `sqlite:${join(data, 'redress.db')}`, flags: ` --data ${quoted(data)}`, isGiven: true }
 }
+
+/** For a hint that a person pastes. It ends in logs and screenshots, so a password is left out. */
+export const storeFlag = (location: string): string => ` --store ${quoted(shownLocation(location))}`
 
 /** A look at a store must not make one: the empty answer would hide that the path is wrong. */
 export function refuseMissingStore(location: string): void {

@@ -59,6 +59,18 @@ export function redactText(text: string): string {
   return safe.replace(AUTH_SCHEME, `$1$2${REDACTED}`).replace(TOKEN_SHAPE, REDACTED)
 }
 
+/**
+ * Takes passwords out of the addresses in a text, and nothing else: for messages and log lines in which the rest has
+ * to stay as it is.
+ */
+export function redactAddresses(text: string): string {
+  if (!text.includes('://')) return text
+  return text.replace(/\b[a-z][a-z\d+.-]*:\/\/[^\s"'<>`\\]+/gi, (address) => {
+    const withoutUser = address.replace(/(:\/\/)[^\s:/?#@]+@/, '$1')
+    return redactText(withoutUser) === withoutUser ? address : redactText(address)
+  })
+}
+
 /** `key=value`, `key: value` and `"key":"value"`, in queries, headers, connection strings and JSON alike. */
 function redactKeyed(text: string): string {
   let safe = ''

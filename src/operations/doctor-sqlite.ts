@@ -4,6 +4,8 @@ import { type Finding, ok, warning, wrong } from './finding.ts'
 const MB = 1_000_000
 const DISK_BYTES_MIN = 100 * MB
 const DISK_BYTES_FEW = 1000 * MB
+/** A store holds what jobs were given: it is nobody else's to read. */
+const OF_OTHERS = 0o077
 /** It is cut down to 64 MB whenever all of it has been copied into the file. */
 const WAL_BYTES_MAX = 256 * MB
 
@@ -60,10 +62,14 @@ function judgeWal({ journalMode, networkFileSystem }: SqliteFacts): Finding {
   )
 }
 
-function judgeRights({ mayWriteFile, mayWriteFolder }: SqliteFacts): Finding {
+function judgeRights({ mayWriteFile, mayWriteFolder, mode }: SqliteFacts): Finding {
   if (!mayWriteFile) return wrong('rights', 'this user may not write to the file', 'run as its owner, or chown it')
   // The log and its index are made beside it.
   if (!mayWriteFolder) return wrong('rights', 'this user may not write to the folder', 'run as its owner, or chown it')
+  if ((mode & OF_OTHERS) !== 0) {
+    const says = `other users of this machine can use the file (mode ${mode.toString(8).padStart(4, '0')})`
+    return warning('rights', says, 'chmod 600 the file and what lies beside it (-wal, -shm)')
+  }
   return ok('rights', 'file and folder can be written')
 }
 

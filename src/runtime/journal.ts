@@ -64,7 +64,7 @@ export class Journal {
     if (this.#file !== null && before !== undefined && before.nlink > 0) return { file: this.#file, size: before.size }
     // Somebody removed it: what is written to a file without a name is gone when the process ends.
     await this.close()
-    mkdirSync(dirname(this.path), { recursive: true })
+    mkdirSync(dirname(this.path), { recursive: true, mode: 0o700 })
     this.#file = await open(this.path, 'a+', 0o600)
     return { file: this.#file, size: (await this.#file.stat()).size }
   }

@@ -1,4 +1,5 @@
 import pino from 'pino'
+import { redactAddresses } from '../core/redact.ts'
 import type { Log } from './log.ts'
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -15,6 +16,8 @@ export function jsonLog({ level = 'info' }: { level?: LogLevel } = {}): Log {
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
+      // An address with a password may be inside any text, such as the message of an error.
+      hooks: { streamWrite: redactAddresses },
       redact: [...NEVER_LOGGED, ...NEVER_LOGGED.map((name) => `*.${name}`)],
     },
     // Written at once: what was logged before a crash is what one needs after it.

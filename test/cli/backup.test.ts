@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { checkJob } from '../../src/store/conformance/checks.ts'
@@ -27,6 +27,7 @@ test('a backup while others write is whole: what was acknowledged before it bega
   const made = (await json(['backup', copy, '--store', `sqlite:${file}`])) as {
     tables: { table: string; rows: number }[]
   }
+  expect(statSync(copy).mode & 0o777).toBe(0o600)
   const after = acknowledged(writer).length
   await until('it goes on', () => acknowledged(writer).length > after)
   expect(after).toBeGreaterThan(before.length)
@@ -37,6 +38,7 @@ test('a backup while others write is whole: what was acknowledged before it bega
   const data = folder()
   const { code, stdout, stderr } = await redress(['restore', copy, '--data', data])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(statSync(join(data, 'redress.db')).mode & 0o777).toBe(0o600)
   expect(stdout).toContain('Restored')
   expect(stdout).toContain('those jobs are done again when a worker starts')
   const store = look(join(data, 'redress.db'))

@@ -21,6 +21,7 @@ const SQLITE: SqliteFacts = {
   networkFileSystem: null,
   mayWriteFile: true,
   mayWriteFolder: true,
+  mode: 0o600,
   damage: [],
 }
 
@@ -104,6 +105,7 @@ test.each<[string, Partial<SqliteFacts>, ReturnType<typeof one>]>([
   ['NFS', { networkFileSystem: 'NFS' }, one('wrong', 'journal', 'on NFS', 'a disk of this machine')],
   ['a file that is read-only', { mayWriteFile: false }, one('wrong', 'rights', 'the file', 'owner')],
   ['a folder that is read-only', { mayWriteFolder: false }, one('wrong', 'rights', 'the folder', 'owner')],
+  ['a file for everybody', { mode: 0o644 }, one('warning', 'rights', 'mode 0644', 'chmod 600')],
   ['a full disk', { diskFreeBytes: 99_000_000 }, one('wrong', 'disk', '99 MB free', 'make room')],
   ['a disk that fills', { diskFreeBytes: 900_000_000 }, one('warning', 'disk', '900 MB free', 'make room')],
   ['a log that grows', { walBytes: 300_000_000 }, one('warning', 'log', '300 MB', 'lsof')],

@@ -50,6 +50,7 @@ describe('a file', () => {
       journalMode: 'wal',
       mayWriteFile: true,
       mayWriteFolder: true,
+      mode: 0o600,
       damage: [],
     })
     expect(base.version.found).toBe(base.version.known)

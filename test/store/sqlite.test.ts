@@ -1,5 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -17,6 +17,22 @@ const nowMs = () => 0
 const benchOn = async (store: Store): Promise<Bench> => Bench.set(() => store, 'here')
 
 describe('opening', () => {
+  test('a new store, its log and its folders can be read by their owner alone', () => {
+    const folder = join(temporaryFolder(), 'made', 'here')
+    const { database } = openWithConnection({ path: join(folder, 'store.db') })
+    database.exec('CREATE TABLE something (x)')
+    const modeOf = (name: string) => (statSync(join(folder, name)).mode & 0o777).toString(8)
+    expect(['.', '..'].map(modeOf)).toEqual(['700', '700'])
+    expect(['store.db', 'store.db-wal', 'store.db-shm'].map(modeOf)).toEqual(['600', '600', '600'])
+  })
+
+  test('a store that others may read keeps its mode: its owner may have meant it', () => {
+    const file = path()
+    writeFileSync(file, '', { mode: 0o644 })
+    openWithConnection({ path: file })
+    expect(statSync(file).mode & 0o777).toBe(0o644)
+  })
+
   test('every commit waits for the disk, and readers do not wait for writers', () => {
     const { database } = openWithConnection({ path: path() })
     expect(database.prepare('PRAGMA synchronous').get()).toEqual({ synchronous: 2 })

@@ -4,7 +4,7 @@ import { backup, DatabaseSync } from 'node:sqlite'
 import { RedressError } from '../../core/errors.ts'
 import { COPIED_TABLES, type TableCount } from '../copying.ts'
 import type { By } from '../store.ts'
-import { APPLICATION_ID, makeFolder, openConnection, pragma } from './connection.ts'
+import { APPLICATION_ID, makeFile, makeFolder, openConnection, pragma } from './connection.ts'
 import { storeError } from './errors.ts'
 import { openHistory } from './history.ts'
 import { MIGRATIONS } from './schema.ts'
@@ -58,6 +58,7 @@ export async function copyFile(from: string, to: string, onPages: OnPages = () =
   try {
     source.exec('BEGIN')
     const before = contentsOf(source, from)
+    makeFile(to)
     await backup(source, to, {
       rate: PAGES_PER_STEP,
       progress: ({ totalPages, remainingPages }) => onPages(totalPages - remainingPages, totalPages),

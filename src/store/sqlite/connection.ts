@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { RedressError } from '../../core/errors.ts'
@@ -18,6 +18,8 @@ export const SQLITE_VERSION_MIN = [3, 51, 3] as const
 const BUSY_WAIT_MS = 10
 const OPEN_WAIT_MS = 10_000
 const OPEN_RETRY_MS = 5
+const FOLDER_MODE = 0o700
+const FILE_MODE = 0o600
 
 export interface Connection {
   readonly database: DatabaseSync
@@ -28,7 +30,10 @@ export function openConnection(path: string): Connection {
   refuseOldSqlite(process.versions.sqlite ?? '0')
   let database: DatabaseSync | undefined
   try {
-    if (path !== ':memory:') makeFolder(dirname(path))
+    if (path !== ':memory:') {
+      makeFolder(dirname(path))
+      makeFile(path)
+    }
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
     // Before anything is set: the journal mode is written into the file.
     refuseForeign(database, path)
@@ -47,11 +52,19 @@ export function makeFolder(path: string): void {
   if (existsSync(path)) return
   makeFolder(dirname(path))
   try {
-    mkdirSync(path)
+    mkdirSync(path, FOLDER_MODE)
   } catch (error) {
     // Another process that starts on a fresh folder was quicker.
     if (!existsSync(path)) throw error
   }
+}
+
+/**
+ * Makes an empty file that only its owner can read, because a store holds what jobs were given. SQLite gives its log and
+ * index the same mode. A file that is there already keeps its mode: `redress doctor` tells when it is open to others.
+ */
+export function makeFile(path: string): void {
+  if (!existsSync(path)) closeSync(openSync(path, 'a', FILE_MODE))
 }
 
 export function refuseOldSqlite(version: string): void {

@@ -8,6 +8,7 @@ import type { Row } from '../rows.ts'
 import { APPLICATION_ID, pragma, SQLITE_VERSION_MIN } from './connection.ts'
 import { storeError } from './errors.ts'
 import { MIGRATIONS } from './schema.ts'
+import { COMPANIONS } from './whole-file.ts'
 
 /** As Linux numbers them. The log's index is memory that processes share: on one machine, or not at all. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
@@ -59,6 +60,7 @@ function readBase(database: DatabaseSync, path: string, isDeep: boolean): Sqlite
     networkFileSystem: NETWORK_FILE_SYSTEMS[type] ?? null,
     mayWriteFile: mayWrite(path),
     mayWriteFolder: mayWrite(dirname(path)),
+    mode: ['', ...COMPANIONS].reduce((mode, name) => mode | modeOf(`${path}${name}`), 0),
     damage: isDeep ? damageOf(database) : null,
   }
 }
@@ -76,6 +78,8 @@ function pagesPending(path: string): number | null {
   }
   return Math.max(0, header.readUInt32LE(LAST_FRAME) - header.readUInt32LE(COPIED_TO))
 }
+
+const modeOf = (path: string): number => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777
 
 function mayWrite(path: string): boolean {
   try {
