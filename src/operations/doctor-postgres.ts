@@ -1,5 +1,5 @@
 import { formatMs, HOUR_MS, MINUTE_MS } from '../core/duration.ts'
-import type { HorizonHolder, PostgresFacts } from '../store/doctor.ts'
+import type { HistoryReader, HorizonHolder, PostgresFacts } from '../store/doctor.ts'
 import { inMb, judgeVersion } from './doctor-sqlite.ts'
 import { type Finding, ok, orFine, warning, wrong } from './finding.ts'
 
@@ -10,6 +10,9 @@ const HELD_MS_MAX = HOUR_MS
 const HELD_TRANSACTIONS_WARN = 1_000_000
 const HELD_TRANSACTIONS_MAX = 20_000_000
 const SLOT_WAL_BYTES_MAX = 10_000_000_000
+/** Statements of our own are shorter. */
+const READER_MS_MIN = 1_000
+const READER_MS_WARN = MINUTE_MS
 const DEAD_ROWS_MIN = 100_000
 const CLOCK_MS_MAX = 1000
 const CONNECTIONS_SHARE_WARN = 0.75
@@ -156,7 +159,7 @@ function judgeBloat({ tables, settings }: PostgresFacts): Finding[] {
 /** Nothing is lost without them; but what lies in the rest is removed row by row, and leaves holes. */
 function judgePartitions({ partitions }: PostgresFacts): Finding[] {
   if (partitions === null) return []
-  const { missing, filledRests } = partitions
+  const { missing, filledRests, readers } = partitions
   const findings: Finding[] = []
   if (missing.length > 0) {
     const says = `the history has no table for ${missing.join(', ')}`
@@ -164,16 +167,29 @@ function judgePartitions({ partitions }: PostgresFacts): Finding[] {
       warning(
         'partitions',
         says,
-        'start a worker: whoever opens the store makes them, and a worker again every ten minutes',
+        'start a worker: it makes them every ten minutes, unless a session named below is in the way',
       ),
     )
+  }
+  for (const reader of readers) {
+    const isLong = reader.forMs !== null && reader.forMs >= READER_MS_WARN
+    if (missing.length === 0 && (reader.forMs ?? 0) < READER_MS_MIN) continue
+    findings.push({
+      ...{ check: 'partitions', level: isLong || missing.length > 0 ? 'warning' : 'ok' },
+      ...{ says: reading(reader), fix: `end it if it is not needed: SELECT pg_terminate_backend(${reader.pid})` },
+    })
   }
   if (filledRests.length > 0) {
     const says = `${filledRests.join(' and ')} hold history of days that had no table`
     const fix = 'nothing is lost, and it goes with its jobs; keep a worker running, so that tables are made in time'
     findings.push(warning('partitions', says, fix))
   }
-  return orFine(findings, ok('partitions', 'the history has a table for today and the next days'))
+  return orFine(findings, ok('partitions', 'the history has a table for today and tomorrow'))
+}
+
+function reading({ pid, what, forMs, query, table }: HistoryReader): string {
+  const since = forMs === null ? '' : ` for ${formatMs(forMs)}`
+  return `session ${pid} (${what}) has a lock on ${table}${since}: meanwhile no day's table can be made or dropped; its statement: ${query}`
 }
 
 function judgeConnections({ connections: { max, used } }: PostgresFacts): Finding {

@@ -85,10 +85,24 @@ export interface HorizonHolder {
 
 /** The history has a table for each day, made ahead of time. */
 export interface PartitionFacts {
-  /** Days from today on that have none: 'events 2026-11-30'. */
+  /** Of today and tomorrow, those that have none: 'events 2026-11-30'. */
   missing: string[]
   /** The tables of days without a table of their own that hold anything. */
   filledRests: string[]
+  /** Sessions that hold a lock on the history, the oldest first: meanwhile no day's table can be made or dropped. */
+  readers: HistoryReader[]
+}
+
+export interface HistoryReader {
+  pid: number
+  /** 'psql of ann on 10.0.0.7, idle in transaction'. */
+  what: string
+  /** The age of its transaction; null where the server does not tell us. */
+  forMs: number | null
+  /** The start of its statement. */
+  query: string
+  /** The first of the tables. */
+  table: string
 }
 
 export interface TableHealth {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { HOUR_MS, MINUTE_MS } from '../../src/core/duration.ts'
 import { diagnose } from '../../src/operations/doctor.ts'
 import type { Finding } from '../../src/operations/finding.ts'
-import type { HorizonHolder, JobFacts, PostgresFacts, SqliteFacts } from '../../src/store/doctor.ts'
+import type { HorizonHolder, JobFacts, PartitionFacts, PostgresFacts, SqliteFacts } from '../../src/store/doctor.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 2)
 const ago = (ms: number): number => NOW_MS - ms
@@ -38,7 +38,7 @@ const POSTGRES: PostgresFacts = {
   seesOthers: true,
   holders: [],
   tables: [],
-  partitions: { missing: [], filledRests: [] },
+  partitions: { missing: [], filledRests: [], readers: [] },
   connections: { max: 97, used: 10 },
   clockAheadMs: 3,
   notified: { ms: 2 },
@@ -154,12 +154,12 @@ test.each<[string, Partial<PostgresFacts>, ReturnType<typeof one>]>([
   ],
   [
     'tomorrow has no table',
-    { partitions: { missing: ['events 2026-11-30'], filledRests: [] } },
+    { partitions: { missing: ['events 2026-11-30'], filledRests: [], readers: [] } },
     one('warning', 'partitions', 'no table for events 2026-11-30', 'start a worker'),
   ],
   [
     'days had no table',
-    { partitions: { missing: [], filledRests: ['events_rest'] } },
+    { partitions: { missing: [], filledRests: ['events_rest'], readers: [] } },
     one('warning', 'partitions', 'events_rest', 'nothing is lost'),
   ],
 ])('PostgreSQL: %s', (_name, facts, expected) => {
@@ -169,6 +169,33 @@ test.each<[string, Partial<PostgresFacts>, ReturnType<typeof one>]>([
 test('a name that SQL would read otherwise is quoted', () => {
   const [finding] = unwell(onPostgres({ user: 'My App', ...settings({ synchronousCommit: 'off' }) }))
   expect(finding?.fix).toBe(`ALTER ROLE "My App" SET synchronous_commit = 'on'`)
+})
+
+describe('who is in the way of the tables of days', () => {
+  const reader = {
+    ...{ pid: 4711, what: 'pg_dump of backup on 10.0.0.7, active', forMs: 5 * MINUTE_MS, table: 'events' },
+    query: 'COPY redress.jobs TO stdout',
+  }
+  const told = (facts: Partial<PartitionFacts>) =>
+    onPostgres({ partitions: { missing: [], filledRests: [], readers: [], ...facts } }).filter(
+      ({ check }) => check === 'partitions',
+    )
+
+  test('a session that has read for minutes is named with its statement and how to end it', () => {
+    const [finding, ...others] = told({ readers: [reader] })
+    expect(others).toEqual([])
+    expect(finding).toMatchObject({ level: 'warning', fix: expect.stringContaining('pg_terminate_backend(4711)') })
+    for (const part of ['session 4711', 'pg_dump of backup on 10.0.0.7, active', '5 m', 'COPY redress.jobs'])
+      expect(finding?.says).toContain(part)
+  })
+
+  test('one of some seconds is a warning only where a table is missing already', () => {
+    const short = { ...reader, forMs: 2_000 }
+    expect(told({ readers: [short] })).toMatchObject([{ level: 'ok' }])
+    expect(told({ readers: [{ ...reader, forMs: 5 }] })).toMatchObject([{ level: 'ok', says: /table for today/ }])
+    const levels = told({ missing: ['events 2026-11-30'], readers: [{ ...reader, forMs: null }] })
+    expect(levels).toMatchObject([{ level: 'warning' }, { level: 'warning', says: expect.stringContaining('4711') }])
+  })
 })
 
 describe('who holds the horizon', () => {

@@ -1,12 +1,20 @@
-import type { DoctorStore, HorizonHolder, PartitionFacts, PostgresFacts, TableHealth } from '../doctor.ts'
+import type {
+  DoctorStore,
+  HistoryReader,
+  HorizonHolder,
+  PartitionFacts,
+  PostgresFacts,
+  TableHealth,
+} from '../doctor.ts'
 import { readJobFacts } from '../doctor-rows.ts'
 import type { Row } from '../rows.ts'
 import { type ClientOptions, openPool, type Pool, type Tx } from './client.ts'
 import { KNOWN_VERSION, versionOf } from './migrate.ts'
 import { openingError, placeOf } from './opening.ts'
-import { HISTORY_TABLES, partitionsOf, wantedDays } from './partitions.ts'
+import { HISTORY_TABLES, missingPartitions, wantedDays } from './partitions.ts'
 
 const NOTIFIED_MS_MAX = 3000
+const QUERY_CHARS_MAX = 80
 /** The plans that jobs are claimed with are not meant for a look at the catalogs. */
 const OWN_PLANS = `
   SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_hashjoin = on;
@@ -117,12 +125,15 @@ interface HolderRow {
   is_active: boolean
 }
 
+/** 'psql of ann on 10.0.0.7, idle in transaction'. */
+const SESSION = (tx: Tx) => tx`coalesce(nullif(application_name, ''), backend_type) || ' of '
+  || coalesce(usename, 'the server') || coalesce(' on ' || host(client_addr), '') || coalesce(', ' || state, '')`
+
 /** Sessions and prepared transactions of other databases hold nothing of ours; slots and standbys do. */
 async function holdersOf(tx: Tx, isStandby: boolean): Promise<HorizonHolder[]> {
   const sessions = await tx<HolderRow[]>`
     SELECT pid::text AS name,
-      coalesce(nullif(application_name, ''), backend_type) || ' of ' || coalesce(usename, 'the server')
-        || coalesce(' on ' || host(client_addr), '') || coalesce(', ' || state, '') AS what,
+      ${SESSION(tx)} AS what,
       floor(extract(epoch FROM clock_timestamp() - xact_start) * 1000)::bigint AS for_ms,
       greatest(age(backend_xmin), age(backend_xid))::bigint AS transactions, 0::bigint AS wal_bytes,
       state IS DISTINCT FROM 'idle in transaction' AS is_active
@@ -156,17 +167,36 @@ async function holdersOf(tx: Tx, isStandby: boolean): Promise<HorizonHolder[]> {
 
 async function partitionFacts(tx: Tx): Promise<PartitionFacts | null> {
   if ((await versionOf(tx)) === null) return null
-  const there = new Set((await partitionsOf(tx)).map(({ table, day }) => `${table} ${day}`))
-  const days = await wantedDays(tx)
-  const missing = HISTORY_TABLES.flatMap((table) => days.map((day) => `${table} ${day}`)).filter(
-    (one) => !there.has(one),
-  )
+  // Further ahead they are made by the next maintenance.
+  const [today, tomorrow] = await wantedDays(tx)
+  const missing = (await missingPartitions(tx))
+    .filter(({ day }) => day === today || day === tomorrow)
+    .map(({ table, day }) => `${table} ${day}`)
   const filledRests: string[] = []
   for (const table of HISTORY_TABLES) {
     const [row] = await tx`SELECT 1 FROM ${tx(`${table}_rest`)} LIMIT 1`
     if (row !== undefined) filledRests.push(`${table}_rest`)
   }
-  return { missing, filledRests }
+  return { missing, filledRests, readers: await readersOf(tx) }
+}
+
+async function readersOf(tx: Tx): Promise<HistoryReader[]> {
+  const tables = HISTORY_TABLES.flatMap((table) => [table, `${table}_rest`])
+  const rows = await tx<{ pid: number; what: string; for_ms: number | null; query: string; table: string }[]>`
+    SELECT pid, ${SESSION(tx)} AS what,
+      floor(extract(epoch FROM clock_timestamp() - xact_start) * 1000)::bigint AS for_ms,
+      left(regexp_replace(btrim(query), '[[:space:]]+', ' ', 'g'), ${QUERY_CHARS_MAX}) AS query,
+      (SELECT min(relation::regclass::text) FROM pg_locks WHERE pg_locks.pid = pg_stat_activity.pid
+        AND locktype = 'relation' AND granted AND relation = ANY (${tables}::text[]::regclass[])) AS table
+    FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND pid IN (
+      SELECT pg_locks.pid FROM pg_locks WHERE locktype = 'relation' AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND relation = ANY (${tables}::text[]::regclass[]))
+    ORDER BY xact_start NULLS LAST`
+  return rows
+    .filter(({ table }) => table !== null)
+    .map(({ pid, what, for_ms, query, table }) => ({ pid, what, forMs: for_ms, query, table }))
 }
 
 async function tablesOf(tx: Tx, schema: string): Promise<TableHealth[]> {

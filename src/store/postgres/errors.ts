@@ -1,6 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 
-const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
+export const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
 
 /** Whether the same call may simply be made again: the transaction was undone through nobody's fault. */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01', '55P03'].includes(codeOf(error))

@@ -1,6 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 import type { Pool, Sql } from './client.ts'
-import { keepPartitions } from './partitions.ts'
+import { addPartition, hasToday, keepPartitions, missingPartitions } from './partitions.ts'
 import { MIGRATIONS } from './schema.ts'
 
 /** Any number, as long as nobody else's program locks the same one. */
@@ -39,8 +39,16 @@ export function refuseTooNew({ version, oldest }: StoreVersion, place: string): 
   )
 }
 
-/** Of several processes that start at once, one makes the tables and the others find them made. */
+/** A process that starts waits for nobody, unless the tables are of an older version. */
 export async function migrate(sql: Pool, schema: string): Promise<void> {
+  const found = await versionOf(sql)
+  if (found !== null) refuseTooNew(found, `The schema ${schema}`)
+  if (found === null || found.version < KNOWN_VERSION) await makeTables(sql, schema)
+  if (!(await hasToday(sql))) await keepPartitions(sql, (run) => sql.transaction(run))
+}
+
+/** Of several processes that start at once, one makes the tables and the others find them made. */
+async function makeTables(sql: Pool, schema: string): Promise<void> {
   await sql.transaction(
     async (tx) => {
       await tx.unsafe(`SET LOCAL statement_timeout = ${MIGRATION_MS_MAX}; SET LOCAL lock_timeout = ${MIGRATION_MS_MAX}`)
@@ -51,17 +59,19 @@ export async function migrate(sql: Pool, schema: string): Promise<void> {
       const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`
       if (there === undefined) await tx`CREATE SCHEMA ${tx(schema)}`
       await tx`
-      CREATE TABLE IF NOT EXISTS redress_version (
-        version int NOT NULL, oldest int NOT NULL, store uuid NOT NULL DEFAULT gen_random_uuid())`
+        CREATE TABLE IF NOT EXISTS redress_version (
+          version int NOT NULL, oldest int NOT NULL, store uuid NOT NULL DEFAULT gen_random_uuid())`
       const found = await versionOf(tx)
       if (found !== null) refuseTooNew(found, `The schema ${schema}`)
-      if ((found?.version ?? 0) < KNOWN_VERSION) {
-        for (const { sql: text } of MIGRATIONS.slice(found?.version ?? 0)) await tx.unsafe(text)
-        const oldest = MIGRATIONS.at(-1)?.oldest ?? 0
-        if (found === null) await tx`INSERT INTO redress_version (version, oldest) VALUES (${KNOWN_VERSION}, ${oldest})`
-        else await tx`UPDATE redress_version SET version = ${KNOWN_VERSION}, oldest = ${oldest}`
+      if ((found?.version ?? 0) >= KNOWN_VERSION) return
+      for (const { sql: text } of MIGRATIONS.slice(found?.version ?? 0)) await tx.unsafe(text)
+      const oldest = MIGRATIONS.at(-1)?.oldest ?? 0
+      if (found !== null) {
+        await tx`UPDATE redress_version SET version = ${KNOWN_VERSION}, oldest = ${oldest}`
+        return
       }
-      await keepPartitions(tx)
+      await tx`INSERT INTO redress_version (version, oldest) VALUES (${KNOWN_VERSION}, ${oldest})`
+      for (const partition of await missingPartitions(tx)) await addPartition(tx, partition)
     },
     { statementMs: MIGRATION_MS_MAX },
   )

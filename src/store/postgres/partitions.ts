@@ -1,10 +1,14 @@
 import { DAY_MS } from '../../core/duration.ts'
+import { RedressError } from '../../core/errors.ts'
 import type { JobKey, PruneRule } from '../store.ts'
 import type { Sql, Tx } from './client.ts'
 import type { PgContext } from './context.ts'
+import { codeOf } from './errors.ts'
+import { tryLockName } from './locks.ts'
 
 /**
- * The history has a table for each day. They are made ahead of time by whoever opens the store and by whoever prunes it,
+ * The history has a table for each day. They are made ahead of time by whoever prunes the store, and by whoever opens it
+ * while today has none,
  * and dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
  * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
  * their part of it along (to `kept`), in bounded steps, and the day's table goes.
@@ -47,19 +51,88 @@ export async function wantedDays(sql: Sql): Promise<string[]> {
   return rows.map(({ day }) => day)
 }
 
-/** Makes the tables of today and the next days, as far as they are missing. For callers that exclude each other. */
-export async function keepPartitions(tx: Tx): Promise<void> {
-  const there = new Set((await partitionsOf(tx)).map(({ name }) => name))
-  const days = await wantedDays(tx)
-  for (const table of HISTORY_TABLES) {
-    for (const day of days) {
-      const name = `${table}_${day.replaceAll('-', '_')}`
-      if (there.has(name)) continue
+/** Another process may be at it, too: they take turns, step by step. */
+const ALONE = 'partitions'
+
+/**
+ * To make or drop a day's table, the default partition (and, to drop one, the whole history) must be locked against
+ * everybody. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. Whoever waits for such a lock makes all
+ * others wait behind it, submissions and renewals, too. So the wait is short, there is one try, and the next
+ * maintenance tries again. Until then the default partition takes what has no table.
+ *
+ * DETACH CONCURRENTLY would wait without holding up anybody, but PostgreSQL refuses it beside a default partition.
+ */
+const IN_PASSING = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`
+/** A lock was not to be had in time, or the statement took too long; and two that waited for each other. */
+const IN_THE_WAY: ReadonlySet<string> = new Set(['55P03', '57014', '40P01'])
+/** The default partition has rows of the day. */
+const IS_BEGUN = '23514'
+
+class Blocked extends RedressError {
+  constructor(error: unknown) {
+    super('STORE_BUSY', 'Somebody else holds a lock on the history.', { cause: error })
+  }
+}
+
+/** False where something is in the way; then nothing was done. */
+async function inPassing(transaction: Transaction, run: (tx: Tx) => Promise<void>): Promise<boolean> {
+  try {
+    await transaction(async (tx) => {
+      await tx.unsafe(IN_PASSING)
+      try {
+        await run(tx)
+      } catch (error) {
+        throw IN_THE_WAY.has(codeOf(error)) ? new Blocked(error) : error
+      }
+    })
+    return true
+  } catch (error) {
+    if (error instanceof Blocked) return false
+    throw error
+  }
+}
+
+type Transaction = (run: (tx: Tx) => Promise<void>) => Promise<unknown>
+
+/** The tables of today and the next days that are missing. */
+export async function missingPartitions(sql: Sql): Promise<Partition[]> {
+  const there = new Set((await partitionsOf(sql)).map(({ name }) => name))
+  const days = await wantedDays(sql)
+  return HISTORY_TABLES.flatMap((table) =>
+    days.map((day) => ({ table, day, name: `${table}_${day.replaceAll('-', '_')}` })),
+  ).filter(({ name }) => !there.has(name))
+}
+
+/** Whether today has its tables. */
+export async function hasToday(sql: Sql): Promise<boolean> {
+  const [today] = await wantedDays(sql)
+  return !(await missingPartitions(sql)).some(({ day }) => day === today)
+}
+
+/** Makes what is missing, each table in a short transaction of its own; what cannot be made now is left for later. */
+export async function keepPartitions(sql: Sql, transaction: Transaction): Promise<void> {
+  for (const partition of await missingPartitions(sql)) {
+    try {
+      if (!(await inPassing(transaction, (tx) => addPartition(tx, partition)))) return
+    } catch (error) {
       // A day that was begun without a table is finished without one.
-      const [begun] = await tx`SELECT 1 FROM ${tx(`${table}_rest`)} WHERE day = ${day}::date LIMIT 1`
-      if (begun === undefined) await tx.unsafe(`CREATE TABLE ${name} PARTITION OF ${table} FOR VALUES IN ('${day}')`)
+      if (codeOf(error) !== IS_BEGUN && codeOf((error as Error).cause) !== IS_BEGUN) throw error
     }
   }
+}
+
+/**
+ * The table is made first and attached then, which locks the history only against others who attach. CREATE TABLE ...
+ * PARTITION OF would lock it against everybody.
+ */
+export async function addPartition(tx: Tx, { table, name, day }: Partition): Promise<void> {
+  if (!(await tryLockName(tx, ALONE))) return
+  if ((await partitionsOf(tx)).some((one) => one.name === name)) return
+  const [begun] = await tx`SELECT 1 FROM ${tx(`${table}_rest`)} WHERE day = ${day}::date LIMIT 1`
+  if (begun !== undefined) return
+  await tx.unsafe(`
+    CREATE TABLE IF NOT EXISTS ${name} (LIKE ${table} INCLUDING ALL EXCLUDING IDENTITY);
+    ALTER TABLE ${table} ATTACH PARTITION ${name} FOR VALUES IN ('${day}')`)
 }
 
 /** Of jobs that go, what does not lie in a day's table; the rest is left to be dropped. */
@@ -85,10 +158,7 @@ export function longestKept(rules: readonly PruneRule[]): number | null {
   return kept.length === 0 ? null : Math.ceil(Math.max(...kept) / DAY_MS)
 }
 
-export function openPartitions({ write }: Pick<PgContext, 'write'>) {
-  /** Another process may be at it, too: they take turns, step by step. */
-  const alone = 'partitions'
-
+export function openPartitions({ sql, write }: Pick<PgContext, 'sql' | 'write'>) {
   /** The next jobs of a day take along what is theirs; true when there are no more of them. */
   const emptyStep = async (tx: Tx, { table, name, day }: Partition): Promise<boolean> => {
     const cursor = `emptying ${name}`
@@ -124,7 +194,7 @@ export function openPartitions({ write }: Pick<PgContext, 'write'>) {
     })
 
   return {
-    keep: (): Promise<void> => write('making tables for the history', keepPartitions, alone),
+    keep: (): Promise<void> => keepPartitions(sql, (run) => write('making tables for the history', run)),
 
     /** Drops the tables of days that are over. Each step is a short transaction of its own. */
     async retire(rules: readonly PruneRule[]): Promise<void> {
@@ -136,10 +206,11 @@ export function openPartitions({ write }: Pick<PgContext, 'write'>) {
           isEmpty = await write(
             'moving what is kept of the history',
             async (tx) => !(await isThere(tx)) || (await emptyStep(tx, partition)),
-            alone,
+            ALONE,
           )
         }
-        await write('dropping old history', (tx) => drop(tx, partition), alone)
+        const dropping: Transaction = (run) => write('dropping old history', run, ALONE)
+        if (!(await inPassing(dropping, (tx) => drop(tx, partition)))) return
       }
     },
   }

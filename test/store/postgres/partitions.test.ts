@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { DAY_MS } from '../../../src/core/duration.ts'
 import { policy } from '../../../src/core/policy.ts'
 import { complete, failed } from '../../../src/store/conformance/changes.ts'
+import type { PartitionFacts, PostgresFacts } from '../../../src/store/doctor.ts'
 import { openPostgresDoctor } from '../../../src/store/postgres/doctor.ts'
 import { KNOWN_VERSION } from '../../../src/store/postgres/migrate.ts'
 import { openContext, openPostgres } from '../../../src/store/postgres/store.ts'
@@ -142,13 +143,128 @@ test('a day without a table loses nothing: the doctor says so, and the next days
   const { base } = await doctor.facts({ isDeep: false })
   await doctor.stop()
   expect(base).toMatchObject({ partitions: { filledRests: ['events_rest', 'failures_rest'] } })
-  expect((base as unknown as { partitions: { missing: string[] } }).partitions.missing).toHaveLength(8)
+  expect((base as unknown as { partitions: { missing: string[] } }).partitions.missing).toHaveLength(4)
   await prune()
   expect(await hasTable(`events_${await dayAgo(0)}`)).toBe(false)
   expect(await hasTable(`events_${await dayAgo(-1)}`)).toBe(true)
   expect(await kindsOf(store, 'one')).toEqual(['queued', 'processing', 'failed'])
   await store.prune({ rules: [{ ...RULE, failedMs: 0 }], after: 0, limit: 10 })
   expect([await rowsIn('events_rest'), await rowsIn('failures_rest')]).toEqual([0, 0])
+})
+
+/** Two who read for long: a forgotten transaction, and one like pg_dump, which locks every table of the schema. */
+async function longReaders(schema: string): Promise<{ pids: number[]; leave(): Promise<void> }> {
+  const sql = rawPostgres(server.url, schema)
+  const [forgotten, dump] = [await sql.reserve(), await sql.reserve()]
+  await forgotten`BEGIN`
+  await forgotten`SELECT count(*) FROM events`
+  const tables = await dump<{ name: string }[]>`
+    SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = ${schema}::regnamespace AND relkind IN ('r', 'p')`
+  await dump`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+  await dump.unsafe(`SET application_name = 'pg_dump'`)
+  await dump.unsafe(`LOCK TABLE ${tables.map(({ name }) => name).join(', ')} IN ACCESS SHARE MODE`)
+  const pids = [forgotten, dump].map(async (one) => (await one`SELECT pg_backend_pid() AS pid`)[0]?.pid as number)
+  let isThere = true
+  const leave = async (): Promise<void> => {
+    if (!isThere) return
+    isThere = false
+    for (const one of [forgotten, dump]) {
+      await one`ROLLBACK`
+      one.release()
+    }
+  }
+  onTestFinished(leave)
+  return { pids: await Promise.all(pids), leave }
+}
+
+test('work goes on behind long readers at midnight; the tables are made when they have left', async () => {
+  const { store, sql, run, dayAgo, rowsIn, hasTable, prune } = await scene('midnight')
+  for (const table of HISTORY) {
+    for (const ahead of [0, 1, 2, 3]) await sql.unsafe(`DROP TABLE ${table}_${await dayAgo(-ahead)}`)
+  }
+  const { pids, leave } = await longReaders('midnight')
+  // A process that starts finds no table of today, and cannot make one.
+  const started = await openPostgres({ url: server.url, schema: 'midnight', nowMs: () => Date.UTC(2026, 0, 1) })
+  const maintenance = Promise.all([prune(), prune()])
+  for (let n = 0; n < 20; n++) await run(`during-${n}`, n % 2 === 0)
+  const worker = await started.enlist({ id: 'new', host: 'h', pid: 2, types: ['plain'] })
+  await started.submit({ jobs: [job('held')] })
+  const { leases } = await started.claim({ worker, lanes: [{ type: 'plain', ttlMs: 1000 }], max: 1 })
+  const renewal = leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 1000, progress: null }))
+  expect(await started.renew({ worker, leases: renewal })).toMatchObject({ lost: [] })
+  await maintenance
+  expect(await hasTable(`events_${await dayAgo(-1)}`)).toBe(false)
+  expect(await rowsIn('events_rest')).toBeGreaterThan(60)
+
+  const doctor = openPostgresDoctor({ url: server.url, schema: 'midnight', nowMs: Date.now })
+  const { base } = await doctor.facts({ isDeep: false })
+  await doctor.stop()
+  const { readers, missing } = (base as PostgresFacts).partitions as PartitionFacts
+  expect(missing).toHaveLength(4)
+  expect(readers.map(({ pid }) => pid)).toEqual(expect.arrayContaining(pids))
+  expect(readers.find(({ pid }) => pid === pids[1])).toMatchObject({
+    what: expect.stringMatching(/^pg_dump of postgres.*idle in transaction$/),
+    forMs: expect.any(Number),
+    query: expect.stringContaining('SELECT pg_backend_pid()'),
+  })
+
+  await leave()
+  await prune()
+  for (const table of HISTORY) expect(await hasTable(`${table}_${await dayAgo(-1)}`)).toBe(true)
+  // What was begun without a table is finished without one.
+  expect(await hasTable(`events_${await dayAgo(0)}`)).toBe(false)
+  expect(await kindsOf(store, 'during-0')).toEqual(['queued', 'processing', 'complete'])
+  await started.stop()
+})
+
+test('the table of an old day is dropped when long readers have left, and work goes on until then', async () => {
+  const { store, run, age, dayAgo, hasTable, prune } = await scene('old_day')
+  for (let n = 0; n < 5; n++) await run(`fine-${n}`, true)
+  await run('broken', false)
+  await age(13)
+  const { leave } = await longReaders('old_day')
+  const [pruned] = await Promise.all([prune(), run('during', true)])
+  expect(pruned).toMatchObject({ removed: 5 })
+  expect(await hasTable(`events_${await dayAgo(13)}`)).toBe(true)
+  await leave()
+  await prune()
+  expect(await hasTable(`events_${await dayAgo(13)}`)).toBe(false)
+  expect(await kindsOf(store, 'broken')).toEqual(['queued', 'processing', 'failed'])
+  expect(await kindsOf(store, 'during')).toEqual(['queued', 'processing', 'complete'])
+})
+
+test('a process that starts while today has its tables makes none, and waits for nobody', async () => {
+  const { sql, dayAgo, hasTable, prune } = await scene('ready')
+  for (const table of HISTORY) await sql.unsafe(`DROP TABLE ${table}_${await dayAgo(-3)}`)
+  // Whoever makes tables of a store takes this lock.
+  const other = await sql.reserve()
+  await other`BEGIN`
+  await other`SELECT pg_advisory_xact_lock(${0x72647273})`
+  const started = await openPostgres({ url: server.url, schema: 'ready' })
+  await started.stop()
+  await other`ROLLBACK`
+  other.release()
+  expect(await hasTable(`events_${await dayAgo(-3)}`)).toBe(false)
+  await prune()
+  expect(await hasTable(`events_${await dayAgo(-3)}`)).toBe(true)
+})
+
+test('a table that is attached is like one that was made with the history', async () => {
+  const { sql, dayAgo } = await scene('alike')
+  const of = async (table: string) => {
+    const columns = await sql`
+      SELECT attname, format_type(atttypid, atttypmod) AS type, attnotnull FROM pg_attribute
+      WHERE attrelid = ${table}::regclass AND attnum > 0 ORDER BY attnum`
+    const indexes = await sql`
+      SELECT pg_get_indexdef(indexrelid, 1, true) AS first, indisprimary, indnatts,
+        (SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = indexrelid) AS parent
+      FROM pg_index WHERE indrelid = ${table}::regclass ORDER BY 4`
+    const checks = await sql`
+      SELECT pg_get_constraintdef(oid) AS says FROM pg_constraint
+      WHERE conrelid = ${table}::regclass AND contype = 'c' ORDER BY 1`
+    return JSON.stringify([columns, indexes, checks])
+  }
+  for (const table of HISTORY) expect(await of(`${table}_${await dayAgo(0)}`)).toBe(await of(`${table}_kept`))
 })
 
 test('several processes that prune at once drop each day once', async () => {
