@@ -1,7 +1,7 @@
 import { RedressError } from '../core/errors.ts'
 import { type Diagnosis, diagnose } from '../operations/doctor.ts'
 import type { Clock } from '../runtime/clock.ts'
-import type { DoctorStore } from '../store/doctor.ts'
+import type { DoctorStore, OrphanFact } from '../store/doctor.ts'
 import { placeOf } from './open-store.ts'
 
 export type { Diagnosis } from '../operations/doctor.ts'
@@ -15,6 +15,20 @@ export async function examine(
   const doctor = await openDoctor(location, clock)
   try {
     return diagnose(await doctor.facts({ isDeep }))
+  } finally {
+    await doctor.stop()
+  }
+}
+
+/** All jobs that have lost their worker and wait for a person, found as the doctor finds things: nothing is changed. */
+export async function findOrphans(location: string, clock: Clock): Promise<{ store: string; orphans: OrphanFact[] }> {
+  const doctor = await openDoctor(location, clock)
+  try {
+    const { place, jobs } = await doctor.facts({ isDeep: false })
+    if (jobs !== null) return { store: place, orphans: jobs.orphaned }
+    throw new RedressError('STORE_FAILED', `The jobs of ${place} cannot be read by this version of Redress.`, {
+      action: 'Run redress doctor: it says why.',
+    })
   } finally {
     await doctor.stop()
   }

@@ -1,19 +1,91 @@
-import { type Diagnosis, examine, type Finding } from '../app/doctor.ts'
+import { type Diagnosis, examine, type Finding, findOrphans } from '../app/doctor.ts'
+import { isoTime } from '../core/iso-time.ts'
 import { oneLine } from '../core/printable.ts'
 import { systemClock } from '../runtime/clock.ts'
+import { columns } from './columns.ts'
 import type { Program } from './invoke.ts'
-import { ownOption, type Parsed } from './parse.ts'
+import { ownOption, type Parsed, SERVER_OPTIONS, usage } from './parse.ts'
 import { chooseStore } from './store-option.ts'
+import { chosenServer, openTarget } from './target.ts'
 import { type Style, type Terminal, terminalOf } from './terminal.ts'
 
 export const doctor: Program = {
   options: [
     ownOption('deep', 'flag', 'also look for damage in the file (SQLite): reads all of it'),
     ownOption('strict', 'flag', 'answer 1 for warnings, too'),
+    ownOption(
+      'orphans',
+      'flag',
+      'only look for jobs that lost their worker and wait for a person: answer 1 if there are any',
+    ),
+    ...SERVER_OPTIONS,
   ],
   places: [],
-  examples: ['redress doctor', 'redress doctor --store "$DATABASE_URL" --strict --json'],
-  run: (_command, parsed) => run(parsed),
+  examples: [
+    'redress doctor',
+    'redress doctor --store "$DATABASE_URL" --strict --json',
+    'redress doctor --orphans',
+    'redress doctor --orphans --server https://jobs.example.org --json',
+  ],
+  run: (command, parsed) => {
+    const { orphans, deep, strict, server } = parsed.values
+    if (orphans !== true && server !== undefined) {
+      throw usage(command, '--server is for --orphans: everything else is looked at where the store is.')
+    }
+    if (orphans !== true) return run(parsed)
+    if (deep === true || strict === true) throw usage(command, '--orphans goes with neither --deep nor --strict.')
+    return runOrphans(parsed)
+  },
+}
+
+interface Orphan {
+  id: string
+  type: string
+  worker: string | null
+  silentSince: string
+}
+
+const ORPHANS_ASKED_MAX = 1_000
+
+/** For monitors: whether a person is needed. It works while no process of Redress runs, and changes nothing. */
+async function runOrphans({ values }: Parsed): Promise<number> {
+  const { place, orphans } = await orphansAt(values)
+  if (values.json === true)
+    process.stdout.write(`${JSON.stringify({ store: place, count: orphans.length, orphans }, null, 2)}\n`)
+  else if (orphans.length === 0) process.stdout.write('No orphans: every processing job has a worker.\n')
+  else {
+    const shape = [
+      { title: 'JOB', of: ({ id }: Orphan) => id },
+      { title: 'TYPE', of: ({ type }: Orphan) => type },
+      { title: 'WORKER', of: ({ worker }: Orphan) => worker },
+      { title: 'SILENT SINCE', of: ({ silentSince }: Orphan) => silentSince },
+    ]
+    process.stdout.write(columns(orphans, shape, terminalOf(process.stdout, process.env, Date.now())))
+  }
+  return orphans.length === 0 ? 0 : 1
+}
+
+async function orphansAt(values: Parsed['values']): Promise<{ place: string; orphans: Orphan[] }> {
+  const server = chosenServer(values)
+  if (server === null) {
+    const { store, orphans } = await findOrphans(chooseStore(values).location, systemClock)
+    const seen = ({ silentSinceMs, ...rest }: (typeof orphans)[number]) => ({
+      ...rest,
+      silentSince: isoTime(silentSinceMs),
+    })
+    return { place: store, orphans: orphans.map(seen) }
+  }
+  const target = await openTarget(values)
+  try {
+    const { jobs } = await target.perform('orphans.list', { limit: ORPHANS_ASKED_MAX })
+    const seen = ({ id, type, worker, leaseUntil, orphanedAt }: (typeof jobs)[number]) => ({
+      ...{ id, type, worker },
+      silentSince: leaseUntil ?? orphanedAt ?? '',
+    })
+    return { place: target.server, orphans: jobs.map(seen) }
+  } finally {
+    await target.stop()
+  }
 }
 
 async function run({ values }: Parsed): Promise<number> {

@@ -14,7 +14,7 @@ import { ID_CHARS_MIN, IDS_MAX } from '../store/job-search.ts'
 import type { JobCount, JobFilter, JobRow, Store } from '../store/store.ts'
 import { actionsNow } from './admit-retry.ts'
 import { holdsOf } from './holds.ts'
-import { neededJob } from './needed-job.ts'
+import { asOfNow, neededJob } from './needed-job.ts'
 import { type Context, idField, limitField, operation, ownerField, typeField } from './operation.ts'
 import { eventsSchema, explanationSchema, failuresSchema } from './outputs/history.ts'
 import { jobCountSchema, jobDetailSchema, jobListingSchema, jobListSchema } from './outputs/job.ts'
@@ -116,9 +116,9 @@ export const orphans = operation('orphans.list', {
 
 async function page(store: Store, filter: JobFilter): Promise<JobList> {
   const { jobs, nextKey } = await store.jobPage(filter)
-  const holds = await holdsOf(store, jobs)
+  const [holds, shown] = [await holdsOf(store, jobs), await asOfNow(store, jobs)]
   return {
-    jobs: jobs.map((row) => viewJob(row, actionsFor(row), holds(row))),
+    jobs: jobs.map((row, at) => viewJob(shown[at] ?? row, actionsFor(row), holds(row))),
     nextCursor: nextKey === null ? null : String(nextKey),
   }
 }
@@ -135,7 +135,8 @@ export const show = operation('jobs.show', {
 
 export async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, job: JobRow): Promise<JobDetail> {
   const holds = await holdsOf(context.store, [job])
-  return { ...viewJob(job, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload) }
+  const [shown = job] = await asOfNow(context.store, [job])
+  return { ...viewJob(shown, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload) }
 }
 
 export const events = operation('jobs.events', {

@@ -1,4 +1,5 @@
 import { RedressError } from '../core/errors.ts'
+import { mayBeSilent, orphanedSinceMs } from '../core/orphaned.ts'
 import type { JobRow, Store } from '../store/store.ts'
 
 /** `owner` is given by whoever may see and touch only their own. */
@@ -11,4 +12,14 @@ export async function neededJob(store: Store, id: string, owner?: string): Promi
   // In the same words: what may not be seen must not be told from what is not there.
   if (job === null || isHidden) throw new RedressError('JOB_NOT_FOUND', `There is no job ${id}.`, { jobId: id })
   return job
+}
+
+/**
+ * Jobs as they stand now: one whose lease is over is shown as an orphan, also while no process runs that would report it. What
+ * may be done to it is judged by what is stored.
+ */
+export async function asOfNow(store: Store, jobs: readonly JobRow[]): Promise<JobRow[]> {
+  if (!jobs.some(mayBeSilent)) return [...jobs]
+  const nowMs = await store.nowMs()
+  return jobs.map((job) => ({ ...job, orphanedAtMs: orphanedSinceMs(job, nowMs) }))
 }

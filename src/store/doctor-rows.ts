@@ -1,3 +1,4 @@
+import { asForwardOnly, storedPolicy } from '../core/policy.ts'
 import type { JobFacts } from './doctor.ts'
 import type { Row } from './rows.ts'
 
@@ -20,6 +21,11 @@ export async function readJobFacts(all: (sql: string) => Promise<Row[]>, nowMs: 
   const [expired] = await all(`
     SELECT count(*) AS jobs, min(lease_until) AS oldest FROM jobs
     WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND lease_until <= ${now}`)
+  const silent = await all(`
+    SELECT job_specs.id, job_types.name, job_types.policy, jobs.forward_only, workers.id AS worker, lease_until, orphaned_at
+    FROM jobs JOIN job_specs ON job_specs.key = jobs.key JOIN job_types ON job_types.key = jobs.type
+      JOIN workers ON workers.key = jobs.worker
+    WHERE lease_until IS NOT NULL AND (orphaned_at IS NOT NULL OR lease_until <= ${now}) ORDER BY lease_until, jobs.key`)
   const paused = await all(`
     SELECT name, paused_by, paused_reason, paused_at, resume_at FROM queues
     WHERE resume_at IS NULL OR resume_at > ${now} ORDER BY name`)
@@ -50,6 +56,12 @@ export async function readJobFacts(all: (sql: string) => Promise<Row[]>, nowMs: 
       stoppedAtMs: orNull(row.stopped_at),
     })),
     orphans: { count: count(orphans?.jobs), oldestAtMs: orNull(orphans?.oldest) },
+    orphaned: silent.filter(waitsForPerson).map((row) => ({
+      id: text(row.id),
+      type: text(row.name),
+      worker: text(row.worker),
+      silentSinceMs: Number(row.lease_until),
+    })),
     expired: { count: count(expired?.jobs), oldestAtMs: orNull(expired?.oldest) },
     paused: paused.map((row) => ({
       queue: text(row.name),
@@ -71,6 +83,12 @@ export async function readJobFacts(all: (sql: string) => Promise<Row[]>, nowMs: 
       oldestAtMs: Number(row.oldest),
     })),
   }
+}
+
+function waitsForPerson({ orphaned_at, policy, forward_only }: Row): boolean {
+  if (orphaned_at !== null) return true
+  const stored = storedPolicy(JSON.parse(text(policy)))
+  return (Number(forward_only) === 1 ? asForwardOnly(stored) : stored).orphan.action === 'report'
 }
 
 const text = (value: unknown): string => String(value ?? '')

@@ -113,11 +113,21 @@ export interface TableHealth {
   vacuumedMsAgo: number | null
 }
 
+export interface OrphanFact {
+  id: string
+  type: string
+  worker: string
+  /** When its lease ran out. */
+  silentSinceMs: number
+}
+
 export interface JobFacts {
   nowMs: number
   types: { type: string; queue: string; ready: number; oldestReadyAtMs: number | null }[]
   workers: { id: string; types: string[]; seenAtMs: number; stoppedAtMs: number | null }[]
   orphans: { count: number; oldestAtMs: number | null }
+  /** All that wait for a person: those that were reported, and those whose lease is over and whose policy would report them. */
+  orphaned: OrphanFact[]
   /** Leases that ran out and that nobody took back. */
   expired: { count: number; oldestAtMs: number | null }
   paused: { queue: string; by: string; reason: string; atMs: number; untilMs: number | null }[]

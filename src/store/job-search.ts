@@ -1,4 +1,6 @@
+import { asForwardOnly, type Policy } from '../core/policy.ts'
 import type { Status } from '../core/states.ts'
+import type { KnownType } from './known-type.ts'
 import type { BatchKey, JobCount, JobFilter, JobKey, JobPage, JobRow } from './store.ts'
 
 /**
@@ -21,7 +23,7 @@ export interface KeyFilter {
   owner: string | null
   code: string | null
   batch: BatchKey | null
-  isOrphaned: boolean
+  orphans: SilentTypes | null
   keys: readonly JobKey[] | null
   retriedFrom: string | null
   createdSinceMs: number | null
@@ -30,6 +32,23 @@ export interface KeyFilter {
   sinceKey: JobKey
   /** What was created before then has a lower key than this. */
   beforeKey: JobKey
+}
+
+/**
+ * Whose jobs are orphans as soon as their lease is over, reported or not. By the keys of types: all jobs of `reporting`,
+ * and of `forwardOnly` those that were submitted under a policy that never goes back.
+ */
+export interface SilentTypes {
+  nowMs: number
+  reporting: readonly number[]
+  forwardOnly: readonly number[]
+}
+
+export function silentTypes(known: readonly KnownType[], nowMs: number): SilentTypes {
+  const reports = ({ orphan }: Policy) => orphan.action === 'report'
+  const keysOf = (isOne: (policy: Policy) => boolean) =>
+    known.filter(({ policy }) => isOne(policy)).map(({ key }) => key)
+  return { nowMs, reporting: keysOf(reports), forwardOnly: keysOf((policy) => reports(asForwardOnly(policy))) }
 }
 
 /** What the text of a search may be: an id or the beginning of one, a dedupe key, the id of a batch, a code, ... */

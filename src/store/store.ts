@@ -341,6 +341,10 @@ export interface JobFilter {
   owner?: string
   /** The code that a failed job ended with. */
   code?: string
+  /**
+   * Its worker is gone, and a person has to decide: it was reported, or its lease has run out and its policy reports
+   * orphans, whether or not a worker has noticed yet.
+   */
   isOrphaned?: boolean
   /** Id of a batch: the jobs that have a place in it. */
   batch?: string

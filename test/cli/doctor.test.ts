@@ -1,10 +1,13 @@
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { App } from '../../src/app/app.ts'
+import { startServer } from '../../src/http/server.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { ownDatabase, rawPostgres } from '../support/databases.ts'
 import { fillStore } from '../support/full-store.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 import { temporaryFolder } from '../support/sqlite.ts'
+import { until } from '../support/until.ts'
 import { redress } from './command.ts'
 
 let server: TestPostgres
@@ -65,5 +68,91 @@ test('no store is no diagnosis', async () => {
   expect(await redress(['doctor', '--data', temporaryFolder()])).toMatchObject({
     code: 3,
     stderr: expect.stringMatching(/^STORE_NOT_FOUND: /),
+  })
+})
+
+describe('P54 --orphans is a health check for monitors', () => {
+  const places: [string, () => Promise<string>][] = [
+    ['a file', async () => `sqlite:${join(temporaryFolder(), 'redress.db')}`],
+    ['PostgreSQL', () => ownDatabase(server.url)],
+  ]
+
+  /** A worker claims a job and is never heard of again; then no process is left. */
+  async function leaveSilentJob(location: string, leaseMs: number): Promise<{ id: string; renew(): Promise<void> }> {
+    const app = new App({ store: location })
+    app.job('work', { run: () => undefined })
+    const { id } = await app.submit('work', {})
+    const store = await app.store()
+    const worker = await store.enlist({ id: 'node-9', host: 'gone', pid: 1, types: ['work'] })
+    const { leases } = await store.claim({ worker, max: 1, lanes: [{ type: 'work', ttlMs: leaseMs }] })
+    await app.stop()
+    const renew = async () => {
+      const again = new App({ store: location })
+      const { key, attempt } = leases[0] as { key: number; attempt: number }
+      await (await again.store()).renew({ worker, leases: [{ key, attempt, ttlMs: 600_000, progress: null }] })
+      await again.stop()
+    }
+    return { id, renew }
+  }
+
+  test.each(places)(
+    'on %s, while no process runs: 0 before the lease is over, 1 after it, 0 when the worker is back',
+    async (_kind, place) => {
+      const location = await place()
+      const orphansOf = async () => {
+        const { code, stdout } = await redress(['doctor', '--orphans', '--json', '--store', location])
+        return { code, ...(JSON.parse(stdout) as { count: number; orphans: unknown[] }) }
+      }
+      const held = await leaveSilentJob(location, 600_000)
+      expect(await orphansOf()).toMatchObject({ code: 0, count: 0, orphans: [] })
+      const { id, renew } = await leaveSilentJob(location, 1)
+      const found = await until('the lease is over', async () => {
+        const answer = await orphansOf()
+        return answer.count > 0 && answer
+      })
+      const orphan = { id, type: 'work', worker: 'node-9', silentSince: expect.stringMatching(/^\d{4}-.*Z$/) }
+      expect(found).toMatchObject({ code: 1, count: 1, orphans: [orphan] })
+
+      const { code, stdout } = await redress(['doctor', '--orphans', '--store', location])
+      expect([code, stdout.split('\n').length]).toEqual([1, 3])
+      expect(stdout).toContain(id)
+      expect(stdout).not.toContain(held.id)
+      // The same list everywhere, and nothing was recorded by looking.
+      const listed = await redress(['orphans', 'list', '--json', '--store', location])
+      expect(JSON.parse(listed.stdout)).toMatchObject([{ id, status: 'processing', worker: 'node-9' }])
+      expect(JSON.parse(listed.stdout)[0].orphanedAt).toBe(JSON.parse(listed.stdout)[0].leaseUntil)
+      const events = await redress(['jobs', 'events', id, '--json', '--store', location])
+      expect(JSON.stringify(JSON.parse(events.stdout))).not.toContain('orphaned')
+
+      await renew()
+      expect(await orphansOf()).toMatchObject({ code: 0, count: 0, orphans: [] })
+    },
+  )
+
+  test('through a server, for a viewer', async () => {
+    const location = `sqlite:${join(temporaryFolder(), 'redress.db')}`
+    const app = new App({ store: location })
+    const http = await startServer({ app, port: 0 })
+    onTestFinished(async () => {
+      await http.stop()
+      await app.stop()
+    })
+    const { token } = await app.perform('tokens.create', { name: 'monitor', role: 'viewer', actor: 'ann' })
+    const ask = () =>
+      redress(['doctor', '--orphans', '--json', '--server', http.url], { env: { REDRESS_TOKEN: String(token) } })
+    expect((await ask()).code).toBe(0)
+    const { id } = await leaveSilentJob(location, 1)
+    const { stdout } = await until('it is listed', async () => {
+      const answer = await ask()
+      return answer.code === 1 && answer
+    })
+    expect(JSON.parse(stdout)).toMatchObject({ count: 1, orphans: [{ id, type: 'work', worker: 'node-9' }] })
+  })
+
+  test('what cannot be looked at is not 0, and options that contradict each other are refused', async () => {
+    expect((await redress(['doctor', '--orphans', '--data', temporaryFolder()])).code).toBe(3)
+    expect((await redress(['doctor', '--orphans', '--server', 'http://127.0.0.1:9'])).code).toBe(5)
+    expect((await redress(['doctor', '--server', 'http://127.0.0.1:9'])).code).toBe(2)
+    expect((await redress(['doctor', '--orphans', '--strict'])).code).toBe(2)
   })
 })

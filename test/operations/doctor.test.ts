@@ -49,6 +49,7 @@ const JOBS: JobFacts = {
   types: [{ type: 'convert', queue: 'default', ready: 0, oldestReadyAtMs: null }],
   workers: [{ id: 'box:1', types: ['convert', 'redress.notify.ops'], seenAtMs: ago(1000), stoppedAtMs: null }],
   orphans: { count: 0, oldestAtMs: null },
+  orphaned: [],
   expired: { count: 0, oldestAtMs: null },
   paused: [],
   breakers: [{ name: 'gateway', status: 'closed', reason: '', sinceMs: 0, forcedBy: null }],

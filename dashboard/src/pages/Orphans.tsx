@@ -21,7 +21,7 @@ type Policy = OutputOf<'types.list'>['types'][number]['policy']
 export default function Orphans() {
   const { query } = useLocation()
   const input = query.cursor === undefined ? {} : { cursor: query.cursor }
-  const orphans = useQuery('orphans.list', input, { follows: about('job') })
+  const orphans = useQuery('orphans.list', input, { follows: about('job'), everyMs: 15_000 })
   const workers = useQuery('workers.list', { all: true }, { everyMs: 10_000 })
   const types = useQuery('types.list', {}, { follows: () => false })
   const workerOf = (job: JobView) => workers.data?.workers.find(({ id }) => id === job.worker) ?? null

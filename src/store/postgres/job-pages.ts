@@ -1,5 +1,14 @@
 import { STATUSES, type Status } from '../../core/states.ts'
-import { type KeyFilter, type KeyPage, pageOfWalk, SHORT_WALK, shortest, WALK_MAX, type Way } from '../job-search.ts'
+import {
+  type KeyFilter,
+  type KeyPage,
+  pageOfWalk,
+  SHORT_WALK,
+  type SilentTypes,
+  shortest,
+  WALK_MAX,
+  type Way,
+} from '../job-search.ts'
 import type { KnownType } from '../known-type.ts'
 import type { JobCount } from '../store.ts'
 import { numbers, texts } from './arrays.ts'
@@ -106,7 +115,7 @@ async function choose(sql: Pool, filter: KeyFilter, known: readonly KnownType[])
 
 /** What is to be asked of each job that is walked over: scalar, for of a join the planner might make another order. */
 function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment | null {
-  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
+  const { statuses, types, owner, code, batch, orphans, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
   const asks = (field: keyof KeyFilter): boolean => !covers.includes(field)
   const ofJob = [
     ...(keys !== null && asks('keys') ? [sql`jobs.key = ANY(${numbers(keys)}::bigint[])`] : []),
@@ -114,7 +123,9 @@ function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment
     ...(types !== null && asks('types') ? [sql`type = ANY(${numbers(types)}::bigint[])`] : []),
     // Only a failed job has ended with a code. A program of the version before leaves it when it retries one.
     ...(code !== null ? [sql`ended_with = ${printable(code)} AND failure IS NOT NULL`] : []),
-    ...(isOrphaned && asks('isOrphaned') ? [sql`orphaned_at IS NOT NULL AND status = 'processing'`] : []),
+    ...(orphans !== null && asks('orphans')
+      ? [sql`status = 'processing' AND (orphaned_at IS NOT NULL OR ${isSilent(sql, orphans)})`]
+      : []),
   ]
   const ofSpec = [
     ...(owner !== null && asks('owner') ? [sql`owner = ${printable(owner)}`] : []),
@@ -133,7 +144,7 @@ function askedOf(sql: Pool, filter: KeyFilter, covers: Walk['covers']): Fragment
 
 /** All that an index knows something of, what promises most first. */
 function waysOf(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
-  const { owner, code, batch, keys, statuses, types, isOrphaned, retriedFrom, sinceKey, beforeKey } = filter
+  const { owner, code, batch, keys, statuses, types, orphans, retriedFrom, sinceKey, beforeKey } = filter
   const [before, since] = [sql`${beforeKey}::bigint`, sql`${sinceKey}::bigint`]
   const way = (covers: Walk['covers'], found: Fragment): Walk => ({
     isOrdered: true,
@@ -171,7 +182,7 @@ function waysOf(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk
       ),
     )
   }
-  if (isOrphaned) ways.push(few(['isOrphaned'], processing(sql, filter)))
+  if (orphans !== null) ways.push(few(['orphans'], processing(sql, filter)))
   if (code !== null) {
     const of = sql`${printable(code)}::text`
     ways.push(
@@ -236,12 +247,18 @@ function listed(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk
   return { isOrdered: true, covers: ['statuses', 'types'], lanes }
 }
 
+/** Its lease is over, and nobody has to have noticed. */
+const isSilent = (sql: Pool, { nowMs, reporting, forwardOnly }: SilentTypes): Fragment => sql`
+  lease_until <= ${nowMs}::bigint AND type = ANY(${numbers(forwardOnly)}::bigint[])
+    AND (jobs.forward_only = 1 OR type = ANY(${numbers(reporting)}::bigint[]))`
+
 /** Few, for each is in somebody's hands, or was: OFFSET 0 makes them all be found by that before they are put in order. */
-function processing(sql: Pool, { types, isOrphaned, beforeKey, sinceKey }: KeyFilter): Fragment {
+function processing(sql: Pool, { types, orphans, beforeKey, sinceKey }: KeyFilter): Fragment {
   const ofType = types === null ? sql`` : sql`AND type = ANY(${numbers(types)}::bigint[])`
   const orphaned = sql`SELECT key FROM jobs WHERE orphaned_at IS NOT NULL AND status = 'processing' ${ofType}`
   const held = sql`SELECT key FROM jobs WHERE lease_until IS NOT NULL AND orphaned_at IS NULL ${ofType}`
+  const others = orphans === null ? held : sql`${held} AND ${isSilent(sql, orphans)}`
   return sql`
-    SELECT key FROM (${isOrphaned ? orphaned : sql`${held} UNION ALL ${orphaned}`} OFFSET 0) AS few
+    SELECT key FROM (${others} UNION ALL ${orphaned} OFFSET 0) AS few
     WHERE key < ${beforeKey}::bigint AND key >= ${sinceKey}::bigint ORDER BY key DESC`
 }

@@ -13,6 +13,7 @@ import {
   narrowed,
   partOfId,
   SLACK_MS,
+  silentTypes,
   statusesOf,
   WALK_MAX,
   withinBatch,
@@ -24,11 +25,14 @@ import type { Pool } from './client.ts'
 import { countOfKeys, type Limits, pageOfKeys } from './job-pages.ts'
 import { printable } from './text.ts'
 
+/** Asks the database, and only where the time matters. */
+type Clock = () => Promise<number>
+
 const MAX_KEY: JobKey = Number.MAX_SAFE_INTEGER
 
 /** One page of keys, and where to go on. */
-export async function pageOf(sql: Pool, known: readonly KnownType[], filter: JobFilter) {
-  const meant = await meantBy(sql, known, filter)
+export async function pageOf(sql: Pool, known: readonly KnownType[], filter: JobFilter, clock: Clock) {
+  const meant = await meantBy(sql, known, filter, clock)
   return cutPage(await keysOf(sql, known, meant, { count: filter.limit + 1, walkMax: WALK_MAX }), filter.limit)
 }
 
@@ -37,8 +41,9 @@ export async function countOfJobs(
   known: readonly KnownType[],
   filter: Omit<JobFilter, 'limit'>,
   max: number,
+  clock: Clock,
 ): Promise<JobCount> {
-  const meant = await meantBy(sql, known, filter)
+  const meant = await meantBy(sql, known, filter, clock)
   const limits = { count: max + 1, walkMax: COUNT_WALK_MAX }
   const [only] = meant
   const isOne = meant.length === 1 && only !== undefined
@@ -52,8 +57,13 @@ async function keysOf(sql: Pool, known: readonly KnownType[], meant: readonly Ke
   return mergedPage(pages, limits.count)
 }
 
-async function meantBy(sql: Pool, known: readonly KnownType[], filter: Omit<JobFilter, 'limit'>): Promise<KeyFilter[]> {
-  const asked = await filterOf(sql, known, filter)
+async function meantBy(
+  sql: Pool,
+  known: readonly KnownType[],
+  filter: Omit<JobFilter, 'limit'>,
+  clock: Clock,
+): Promise<KeyFilter[]> {
+  const asked = await filterOf(sql, known, filter, clock)
   if (asked === null || asked.statuses?.length === 0) return []
   if (filter.q === undefined) return [asked]
   return (await meaningsOf(sql, known, filter.q)).flatMap((meaning) => narrowed(asked, meaning) ?? [])
@@ -64,6 +74,7 @@ async function filterOf(
   sql: Pool,
   known: readonly KnownType[],
   filter: Omit<JobFilter, 'limit'>,
+  clock: Clock,
 ): Promise<KeyFilter | null> {
   const { type, queue, owner, code, batch, retriedFrom, isOrphaned = false, beforeKey = MAX_KEY } = filter
   const { createdSinceMs = null, createdBeforeMs = null } = filter
@@ -78,7 +89,7 @@ async function filterOf(
     owner: owner ?? null,
     code: code ?? null,
     batch: span?.key ?? null,
-    isOrphaned,
+    orphans: isOrphaned ? silentTypes(known, await clock()) : null,
     keys: null,
     retriedFrom: retriedFrom ?? null,
     createdSinceMs,

@@ -48,9 +48,9 @@ export function openReading({
   }
 
   const page = (filter: JobFilter): Promise<JobPage> =>
-    read('listing jobs', async (sql) => {
+    read('listing jobs', async (sql, clock) => {
       await types.refresh(sql)
-      const { keys, nextKey } = await pageOf(sql, types.known(), filter)
+      const { keys, nextKey } = await pageOf(sql, types.known(), filter, clock)
       if (keys.length === 0) return { jobs: [], nextKey }
       return {
         jobs: await readJobs(sql, sql`SELECT key FROM unnest(${numbers(keys)}::bigint[]) AS page (key)`),
@@ -70,16 +70,16 @@ export function openReading({
     jobPage: page,
 
     countJobs: ({ max, ...filter }) =>
-      read('counting jobs', async (sql) => {
+      read('counting jobs', async (sql, clock) => {
         await types.refresh(sql)
-        return countOfJobs(sql, types.known(), filter, max)
+        return countOfJobs(sql, types.known(), filter, max, clock)
       }),
 
     countFailed: ({ max, ...filter }) =>
-      read('counting failed jobs', async (sql) => {
+      read('counting failed jobs', async (sql, clock) => {
         await types.refresh(sql)
         const asked = { ...filter, status: 'failed', limit: max } as const
-        const { keys, nextKey } = await pageOf(sql, types.known(), asked)
+        const { keys, nextKey } = await pageOf(sql, types.known(), asked, clock)
         // What a program of the version before has ended has its code only in the failure.
         const rows = await sql<Row[]>`
           SELECT ended.type, forward_only, ended.code, count, fault, message FROM (

@@ -16,8 +16,10 @@ import {
   pageOfWalk,
   partOfId,
   SHORT_WALK,
+  type SilentTypes,
   SLACK_MS,
   shortest,
+  silentTypes,
   statusesOf,
   WALK_MAX,
   type Way,
@@ -52,7 +54,7 @@ interface Condition {
 
 const sql = (text: string, ...values: Value[]): Sql => ({ text, values })
 
-export function openJobSearch({ prepare }: Connection, types: Types) {
+export function openJobSearch({ prepare }: Connection, types: Types, nowMs: () => number) {
   const batchKey = prepare('SELECT key FROM batches WHERE id = ?')
   const span = prepare(`
     SELECT batches.key, (SELECT min(key) FROM job_specs INDEXED BY specs_of_batch WHERE batch = batches.key) AS first,
@@ -113,7 +115,7 @@ export function openJobSearch({ prepare }: Connection, types: Types) {
       owner: owner ?? null,
       code: code ?? null,
       batch: found?.key ?? null,
-      isOrphaned,
+      orphans: isOrphaned ? silentTypes(types.known(), nowMs()) : null,
       keys: null,
       retriedFrom: retriedFrom ?? null,
       createdSinceMs,
@@ -232,14 +234,14 @@ function askedOf(conditions: readonly Condition[]): Sql {
 }
 
 function conditionsOf(filter: KeyFilter): Condition[] {
-  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
+  const { statuses, types, owner, code, batch, orphans, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
   const conditions: (Condition | null)[] = [
     keys && { of: 'keys', table: 'jobs', sql: sql('key IN (SELECT value FROM json_each(?))', JSON.stringify(keys)) },
     statuses && { of: 'statuses', table: 'jobs', sql: sql(`status IN (${places(statuses)})`, ...statuses) },
     types && { of: 'types', table: 'jobs', sql: sql(`type IN (${places(types)})`, ...types) },
     // Only a failed job has ended with a code.
     code === null ? null : { of: 'code', table: 'jobs', sql: sql('ended_with = ? AND failure IS NOT NULL', code) },
-    isOrphaned ? { of: 'isOrphaned', table: 'jobs', sql: sql(ORPHANED) } : null,
+    orphans && { of: 'orphans', table: 'jobs', sql: isOrphan(orphans) },
     owner === null ? null : { of: 'owner', table: 'job_specs', sql: sql('owner = ?', owner) },
     retriedFrom === null ? null : { of: 'retriedFrom', table: 'job_specs', sql: sql('retried_from = ?', retriedFrom) },
     batch === null ? null : { of: 'batch', table: 'job_specs', sql: sql('batch = ? AND left_batch IS NULL', batch) },
@@ -256,11 +258,33 @@ function conditionsOf(filter: KeyFilter): Condition[] {
 const places = (values: readonly unknown[]): string => values.map(() => '?').join()
 const ORPHANED = `orphaned_at IS NOT NULL AND status = 'processing'`
 
+const isSilent = ({ nowMs, reporting, forwardOnly }: SilentTypes): Sql =>
+  sql(
+    `lease_until <= ? AND type IN (${places(forwardOnly)}) AND (forward_only = 1 OR type IN (${places(reporting)}))`,
+    ...[nowMs, ...forwardOnly, ...reporting],
+  )
+
+function isOrphan(silent: SilentTypes): Sql {
+  const { text, values } = isSilent(silent)
+  return sql(`(${ORPHANED} OR lease_until IS NOT NULL AND ${text})`, ...values)
+}
+
+/** Reported, or not noticed yet: each by its own index. */
+function orphanLane(silent: SilentTypes): Sql {
+  const { text, values } = isSilent(silent)
+  return sql(
+    `(SELECT key FROM ${ORPHANS} UNION ALL
+      SELECT key FROM jobs INDEXED BY jobs_leased WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND ${text})`,
+    ...values,
+  )
+}
+
 /** All that an index knows something of, what promises most first. */
 function waysOf(filter: KeyFilter): Walk[] {
-  const { statuses, types, owner, code, batch, isOrphaned, retriedFrom, keys, sinceKey, beforeKey } = filter
+  const { statuses, types, owner, code, batch, orphans, retriedFrom, keys, sinceKey, beforeKey } = filter
   const lane = (from: string, where: string, ...values: Value[]): Sql =>
     sql(`SELECT key FROM ${from} WHERE ${where} AND key < ? AND key >= ?`, ...values, beforeKey, sinceKey)
+  const laneOf = ({ text, values }: Sql): Sql => lane(text, 'true', ...values)
   const ordered = (covers: Walk['covers'], ...lanes: Sql[]): Walk => ({ isOrdered: true, covers, lanes })
   const ways: (Walk | null | undefined)[] = [
     keys && ordered(['keys'], lane('(SELECT value AS key FROM json_each(?))', 'true', JSON.stringify(keys))),
@@ -269,7 +293,7 @@ function waysOf(filter: KeyFilter): Walk[] {
       : ordered(['retriedFrom'], lane('job_specs INDEXED BY specs_by_origin', 'retried_from = ?', retriedFrom)),
     // Whoever has given its place to another one is still in the index.
     batch === null ? null : ordered([], lane('job_specs INDEXED BY specs_of_batch', 'batch = ?', batch)),
-    isOrphaned ? { isOrdered: false, covers: ['isOrphaned'], lanes: [lane(ORPHANS, 'true')] } : null,
+    orphans && { isOrdered: false, covers: ['orphans'], lanes: [laneOf(orphanLane(orphans))] },
     code === null ? null : ordered([], lane('jobs INDEXED BY jobs_by_end', 'ended_with = ?', code)),
     owner === null ? null : ordered(['owner'], lane('job_specs INDEXED BY specs_of_owner', 'owner = ?', owner)),
     statuses && wayOfStatuses(statuses, lane),

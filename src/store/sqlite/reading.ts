@@ -25,10 +25,10 @@ const JOB_COLUMNS = `
 const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker
   LEFT JOIN batches ON batches.key = job_specs.batch`
 
-export function openReading(connection: Connection, types: Types) {
+export function openReading(connection: Connection, types: Types, nowMs: () => number) {
   const job = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE job_specs.id = ?`)
   const byKey = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE jobs.key = ?`)
-  const search = openJobSearch(connection, types)
+  const search = openJobSearch(connection, types, nowMs)
   const events = connection.prepare(`
     SELECT events.*, job_specs.id AS job_id, workers.id AS worker_id
     FROM job_specs JOIN events ON events.job = job_specs.key LEFT JOIN workers ON workers.key = events.worker

@@ -74,7 +74,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const intervening = openIntervening(connection, history, closing, batches)
   const expiring = openExpiring(connection, history, closing)
   const pruning = openPruning(connection, types)
-  const reading = openReading(connection, types)
+  const reading = openReading(connection, types, nowMs)
 
   // A worker with a name of its own comes back under it after a restart.
   const addWorker = connection.prepare(`
