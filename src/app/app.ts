@@ -24,6 +24,7 @@ import type { NewJob, Store, Submitted } from '../store/store.ts'
 import type { AsyncExecutor, Executor, SyncExecutor } from '../store/transactional.ts'
 import { Chore } from '../worker/chore.ts'
 import type { Duty } from '../worker/duty.ts'
+import type { Handler } from '../worker/handler.ts'
 import { Maintenance } from '../worker/maintenance.ts'
 import { MAINTENANCE_MS, type WorkerOptions } from '../worker/options.ts'
 import { Worker } from '../worker/worker.ts'
@@ -115,7 +116,7 @@ export class App {
     this.metrics = new Metrics(host, (type) => this.#declared.get(type)?.handler.policy.aggregates ?? true)
     this.hub = new Hub(host, options.hubPollMs)
     this.#transactions = new Transactions(host)
-    this.#channels = new Channels(host, (name, definition) => void this.#declare(name, definition))
+    this.#channels = new Channels(host, (name, definition, ownSlots) => void this.#declare(name, definition, ownSlots))
     this.#dependencies = new Dependencies(host, () =>
       [...this.#declared.values()].flatMap(({ handler }) => handler.policy.breaker?.guards ?? []),
     )
@@ -165,7 +166,7 @@ export class App {
   }
 
   // biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
-  #declare(name: string, definition: JobDefinition<any, any, any, any>): JobType<any> {
+  #declare(name: string, definition: JobDefinition<any, any, any, any>, ownSlots: number | null = null): JobType<any> {
     if (!isName(name))
       throw new RedressError(
         'OPTION_INVALID',
@@ -175,7 +176,7 @@ export class App {
       throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
     if (typeof definition?.run !== 'function')
       throw new RedressError('OPTION_INVALID', `The job type ${name} has no \`run\`: a function that does the work.`)
-    const declared = declaredOf(name, definition)
+    const declared = declaredOf(name, definition, ownSlots)
     const { policy } = declared.handler
     this.#declared.set(name, declared)
     this.#ready = null
@@ -353,11 +354,18 @@ export class App {
   }
 
   /**
-   * Looks after jobs whose worker is gone, and runs none, until `stop`: for a process that only serves. Without it, nobody
-   * would notice the end of the only worker. Every worker does the same.
+   * Looks after jobs whose worker is gone, and delivers notices through the channels declared here, until `stop`: for a
+   * process that only serves and runs no jobs. Without it, nobody would notice the end of the only worker, nor tell of
+   * it. Every worker does the same.
    */
-  async lookAfter({ log = this.#log }: { log?: Log } = {}): Promise<void> {
+  async lookAfter(options: Pick<WorkerOptions, 'log' | 'tell'> = {}): Promise<void> {
     const store = await this.store()
+    const handlers = this.#handlers().filter(({ ownSlots }) => ownSlots !== null)
+    if (handlers.length > 0) {
+      await this.#newWorker(store, handlers, this.#channels.duties(), options).start()
+      return
+    }
+    const { log = this.#log } = options
     const codesOf = (type: string) => this.#declared.get(type)?.handler.codes
     const maintenance = new Maintenance({ store, log, codesOf })
     this.#lookingAfter = new Chore(this.#clock, log, 'maintenance', MAINTENANCE_MS, () =>
@@ -368,23 +376,26 @@ export class App {
 
   /** A worker that does nothing until it is told: for tests that call `tick`. */
   async makeWorker(options: Omit<WorkerOptions, 'store' | 'handlers'> = {}): Promise<Worker> {
-    const store = await this.store()
-    const handlers = new Map([...this.#declared].map(([name, { handler }]) => [name, handler]))
+    return this.#newWorker(await this.store(), this.#handlers(), this.duties, options)
+  }
+
+  #handlers(): Handler[] {
+    return [...this.#declared.values()].map(({ handler }) => handler)
+  }
+
+  #newWorker(
+    store: Store,
+    served: readonly Handler[],
+    duties: readonly Duty[],
+    options: Omit<WorkerOptions, 'store' | 'handlers'>,
+  ): Worker {
+    const handlers = new Map(served.map((handler) => [handler.type, handler]))
     const { clock = systemClock, chance = systemChance } = this.#options
     const { log = this.#log } = options
     // What is told of the store goes where its worker's log goes.
     this.#log = log
     const told = Metrics.listeners(this.metrics, options)
-    const worker = new Worker({
-      clock,
-      chance,
-      log,
-      duties: this.duties,
-      ...options,
-      ...told,
-      store,
-      handlers,
-    })
+    const worker = new Worker({ clock, chance, log, duties, ...options, ...told, store, handlers })
     this.#workers.add(worker)
     return worker
   }

@@ -14,6 +14,8 @@ import type { AppHost } from './host.ts'
 import type { JobDefinition } from './job-type.ts'
 import { newJob } from './submission.ts'
 
+/** In each process that has the channel. Work of other types and other channels takes none of them. */
+const SLOTS_PER_CHANNEL = 4
 const RELAY_EVERY_MS = 1_000
 const RELAY_PER_STEP = 200
 const FORGET_EVERY_MS = 10 * 60_000
@@ -70,19 +72,19 @@ export interface NotifyOptions {
   data?: unknown
 }
 
+type Declare = (
+  type: string,
+  definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown>,
+  ownSlots: number,
+) => void
+
 /** The channels of one program, and the way from the outbox to them. */
 export class Channels {
   readonly #host: AppHost
-  readonly #declare: (
-    type: string,
-    definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown>,
-  ) => void
+  readonly #declare: Declare
   readonly #names: string[] = []
 
-  constructor(
-    host: AppHost,
-    declare: (type: string, definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown>) => void,
-  ) {
+  constructor(host: AppHost, declare: Declare) {
     this.#host = host
     this.#declare = declare
   }
@@ -99,12 +101,13 @@ export class Channels {
     if (this.#names.includes(name)) {
       throw new RedressError('OPTION_INVALID', `The channel ${name} was declared already.`)
     }
-    this.#declare(typeOfChannel(name), {
+    const definition: JobDefinition<DeliveryInput, DeliveryInput, DeliveryCode, unknown> = {
       queue: 'redress.notify',
       codes: DELIVERY_CODES,
       policy: DELIVERY_POLICY,
       run: (input, attempt) => this.#deliver(name, channel, input, attempt as Attempt<DeliveryCode>),
-    })
+    }
+    this.#declare(typeOfChannel(name), definition, SLOTS_PER_CHANNEL)
     this.#names.push(name)
   }
 

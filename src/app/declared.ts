@@ -17,8 +17,12 @@ export interface Declared {
 }
 
 /** Checks a definition; what contradicts itself is refused before it is used. */
-// biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
-export function declaredOf(name: string, definition: JobDefinition<any, any, any, any>): Declared {
+export function declaredOf(
+  name: string,
+  // biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
+  definition: JobDefinition<any, any, any, any>,
+  ownSlots: number | null,
+): Declared {
   const codes: Taxonomy = withEngineCodes<string>(failures(definition.codes ?? {}))
   const rules = definition.classify ?? []
   checkRules(rules, codes)
@@ -53,6 +57,7 @@ export function declaredOf(name: string, definition: JobDefinition<any, any, any
       queue: definition.queue ?? 'default',
       policy,
       codes,
+      ownSlots,
       rules,
       readInput: (payload) => readInput(name, definition.input, payload),
       // Bound, not wrapped: a wrapper would stand in every stack.

@@ -114,6 +114,11 @@ export class Attempt<Code extends string = string> {
     return attempt.#progress
   }
 
+  /** For the worker: the progress it took was not written, so it is told again, unless there is newer. */
+  static giveBackProgress(attempt: Attempt): void {
+    attempt.#isProgressNew = true
+  }
+
   /** For the worker: what the author said about the attempt, if anything. */
   static contextOf(attempt: Attempt): Readonly<Record<string, unknown>> | null {
     return attempt.#context

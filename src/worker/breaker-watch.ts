@@ -20,6 +20,7 @@ import type { Store } from '../store/store.ts'
 import type { Flight } from './flight.ts'
 import type { Handler } from './handler.ts'
 import { release } from './outcome.ts'
+import { answerOrThrow } from './patience.ts'
 
 /** Counts go to the store this often, and at once when they may open or close the breaker. */
 const REPORT_MS = 250
@@ -115,9 +116,9 @@ export class BreakerWatch {
   }
 
   async #look(nowMonoMs: number): Promise<void> {
-    const { store, log, looked } = this.#options
+    const { store, clock, log, looked } = this.#options
     try {
-      this.learn(await store.standings({ names: this.#names }), nowMonoMs)
+      this.learn(await answerOrThrow(clock, store.standings({ names: this.#names })), nowMonoMs)
     } catch (error) {
       log.error({ err: error }, 'breakers could not be looked at; going by what was known when the jobs were claimed')
       this.#learnedMonoMs = nowMonoMs
@@ -201,7 +202,8 @@ export class BreakerWatch {
     this.#timer = null
     try {
       const counts = tallies.map((tally) => reportOf(tally, nowMonoMs))
-      this.learn(await this.#options.store.countCalls({ counts }), nowMonoMs)
+      const { store, clock } = this.#options
+      this.learn(await answerOrThrow(clock, store.countCalls({ counts })), nowMonoMs)
     } catch (error) {
       this.#options.log.error({ err: error }, 'calls could not be counted; will try again')
       this.#tallies.unshift(...tallies)

@@ -9,6 +9,8 @@ export interface Handler {
   readonly queue: string
   readonly policy: Policy
   readonly codes: Taxonomy
+  /** So many slots of each worker are for this type alone; null = it shares those of the worker with other types. */
+  readonly ownSlots: number | null
   readonly rules: readonly Rule<string>[]
   /** Reads a stored payload; a throw (or rejection) is a dispatch failure: the handler never saw it. */
   readInput(payload: unknown): unknown

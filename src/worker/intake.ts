@@ -61,6 +61,11 @@ export class Intake {
     return freeSlots > 0 || (freeSlots + ahead > 0 && buffered <= ahead / 2)
   }
 
+  /** The claim before was not answered. */
+  isSilent(waitedMs: number): void {
+    this.#trouble.failed({ waited_ms: waitedMs }, 'a claim was not answered; will ask again')
+  }
+
   /** `freeSlots` is negative by as many jobs as are buffered beyond the slots. */
   async claim(worker: WorkerKey, freeSlots: number): Promise<TakenIn> {
     const taken: TakenIn = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }

@@ -3,6 +3,7 @@ import type { Log } from '../runtime/log.ts'
 import type { Renewal, Store, WorkerKey } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Flight } from './flight.ts'
+import { answerWithin, PATIENCE_MS, SILENCE } from './patience.ts'
 import { Trouble } from './trouble.ts'
 
 /** A lease is renewed when a third of it has passed: two renewals may fail before it is in danger. */
@@ -16,49 +17,78 @@ export class LeaseKeeper {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
+  readonly #patienceMs: number
   readonly #lost: (flight: Flight) => void
   #underWay: Promise<void> | null = null
+  #next: Promise<void> | null = null
   #seenMonoMs = Number.NEGATIVE_INFINITY
   #progressMonoMs = Number.NEGATIVE_INFINITY
 
-  constructor(store: Store, clock: Clock, log: Log, lost: (flight: Flight) => void) {
+  /** `shortestMs`: of all leases that may have to be renewed while an answer is waited for. */
+  constructor(store: Store, clock: Clock, log: Log, shortestMs: number, lost: (flight: Flight) => void) {
     this.#store = store
+    this.#patienceMs = Math.min(PATIENCE_MS, shortestMs * RENEW_AT_SHARE)
     this.#clock = clock
     this.#trouble = new Trouble(clock, log)
     this.#lost = lost
   }
 
-  /** One after the other: a store that is slow to answer must not be asked for the same leases again and again. */
-  async keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>, nowMonoMs: number): Promise<void> {
-    const mustWait = this.#underWay !== null
-    while (this.#underWay !== null) await this.#underWay.catch(() => undefined)
+  /**
+   * One after the other: a store that is slow to answer must not be asked for the same leases again and again. All who
+   * ask meanwhile share the round after this one.
+   */
+  keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>): Promise<void> {
+    if (this.#underWay === null) {
+      this.#underWay = this.#keep(worker, held).finally(() => {
+        this.#underWay = null
+      })
+      return this.#underWay
+    }
+    this.#next ??= this.#underWay.then(() => {
+      this.#next = null
+      return this.keep(worker, held)
+    })
+    return this.#next
+  }
+
+  /** Never rejects, and ends in a bounded time whatever the store does. */
+  async #keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>): Promise<void> {
+    const askedMonoMs = this.#clock.monoMs()
+    const renewals = this.#due(held, askedMonoMs)
+    if (renewals.length === 0 && askedMonoMs - this.#seenMonoMs < SEEN_EVERY_MS) return
     try {
-      this.#underWay = this.#keep(worker, held, mustWait ? this.#clock.monoMs() : nowMonoMs)
-      await this.#underWay
-    } finally {
-      this.#underWay = null
+      const asked = this.#store.renew({ worker, leases: renewals })
+      const renewed = asked.then(({ lost }) => this.#renewed(held, renewals, lost, askedMonoMs))
+      if ((await answerWithin(this.#clock, this.#patienceMs, renewed)) !== SILENCE) return
+      const waited_ms = Math.round(this.#patienceMs)
+      this.#trouble.failed(
+        { waited_ms, leases: renewals.length },
+        'a renewal was not answered; leases are renewed again',
+      )
+    } catch (error) {
+      this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
+    }
+    for (const { key, progress } of renewals) {
+      const flight = held.get(key)
+      if (flight !== undefined && progress !== null) Attempt.giveBackProgress(flight.attempt)
     }
   }
 
-  async #keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>, nowMonoMs: number): Promise<void> {
-    const renewals = this.#due(held, nowMonoMs)
-    if (renewals.length === 0 && nowMonoMs - this.#seenMonoMs < SEEN_EVERY_MS) return
-    let lost: readonly number[]
-    try {
-      lost = (await this.#store.renew({ worker, leases: renewals })).lost
-    } catch (error) {
-      this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
-      this.#giveUpExpired(held, nowMonoMs)
-      return
-    }
+  /** Also for an answer that came after its round was given up. */
+  #renewed(
+    held: ReadonlyMap<number, Flight>,
+    renewals: readonly Renewal[],
+    lost: readonly number[],
+    askedMonoMs: number,
+  ): void {
     this.#trouble.isOver()
-    this.#seenMonoMs = nowMonoMs
+    this.#seenMonoMs = Math.max(this.#seenMonoMs, askedMonoMs)
     for (const { key, attempt, ttlMs } of renewals) {
       const flight = held.get(key)
       if (flight === undefined || flight.lease.attempt !== attempt) continue
-      flight.renewedMonoMs = nowMonoMs
-      // From when we asked, as at the claim.
-      flight.trustedUntilMonoMs = nowMonoMs + ttlMs
+      // From when we asked, as at the claim. Answers may overtake each other, and none takes back what another gave.
+      flight.renewedMonoMs = Math.max(flight.renewedMonoMs, askedMonoMs)
+      flight.trustedUntilMonoMs = Math.max(flight.trustedUntilMonoMs, askedMonoMs + ttlMs)
       if (lost.includes(key)) this.#lost(flight)
     }
   }
@@ -75,13 +105,5 @@ export class LeaseKeeper {
       renewals.push({ key, attempt: flight.lease.attempt, ttlMs, progress })
     }
     return renewals
-  }
-
-  /** The store does not answer and the lease is over: somebody else may have the job by now. */
-  #giveUpExpired(held: ReadonlyMap<number, Flight>, nowMonoMs: number): void {
-    for (const flight of [...held.values()]) {
-      // What has ended and only waits to be recorded does no harm: its outcome counts if the store still says so.
-      if (flight.trustedUntilMonoMs <= nowMonoMs && flight.state !== 'closing') this.#lost(flight)
-    }
   }
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../runtime/clock.ts'
 export class Quiet {
   readonly #clock: Clock
   readonly #isQuiet: () => boolean
-  #waiting: (() => void)[] = []
+  #waiting: { isEnough: () => boolean; wake: () => void }[] = []
 
   constructor(clock: Clock, isQuiet: () => boolean) {
     this.#clock = clock
@@ -13,21 +13,22 @@ export class Quiet {
 
   /** Something changed: whoever waits looks again. */
   look(): void {
-    if (this.#waiting.length === 0 || !this.#isQuiet()) return
-    const waiting = this.#waiting
-    this.#waiting = []
-    for (const wake of waiting) wake()
+    if (this.#waiting.length === 0) return
+    const woken = this.#waiting.filter(({ isEnough }) => isEnough())
+    this.#waiting = this.#waiting.filter((one) => !woken.includes(one))
+    for (const { wake } of woken) wake()
   }
 
-  /** Resolves when it is quiet, or after `ms` of the clock. */
-  async within(ms: number): Promise<void> {
-    if (this.#isQuiet()) return
+  /** Resolves when it is quiet, or quiet enough for the caller, or after `ms` of the clock. */
+  async within(ms: number, isEnough = this.#isQuiet): Promise<void> {
+    if (isEnough()) return
     await new Promise<void>((resolve) => {
       const timer = Number.isFinite(ms) ? this.#clock.setTimer(ms, resolve) : null
-      this.#waiting.push(() => {
+      const wake = () => {
         timer?.cancel()
         resolve()
-      })
+      }
+      this.#waiting.push({ isEnough, wake })
     })
   }
 }

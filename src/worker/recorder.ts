@@ -2,15 +2,13 @@ import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store, WorkerKey } from '../store/store.ts'
 import type { Flight } from './flight.ts'
+import { answerOrThrow } from './patience.ts'
 
 interface Entry {
   flight: Flight
   close: Close
-}
-
-interface Recorded {
-  entries: readonly Entry[]
-  answers: readonly CloseAnswer[]
+  /** An outcome that was sent twice may be answered twice: the first answer counts. */
+  isAnswered: boolean
 }
 
 const RETRY_MS_MIN = 50
@@ -30,6 +28,7 @@ export class Recorder {
   #refused: Entry[] = []
   /** With the store, and not answered yet. */
   #sending: readonly Entry[] = []
+  #isSending = false
   #retryTimer: Timer | null = null
   #failures = 0
   #isEnded = false
@@ -47,7 +46,7 @@ export class Recorder {
   }
 
   add(flight: Flight, close: Close): void {
-    this.#pending.push({ flight, close })
+    this.#pending.push({ flight, close, isAnswered: false })
   }
 
   get isIdle(): boolean {
@@ -61,38 +60,50 @@ export class Recorder {
 
   /** Sends what is pending, unless a batch is under way: then its answer sends the rest. */
   send(worker: WorkerKey): void {
-    if (this.#sending.length > 0 || this.#pending.length === 0 || this.#isEnded) return
+    if (this.#isSending || this.#pending.length === 0 || this.#isEnded) return
     const batch = this.#pending
     this.#pending = []
     this.#sending = batch
-    void this.#recordedOf(worker, batch).then((recorded) => {
+    this.#isSending = true
+    void this.#record(worker, batch).then(() => {
       this.#sending = []
-      if (this.#isEnded) return
-      for (const { entries, answers } of recorded) {
-        for (let i = 0; i < entries.length; i++) {
-          const { flight, close } = entries[i] as Entry
-          this.#answered(flight, close, answers[i] as CloseAnswer)
-        }
-      }
+      this.#isSending = false
       this.send(worker)
     })
   }
 
-  async #recordedOf(worker: WorkerKey, batch: readonly Entry[]): Promise<Recorded[]> {
+  async #record(worker: WorkerKey, batch: readonly Entry[]): Promise<void> {
     for (const { flight } of batch) flight.isBeingRecorded = true
     try {
-      const answers = await this.#store.close({ worker, closes: batch.map((entry) => entry.close) })
+      const closing = this.#store.close({ worker, closes: batch.map((entry) => entry.close) })
+      // An answer that comes after we stopped to wait for it is still the answer.
+      await answerOrThrow(
+        this.#clock,
+        closing.then((answers) => this.#settle(batch, answers)),
+      )
       this.#failures = 0
-      return [{ entries: batch, answers }]
     } catch (error) {
       // One outcome that the store will not take must not keep it from taking the others.
-      if (batch.length > 1) return (await Promise.all(batch.map((entry) => this.#recordedOf(worker, [entry])))).flat()
-      for (const entry of batch) this.#refuse(worker, entry, error)
-      return []
+      if (batch.length > 1) await Promise.all(batch.map((entry) => this.#record(worker, [entry])))
+      else for (const entry of batch) this.#refuse(worker, entry, error)
+    }
+  }
+
+  #settle(batch: readonly Entry[], answers: readonly CloseAnswer[]): void {
+    if (this.#isEnded) return
+    const isUnanswered = ({ isAnswered }: Entry) => !isAnswered
+    const fresh = new Set(batch.filter(isUnanswered))
+    for (const entry of fresh) entry.isAnswered = true
+    this.#sending = this.#sending.filter(isUnanswered)
+    this.#refused = this.#refused.filter(isUnanswered)
+    this.#pending = this.#pending.filter(isUnanswered)
+    for (const [i, entry] of batch.entries()) {
+      if (fresh.has(entry)) this.#answered(entry.flight, entry.close, answers[i] as CloseAnswer)
     }
   }
 
   #refuse(worker: WorkerKey, entry: Entry, error: unknown): void {
+    if (entry.isAnswered) return
     entry.flight.isBeingRecorded = false
     entry.flight.isRecordLate = true
     this.#refused.push(entry)
@@ -111,7 +122,9 @@ export class Recorder {
   end(): Close[] {
     this.#isEnded = true
     this.#retryTimer?.cancel()
-    const unrecorded = [...this.#sending, ...this.#refused, ...this.#pending].map((entry) => entry.close)
+    const unrecorded = [...this.#sending, ...this.#refused, ...this.#pending]
+      .filter(({ isAnswered }) => !isAnswered)
+      .map(({ close }) => close)
     this.#refused = []
     this.#pending = []
     return unrecorded

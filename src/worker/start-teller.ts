@@ -2,6 +2,7 @@ import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Store, WorkerKey } from '../store/store.ts'
 import type { Flight } from './flight.ts'
+import { answerOrThrow } from './patience.ts'
 import { Trouble } from './trouble.ts'
 
 /**
@@ -41,7 +42,8 @@ export class StartTeller {
     this.#underWay++
     const { key, attempt } = flight.lease
     try {
-      const { lost } = await this.#store.start({ worker, attempts: [{ key, attempt, agoMs: 0 }] })
+      const told = this.#store.start({ worker, attempts: [{ key, attempt, agoMs: 0 }] })
+      const { lost } = await answerOrThrow(this.#clock, told)
       if (lost.length === 0) return true
     } catch (error) {
       // Nothing ran yet. The lease runs out by itself, and then the policy decides about a job that never started.
@@ -79,7 +81,7 @@ export class StartTeller {
       const { key, attempt } = flight.lease
       return { key, attempt, agoMs: nowMonoMs - (flight.startedMonoMs ?? nowMonoMs) }
     })
-    this.#store.start({ worker, attempts }).then(
+    answerOrThrow(this.#clock, this.#store.start({ worker, attempts })).then(
       ({ lost }) => {
         this.#trouble.isOver()
         for (const flight of starts) if (lost.includes(flight.lease.key)) this.#lost(flight)

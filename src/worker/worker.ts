@@ -6,27 +6,32 @@ import type { Close, CloseAnswer, Store, WorkerKey } from '../store/store.ts'
 import { Alarm } from './alarm.ts'
 import { BreakerWatch } from './breaker-watch.ts'
 import { Chore } from './chore.ts'
+import { Deadlines } from './deadlines.ts'
 import type { Flight } from './flight.ts'
+import type { Handler } from './handler.ts'
 import { Intake } from './intake.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './maintenance.ts'
 import { toldOf } from './notices.ts'
 import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
 import { changeForShutdown, release } from './outcome.ts'
+import { answerOrThrow } from './patience.ts'
 import { Pipeline, type Step } from './pipeline.ts'
 import { beforeProcessExit, recordAtExit } from './process-exit.ts'
 import { Quiet } from './quiet.ts'
 import { Recorder } from './recorder.ts'
 import { Cancelled, LeaseLost, ShuttingDown } from './signals.ts'
+import { SlotPool, SlotPools } from './slot-pool.ts'
 import { StartTeller } from './start-teller.ts'
 import { tellLost, tellOutcome } from './tell.ts'
-import { WaitingLine } from './waiting-line.ts'
 
 /** A job claimed ahead that still has no slot after this long is better off with another worker. */
 const BUFFERED_MS_MAX = 1_000
 /** How long a job that may be what kills its workers waits while another such job runs. */
 const SUSPECT_WAIT_MS = 10_000
 const BLOCKED_MS_WORTH_TELLING = 1_000
+/** New work may wait so long until the types with slots of their own are claimed. */
+const OWN_POOLS_ASK_MS = 100
 const STOP_SETTLE_MS = 250
 /** How long a stopping worker goes on trying to record outcomes when its store does not take them. */
 const STOP_RECORD_MS = 10_000
@@ -45,22 +50,18 @@ export class Worker {
   readonly #recorder: Recorder
   readonly #maintenance: Maintenance
   readonly #pipeline: Pipeline
-  readonly #intake: Intake
   readonly #breakers: BreakerWatch | null
   readonly #starts: StartTeller
   readonly #poll: Alarm
+  readonly #deadlines: Deadlines
   readonly #quiet: Quiet
   readonly #chores: readonly Chore[]
   readonly #held = new Map<number, Flight>()
-  readonly #line = new WaitingLine()
-  #running = 0
+  readonly #pools: SlotPools
   #key: WorkerKey | null = null
   #state: 'new' | 'running' | 'stopping' | 'stopped' | 'dead' = 'new'
   #isCycleScheduled = false
-  #isClaiming = false
-  #isFilling = false
-  #isBeginScheduled = false
-  #hasWorkHint = false
+  #cancelling: Promise<void> | null = null
   #forgetHint: () => void = () => undefined
   #forgetExit: () => void = () => undefined
 
@@ -71,7 +72,8 @@ export class Worker {
     this.#clock = clock
     this.#log = log
     this.id = options.id ?? `${hostname()}:${process.pid}:${Math.floor(systemChance() * 2 ** 32).toString(36)}`
-    this.#keeper = new LeaseKeeper(store, clock, log, (flight) => this.#lose(flight))
+    const shortestMs = Math.min(...[...handlers.values()].map(({ policy }) => policy.lease.ttlMs))
+    this.#keeper = new LeaseKeeper(store, clock, log, shortestMs, (flight) => this.#lose(flight))
     this.#recorder = new Recorder(store, clock, log, (flight, close, answer) => this.#recorded(flight, close, answer))
     this.#maintenance = new Maintenance({ store, log, codesOf: (type) => handlers.get(type)?.codes })
     this.#pipeline = new Pipeline({
@@ -85,17 +87,21 @@ export class Worker {
     this.#breakers = BreakerWatch.of({
       ...this.#options,
       toSend: () => this.#scheduleCycle(),
-      looked: () => this.#begin(),
+      looked: () => this.#pools.begin(),
       // Jobs that wait here for a slot go back when their breaker shuts.
       changed: (breakers) =>
-        this.#line.take((flight) => breakers.refusal(flight) !== null).map((one) => this.#start(one)),
+        this.#pools.takeWaiting((flight) => breakers.refusal(flight) !== null).map((one) => this.#start(one)),
     })
-    this.#intake = new Intake(store, clock, log, handlers, this.#options.prefetchMax, (standings, askedMonoMs) =>
-      this.#breakers?.learn(standings, askedMonoMs),
-    )
+    this.#pools = new SlotPools(handlers.values(), this.#options.concurrency, this.#makePool)
     this.#starts = new StartTeller(store, clock, log, (flight) => this.#lose(flight))
     this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
-    this.#poll = new Alarm(clock, (lateMs) => void this.#onPoll(lateMs))
+    this.#poll = new Alarm(clock, (lateMs) => this.#onPoll(lateMs))
+    this.#deadlines = new Deadlines({
+      ...{ clock, held: this.#held },
+      lost: (flight) => this.#lose(flight),
+      timedOut: (flight) => this.#endByTimeout(flight),
+      stoodStill: () => void this.#keepLeases(),
+    })
     this.#chores = [
       new Chore(clock, log, 'maintenance', this.#options.maintenanceMs, () => this.maintain()),
       new Chore(clock, log, 'pruning', this.#options.pruneMs, () => this.prune()),
@@ -114,7 +120,7 @@ export class Worker {
     this.#forgetHint = this.#store.onWork(() => this.#hint())
     this.#forgetExit = beforeProcessExit(this.#onProcessExit)
     for (const chore of this.#chores) chore.start()
-    this.#scheduleCycle()
+    this.#wantWork()
   }
 
   /** Makes the worker known without starting its loop: tests drive it with `tick`. */
@@ -135,14 +141,15 @@ export class Worker {
   /** One turn of the loop: keep leases, stop what is over, claim what is due, and wait until nothing moves by itself. */
   async tick(): Promise<void> {
     await this.enlist()
-    await this.#housekeep()
-    this.#scheduleCycle()
+    await this.#keepLeases()
+    await this.#readCancellations()
+    this.#wantWork()
     await this.#settled()
   }
 
   /** Looks after jobs whose worker is gone. Own leases first: a process that was stopped for long must not rob itself. */
   async maintain(): Promise<MaintenanceReport> {
-    if (this.#key !== null && this.#isAlive) await this.#keeper.keep(this.#key, this.#held, this.#clock.monoMs())
+    if (this.#key !== null && this.#isAlive) await this.#keeper.keep(this.#key, this.#held)
     return this.#maintenance.lookAfterStalled()
   }
 
@@ -168,12 +175,15 @@ export class Worker {
     if (wasEnlisted) {
       this.#releaseBuffer('the worker stopped before it began')
       this.#scheduleCycle()
-      await this.#quiet.within(graceMs)
+      // A store that never answers must not hold up the end: without a limit, only handlers are waited for.
+      const isEnough = Number.isFinite(graceMs) ? undefined : () => [...this.#held.values()].every(hasEnded)
+      await this.#quiet.within(graceMs, isEnough)
       if (!this.#isQuiet) await this.#endRunning()
       if (!this.#isAlive) return
       await this.#leave()
     }
     this.#poll.cancel()
+    this.#deadlines.cancel()
     this.#forgetExit()
     this.#state = 'stopped'
     this.#log.info({ worker_id: this.id }, 'worker stopped')
@@ -186,7 +196,7 @@ export class Worker {
       this.#log.error({ outcomes: unrecorded }, 'outcomes were not recorded before the worker stopped')
     }
     try {
-      if (this.#key !== null) await this.#store.dismiss({ worker: this.#key })
+      if (this.#key !== null) await answerOrThrow(this.#clock, this.#store.dismiss({ worker: this.#key }))
     } catch (error) {
       // Its leases run out all the same, and its silence says the rest.
       this.#log.error({ err: error }, 'the worker could not say that it stopped')
@@ -198,13 +208,14 @@ export class Worker {
     this.#state = 'dead'
     this.#forgetHint()
     this.#poll.cancel()
+    this.#deadlines.cancel()
     for (const chore of this.#chores) chore.stop()
     this.#forgetExit()
     this.#breakers?.crash()
     this.#recorder.end()
     for (const flight of this.#held.values()) flight.state = 'gone'
     this.#held.clear()
-    this.#line.clear()
+    this.#pools.clear()
     this.#quiet.look()
   }
 
@@ -220,12 +231,39 @@ export class Worker {
   }
 
   get #isQuiet(): boolean {
-    return this.#held.size === 0 && this.#recorder.isIdle && !this.#isClaiming
+    return this.#held.size === 0 && this.#recorder.isIdle && !this.#pools.isClaiming
   }
 
   #hint(): void {
-    this.#hasWorkHint = true
+    this.#pools.hint()
+    if (this.#pools.hasOwn) this.#poll.setWithin(OWN_POOLS_ASK_MS)
     this.#scheduleCycle()
+  }
+
+  #wantWork(): void {
+    this.#pools.want()
+    this.#scheduleCycle()
+  }
+
+  readonly #makePool = (served: readonly Handler[], slots: number): SlotPool => {
+    const { clock, log, pollMs, prefetchMax } = this.#options
+    const handlers = new Map(served.map((handler) => [handler.type, handler]))
+    return new SlotPool({
+      ...{ clock, slots, pollMs },
+      intake: new Intake(this.#store, clock, log, handlers, prefetchMax, (standings, askedMonoMs) =>
+        this.#breakers?.learn(standings, askedMonoMs),
+      ),
+      isRunning: () => this.#state === 'running',
+      claimed: (flight) => this.#take(flight),
+      start: (flight) => this.#start(flight),
+      mustLookFirst: () => this.#mustLookFirst(),
+      turn: () => this.#scheduleCycle(),
+      poll: (withinMs) => this.#poll.setWithin(withinMs),
+      changed: () => {
+        if (this.#state === 'stopping') this.#releaseBuffer('the worker stopped before it began')
+        this.#quiet.look()
+      },
+    })
   }
 
   #scheduleCycle(): void {
@@ -240,49 +278,17 @@ export class Worker {
     this.#starts.send(this.#key)
     this.#recorder.send(this.#key)
     this.#breakers?.send(this.#clock.monoMs())
-    if (this.#state === 'running') void this.#claim(this.#key)
+    if (this.#state === 'running') this.#pools.claim(this.#key)
     else this.#poll.setWithin(this.#options.pollMs)
     this.#quiet.look()
   }
 
-  /** The outcomes of the last jobs go to the store in the same commit. */
-  async #claim(worker: WorkerKey): Promise<void> {
-    if (this.#isClaiming) return
-    const { concurrency, pollMs } = this.#options
-    const free = concurrency - this.#running - this.#line.length
-    if (!this.#intake.isWorthAsking(free, this.#line.length)) {
-      this.#poll.setWithin(pollMs)
-      return
-    }
-    this.#isClaiming = true
-    this.#hasWorkHint = false
-    const { flights, hasMore, nextDueInMs } = await this.#intake.claim(worker, free)
-    for (const flight of flights) this.#take(flight)
-    this.#isClaiming = false
-    this.#begin()
-    // A hint that came while we were asking may be about work that our answer could not contain.
-    if (hasMore || this.#hasWorkHint) this.#scheduleCycle()
-    else this.#poll.setWithin(Math.max(0, Math.min(pollMs, nextDueInMs)))
-    this.#quiet.look()
-  }
-
-  #take(flight: Flight): void {
-    if (!this.#isAlive) return
+  /** The flight waits for a slot; false when this worker fell dead. */
+  #take(flight: Flight): boolean {
+    if (!this.#isAlive) return false
     this.#held.set(flight.lease.key, flight)
-    if (this.#enter('claim', flight)) this.#line.add(flight)
-  }
-
-  /** Begins buffered attempts while there are slots. A handler that ends at once frees its slot inside this loop. */
-  #begin(): void {
-    if (this.#isFilling) return
-    this.#isFilling = true
-    while (this.#running < this.#options.concurrency && this.#state === 'running' && !this.#mustLookFirst()) {
-      const flight = this.#line.takeNext()
-      if (flight === undefined) break
-      this.#start(flight)
-    }
-    this.#isFilling = false
-    if (this.#state === 'stopping') this.#releaseBuffer('the worker stopped before it began')
+    this.#deadlines.watch(flight.trustedUntilMonoMs)
+    return this.#enter('claim', flight)
   }
 
   // ---- one attempt, step by step ------------------------------------------------------------------------------
@@ -302,9 +308,9 @@ export class Worker {
       this.#close(flight, refusal, nowMonoMs)
       return
     }
-    this.#running++
+    this.#pools.of(flight).take()
     this.#pipeline.start(flight, nowMonoMs)
-    if (flight.deadlineMonoMs < this.#poll.dueMonoMs) this.#poll.setWithin(flight.deadlineMonoMs - nowMonoMs)
+    this.#deadlines.watch(flight.deadlineMonoMs)
   }
 
   #close(flight: Flight, change: Close['change'], nowMonoMs: number): void {
@@ -318,30 +324,15 @@ export class Worker {
     this.#recorder.add(flight, { key, attempt, batch, change, ranMs, ...told })
     // Where the record comes first, it also comes before this slot's next job (P66).
     if (wasRunning && flight.handler.policy.audit === 'write-ahead') flight.keepsSlot = true
-    else if (wasRunning) this.#freeSlot()
+    else if (wasRunning) this.#pools.of(flight).free()
+    this.#pools.of(flight).want()
     this.#scheduleCycle()
   }
 
   #freeKeptSlot(flight: Flight): void {
     if (!flight.keepsSlot) return
     flight.keepsSlot = false
-    this.#freeSlot()
-  }
-
-  #freeSlot(): void {
-    this.#running--
-    this.#intake.done()
-    this.#beginSoon()
-  }
-
-  /** Not from inside the handler that just ended: its stack would stand below the next one's, in every error. */
-  #beginSoon(): void {
-    if (this.#isBeginScheduled || this.#isFilling || this.#line.length === 0) return
-    this.#isBeginScheduled = true
-    queueMicrotask(() => {
-      this.#isBeginScheduled = false
-      this.#begin()
-    })
+    this.#pools.of(flight).free()
   }
 
   #recorded(flight: Flight, close: Close, answer: CloseAnswer): void {
@@ -357,24 +348,26 @@ export class Worker {
   #forget(flight: Flight): void {
     if (this.#held.get(flight.lease.key) === flight) this.#held.delete(flight.lease.key)
     // Only now, when its outcome is safe: the next one may kill us before it could be recorded.
-    if (this.#line.ended(flight)) this.#beginSoon()
+    const pool = this.#pools.of(flight)
+    if (pool.line.ended(flight)) pool.beginSoon()
   }
 
   // ---- what can happen to an attempt from outside -------------------------------------------------------------
 
-  /** Keeps leases, stops attempts whose time is over or that were cancelled, gives back what waits too long. */
-  async #housekeep(): Promise<void> {
+  /** Keeps leases, stops attempts whose time is over, gives back what waits too long. */
+  async #keepLeases(): Promise<void> {
     if (this.#key === null || !this.#isAlive) return
-    const nowMonoMs = this.#clock.monoMs()
-    await this.#keeper.keep(this.#key, this.#held, nowMonoMs)
-    for (const flight of [...this.#held.values()]) {
-      if (flight.state === 'running' && flight.deadlineMonoMs <= nowMonoMs) this.#endByTimeout(flight)
-    }
-    this.#giveBackWaiting(nowMonoMs)
+    await this.#keeper.keep(this.#key, this.#held)
+    this.#deadlines.endOverdue()
+    this.#giveBackWaiting(this.#clock.monoMs())
     this.#mustLookFirst()
-    if (this.#held.size === 0) return
+  }
+
+  async #readCancellations(): Promise<void> {
+    if (this.#key === null || !this.#isAlive || this.#held.size === 0) return
     try {
-      for (const { key, attempt, actor, reason } of await this.#store.cancellations({ worker: this.#key })) {
+      const cancellations = await answerOrThrow(this.#clock, this.#store.cancellations({ worker: this.#key }))
+      for (const { key, attempt, actor, reason } of cancellations) {
         const flight = this.#held.get(key)
         if (flight?.lease.attempt === attempt) this.#cancel(flight, new Cancelled(actor, reason))
       }
@@ -402,7 +395,7 @@ export class Worker {
   /** The handler decides how to stop; what it answers then is recorded as cancelled unless it succeeded first. */
   #cancel(flight: Flight, reason: Cancelled): void {
     if (flight.state === 'buffered') {
-      this.#line.take((other) => other === flight)
+      this.#pools.takeWaiting((other) => other === flight)
       this.#close(flight, { to: 'cancelled', note: reason.message }, this.#clock.monoMs())
     } else flight.stop(reason)
   }
@@ -412,19 +405,20 @@ export class Worker {
     if (flight.state === 'gone') return
     tellLost(flight, this.id, this.#options.tellLost, this.#log)
     const wasRunning = flight.state === 'running'
-    if (flight.state === 'buffered') this.#line.take((other) => other === flight)
+    if (flight.state === 'buffered') this.#pools.takeWaiting((other) => other === flight)
     flight.state = 'gone'
     this.#forget(flight)
     flight.stop(new LeaseLost())
-    if (wasRunning) this.#freeSlot()
+    if (wasRunning) this.#pools.of(flight).free()
     this.#freeKeptSlot(flight)
+    this.#pools.of(flight).want()
     this.#scheduleCycle()
   }
 
   #giveBackWaiting(nowMonoMs: number): void {
     const hasWaited = ({ claimedMonoMs, handler }: Flight) =>
       nowMonoMs - claimedMonoMs > BUFFERED_MS_MAX && !handler.policy.forwardOnly
-    for (const flight of this.#line.take(hasWaited)) {
+    for (const flight of this.#pools.takeWaiting(hasWaited)) {
       const change = flight.isSuspect
         ? release(flight, 'another job that may be what kills its workers runs first', SUSPECT_WAIT_MS)
         : release(flight, 'no slot became free')
@@ -433,12 +427,12 @@ export class Worker {
   }
 
   #mustLookFirst(): boolean {
-    return this.#breakers !== null && this.#line.length > 0 && this.#breakers.looksFirst(this.#clock.monoMs())
+    return this.#breakers !== null && this.#pools.isAnyWaiting && this.#breakers.looksFirst(this.#clock.monoMs())
   }
 
   #releaseBuffer(note: string): void {
     const nowMonoMs = this.#clock.monoMs()
-    for (const flight of this.#line.take(() => true)) {
+    for (const flight of this.#pools.takeWaiting(() => true)) {
       const { policy } = flight.handler
       const change =
         policy.shutdown === 'fail'
@@ -476,22 +470,29 @@ export class Worker {
 
   // ---- timers and waiting -------------------------------------------------------------------------------------
 
-  async #onPoll(lateMs: number): Promise<void> {
+  #onPoll(lateMs: number): void {
     if (!this.#isAlive) return
     if (lateMs > BLOCKED_MS_WORTH_TELLING) {
       const running = [...this.#held.values()].filter((flight) => flight.isWorking).map((flight) => flight.lease.id)
       this.#log.warn({ blocked_ms: Math.round(lateMs), running }, 'something held up the event loop of this worker')
     }
-    await this.#housekeep()
-    this.#scheduleCycle()
+    // None waits for another: whatever the store is slow to answer must not hold up the rest.
+    void this.#keepLeases()
+    this.#cancelling ??= this.#readCancellations().finally(() => {
+      this.#cancelling = null
+    })
+    this.#wantWork()
   }
 
   /** Turns the event loop until claims and closes are answered and only handlers that wait for something are left. */
   async #settled(): Promise<void> {
     for (let still = 0; still < 3; ) {
       await new Promise<void>((resolve) => setImmediate(resolve))
-      const isMoving = this.#isCycleScheduled || this.#isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
+      const isMoving =
+        this.#isCycleScheduled || this.#pools.isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
       still = isMoving || this.#breakers?.isMoving ? 0 : still + 1
     }
   }
 }
+
+const hasEnded = ({ state }: Flight): boolean => state === 'closing' || state === 'gone'

@@ -1,0 +1,67 @@
+import type { Clock } from '../runtime/clock.ts'
+import { Alarm } from './alarm.ts'
+import type { Flight } from './flight.ts'
+
+/**
+ * A process that stood still may find that its leases ended meanwhile. If no other worker took the jobs, a renewal keeps
+ * them, so the store has this long to answer one before they are given up.
+ */
+const STANDSTILL_GRACE_MS = 500
+
+interface DeadlinesOptions {
+  clock: Clock
+  held: ReadonlyMap<number, Flight>
+  /** The lease ended without a renewal: another worker may have the job by now. */
+  lost: (flight: Flight) => void
+  timedOut: (flight: Flight) => void
+  /** The process stood still: leases should be renewed at once. */
+  stoodStill: () => void
+}
+
+/**
+ * Ends attempts at the end of their lease or of their time. A timer of its own does this and nothing of it waits for the
+ * store, which may refuse, answer late or never answer.
+ */
+export class Deadlines {
+  readonly #options: DeadlinesOptions
+  readonly #alarm: Alarm
+  #isAfterStandstill = false
+
+  constructor(options: DeadlinesOptions) {
+    this.#options = options
+    this.#alarm = new Alarm(options.clock, (lateMs) => this.#ring(lateMs))
+  }
+
+  watch(atMonoMs: number): void {
+    this.#alarm.setWithin(atMonoMs - this.#options.clock.monoMs())
+  }
+
+  cancel(): void {
+    this.#alarm.cancel()
+  }
+
+  endOverdue(): void {
+    const { clock, held, lost, timedOut } = this.#options
+    const nowMonoMs = clock.monoMs()
+    let nextMonoMs = Number.POSITIVE_INFINITY
+    for (const flight of [...held.values()]) {
+      // What has ended and only waits to be recorded does no harm: its outcome counts if the store still says so.
+      if (flight.state === 'closing') continue
+      if (flight.trustedUntilMonoMs <= nowMonoMs) lost(flight)
+      else if (flight.state === 'running' && flight.deadlineMonoMs <= nowMonoMs) timedOut(flight)
+      else nextMonoMs = Math.min(nextMonoMs, flight.trustedUntilMonoMs, flight.deadlineMonoMs)
+    }
+    this.watch(nextMonoMs)
+  }
+
+  #ring(lateMs: number): void {
+    if (lateMs > STANDSTILL_GRACE_MS && !this.#isAfterStandstill) {
+      this.#isAfterStandstill = true
+      this.#alarm.setWithin(STANDSTILL_GRACE_MS)
+      this.#options.stoodStill()
+      return
+    }
+    this.#isAfterStandstill = false
+    this.endOverdue()
+  }
+}
