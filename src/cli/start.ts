@@ -116,15 +116,12 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
       parts.server = await startServer({ app, log, mounts, ...http.server })
       await storeOf(app, parts.server, isQuiet)
     }
+    const tell = outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' })
     if (http.hasWorker) {
       for (const one of parts.apps) await one.start?.()
-      parts.worker = await app.work({
-        log,
-        tell: outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' }),
-        ...(concurrency !== null && { concurrency }),
-      })
+      parts.worker = await app.work({ log, tell, ...(concurrency !== null && { concurrency }) })
     } else {
-      await app.lookAfter({ log })
+      await app.lookAfter({ log, tell })
     }
     if (!isQuiet) await introduce(app, parts, { values, choice, isSample: served.apps.includes('sample'), http })
   } catch (error) {

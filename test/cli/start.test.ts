@@ -1,6 +1,8 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { App } from '../../src/app/app.ts'
+import { hookServer } from '../support/hooks.ts'
 import { until } from '../support/until.ts'
 import { folder, json, ROOT, redressAlone, running } from './command.ts'
 
@@ -114,6 +116,37 @@ describe('start', () => {
     const { code: bad, stderr } = await redressAlone(['start', '--apps', 'sample', '--grace', 'soon', '--data', data])
     expect({ bad, stderr }).toEqual({ bad: 2, stderr: expect.stringContaining('--grace: "soon" is not a duration') })
   })
+})
+
+test('start --no-worker delivers notices through the channels of its app, and runs no job', async () => {
+  const data = folder()
+  const hooks = await hookServer()
+  const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
+  const file = appModule(`
+    import { webhook } from ${JSON.stringify(join(ROOT, 'src/index.ts'))}
+    const app = redress()
+    app.channel('ops', webhook({ url: '${hooks.url}', secrets: ['${secret}'] }))
+    app.job('work', { run: () => 'done' })
+    export default app
+  `)
+  const { child, ended: exit } = await running(['start', '--app', file, '--port', '0', '--no-worker', '--data', data], {
+    says: 'Ctrl-C stops it',
+  })
+  const waiting = await submit(data, 'work', {})
+  const submitter = new App({ store: `sqlite:${join(data, 'redress.db')}` })
+  onTestFinished(() => submitter.stop())
+  submitter.job('strict', {
+    policy: { reject: 'record', notify: { failed: ['ops'] } },
+    admit: () => {
+      throw new Error('never good enough')
+    },
+    run: () => undefined,
+  })
+  await submitter.submit('strict', {})
+  await until('the webhook is there', () => hooks.hooks.length === 1)
+  expect(await show(data, waiting)).toMatchObject({ status: 'queued' })
+  child.kill('SIGTERM')
+  expect(await exit).toBe(0)
 })
 
 describe('worker', () => {
