@@ -6,6 +6,8 @@ import type { Intake } from './intake.ts'
 import { answerWithin, PATIENCE_MS, SILENCE } from './patience.ts'
 import { WaitingLine } from './waiting-line.ts'
 
+const HINT_SOON_MS = 100
+
 interface SlotPoolOptions {
   clock: Clock
   intake: Intake
@@ -57,6 +59,10 @@ export class SlotPool {
   hint(): void {
     this.#isWanted = true
     this.#hasHint = true
+  }
+
+  hintSoon(): void {
+    this.#options.poll(HINT_SOON_MS)
   }
 
   async claim(worker: WorkerKey): Promise<void> {
@@ -154,10 +160,6 @@ export class SlotPools {
     return [this.#shared, ...this.#own]
   }
 
-  get hasOwn(): boolean {
-    return this.#own.length > 0
-  }
-
   get isClaiming(): boolean {
     return this.#all.some((pool) => pool.isClaiming)
   }
@@ -174,9 +176,10 @@ export class SlotPools {
     for (const pool of this.#all) pool.want()
   }
 
-  /** New work comes in faster than types with slots of their own get jobs: those are asked when the worker polls. */
+  /** Most hints are about other work, so types with slots of their own are claimed a moment later, for all of them. */
   hint(): void {
     this.#shared.hint()
+    this.#own[0]?.hintSoon()
   }
 
   claim(worker: WorkerKey): void {

@@ -30,8 +30,6 @@ const BUFFERED_MS_MAX = 1_000
 /** How long a job that may be what kills its workers waits while another such job runs. */
 const SUSPECT_WAIT_MS = 10_000
 const BLOCKED_MS_WORTH_TELLING = 1_000
-/** New work may wait so long until the types with slots of their own are claimed. */
-const OWN_POOLS_ASK_MS = 100
 const STOP_SETTLE_MS = 250
 /** How long a stopping worker goes on trying to record outcomes when its store does not take them. */
 const STOP_RECORD_MS = 10_000
@@ -236,7 +234,6 @@ export class Worker {
 
   #hint(): void {
     this.#pools.hint()
-    if (this.#pools.hasOwn) this.#poll.setWithin(OWN_POOLS_ASK_MS)
     this.#scheduleCycle()
   }
 
@@ -286,6 +283,9 @@ export class Worker {
   /** The flight waits for a slot; false when this worker fell dead. */
   #take(flight: Flight): boolean {
     if (!this.#isAlive) return false
+    // Taken back from us and given to us again before we noticed: the earlier handler must not go on beside this one.
+    const earlier = this.#held.get(flight.lease.key)
+    if (earlier !== undefined) this.#lose(earlier)
     this.#held.set(flight.lease.key, flight)
     this.#deadlines.watch(flight.trustedUntilMonoMs)
     return this.#enter('claim', flight)
