@@ -63,7 +63,7 @@ export function validateSpec({ settings }: Desk, spec: unknown, owner: string | 
   return checkSubmission(payloadOf(spec), owner, settings)
 }
 
-type Retry = By & { reason: string; spec?: unknown }
+type Retry = By & { reason: string; spec?: unknown; again?: boolean }
 
 /**
  * P41, P44: a new job made from a failed one, with its spec or with another. The spec that is kept keeps the version of
@@ -76,12 +76,12 @@ export const retryJob = async (desk: Desk, id: string, retry: Retry): Promise<Pr
 export async function retryOnce(
   desk: Desk,
   id: string,
-  { reason, spec, newId, ...by }: Retry & { newId?: string | undefined },
+  { reason, spec, newId, again = false, ...by }: Retry & { newId?: string | undefined },
 ): Promise<Submitted> {
   await ours(desk, id)
   const edited = spec === undefined ? {} : { input: payloadOf(spec) }
   const own = newId === undefined ? {} : { newId }
-  const { job, isDone } = await perform(desk, 'jobs.retry', { id, reason, ...edited, ...own }, by)
+  const { job, isDone } = await perform(desk, 'jobs.retry', { id, reason, again, ...edited, ...own }, by)
   return { job: await mirrored(desk, job.id), isNew: isDone }
 }
 

@@ -52,6 +52,8 @@ export class JobFiles {
   async #write(id: string): Promise<void> {
     const view = await this.view(id)
     if (view === null) return
+    // P44: the file of a failed job stays as it is, byte for byte, when a retry is made from it.
+    if (view.retriedAs !== null && (await this.#statusInFile(id)) === view.status) return
     const path = this.pathOf(id)
     await mkdir(folderOf(this.#folder, id), { recursive: true })
     await writeWhole(path, `${JSON.stringify(view, null, 2)}\n`)

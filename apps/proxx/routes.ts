@@ -120,9 +120,9 @@ export function proxxRoutes(desk: Desk): Mount {
       const failed = await seen(request, caller)
       const fields = formOf(request)
       if (fields !== null) return forms.retry({ reply, caller, fields }, failed)
-      const { reason = '', spec } = (request.body ?? {}) as { reason?: string; spec?: unknown }
-      const newId = ownIdIn(request)
-      const made = await retryOnce(desk, failed.id, { caller, reason, newId, ...(spec !== undefined && { spec }) })
+      const { reason = '', spec, again = false } = (request.body ?? {}) as RetryBody
+      const edited = spec === undefined ? {} : { spec }
+      const made = await retryOnce(desk, failed.id, { caller, reason, again, newId: ownIdIn(request), ...edited })
       refuseOther(made, spec ?? failed.spec)
       return answerMade(reply, caller, made)
     })
@@ -155,6 +155,12 @@ export function proxxRoutes(desk: Desk): Mount {
     if (view === null) throw new RedressError('JOB_NOT_FOUND', `There is no job ${id} of proxx.`)
     return view
   }
+}
+
+interface RetryBody {
+  reason?: string
+  spec?: unknown
+  again?: boolean
 }
 
 /** With an id of the caller's own for the new job, an answer that was lost can be asked for again. */

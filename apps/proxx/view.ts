@@ -42,6 +42,8 @@ export interface ProxxJob {
   /** P53: its worker is silent, and a person has to decide. */
   orphanedAt: string | null
   retriedFrom: string | null
+  /** The newest job that was made from this one. */
+  retriedAs: string | null
   progress: number
   spec: unknown
   profile: { name: string; version: number; sha256: string } | null
@@ -71,6 +73,7 @@ export function viewProxxJob(job: JobView & { input?: unknown }, failures: reado
     worker: job.worker ?? failure?.worker ?? null,
     orphanedAt: job.orphanedAt,
     retriedFrom: job.retriedFrom,
+    retriedAs: job.retriedAs,
     progress: job.progress,
     spec,
     profile: kept ? { name: kept.name, version: kept.version, sha256: kept.sha256 } : null,

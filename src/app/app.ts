@@ -321,10 +321,13 @@ export class App {
     return renderExplanation(await this.perform('jobs.explain', { id }))
   }
 
-  /** In place or as a new job, as its policy says; only a new job can be given another input, or an id of your own. */
+  /**
+   * In place or as a new job, as its policy says; only a new job can be given another input, or an id of your own. A job
+   * that was retried already is refused, unless `again` asks for one more.
+   */
   retry(
     id: string,
-    by: { actor: string; reason: string; input?: unknown; owner?: string; newId?: string },
+    by: { actor: string; reason: string; input?: unknown; owner?: string; newId?: string; again?: boolean },
   ): Promise<Intervened> {
     return this.perform('jobs.retry', { id, ...by })
   }

@@ -60,6 +60,7 @@ export const retry: Program = {
   options: [
     REASON_OPTION,
     ownOption('spec FILE', 'text', 'another spec for the new job, or - for standard input; without it the same'),
+    ownOption('again', 'flag', 'also if it was retried already'),
     ...PLACE_OPTIONS,
   ],
   places: [ID_PLACE],
@@ -72,7 +73,8 @@ export const retry: Program = {
     return at(command, parsed, async (opened) => {
       const { spec } = parsed.values
       const edited = typeof spec === 'string' ? { spec: readSpecFile(command, spec) } : {}
-      tellMade(await opened.place.retry(parsed.positionals[0] as string, { reason, ...edited }), opened, parsed)
+      const act = { reason, again: parsed.values.again === true, ...edited }
+      tellMade(await opened.place.retry(parsed.positionals[0] as string, act), opened, parsed)
     })
   },
 }

@@ -1,3 +1,4 @@
+import { RedressError } from './errors.ts'
 import { edgesOf, type Policy } from './policy.ts'
 import type { JobRecord } from './record.ts'
 import type { EdgeCause, Status } from './states.ts'
@@ -13,10 +14,18 @@ export interface Action {
   why: string
 }
 
-/** `state`: it could be done to this job at another time. `policy`: its policy would have to be another one. */
-export type Verdict = { allowed: true; why: string } | { allowed: false; by: 'state' | 'policy'; why: string }
+/**
+ * `state`: it could be done to this job at another time. `policy`: its policy would have to be another one. `retried`: it
+ * was done already, and is done once more only where that is asked for.
+ */
+export type Verdict =
+  | { allowed: true; why: string }
+  | { allowed: false; by: 'state' | 'policy' | 'retried'; why: string }
 
-export type Judged = Pick<JobRecord, 'status' | 'orphanedAtMs' | 'cancelRequestedAtMs' | 'isForwardOnly' | 'policy'>
+export type Judged = Pick<
+  JobRecord,
+  'status' | 'orphanedAtMs' | 'cancelRequestedAtMs' | 'isForwardOnly' | 'policy' | 'retriedAs' | 'retriedAsStatus'
+>
 
 /** Every action, with what speaks for or against it: a door shows them all, and nobody has to try in order to learn. */
 export function actionsFor(job: Judged): Action[] {
@@ -40,7 +49,29 @@ const yes = (why: string): Verdict => ({ allowed: true, why })
 const notNow = (why: string): Verdict => ({ allowed: false, by: 'state', why })
 const never = (why: string): Verdict => ({ allowed: false, by: 'policy', why })
 
-function judgeRetry({ status, policy, orphanedAtMs, isForwardOnly }: Judged): Verdict {
+function judgeRetry(job: Judged): Verdict {
+  const { retriedAs, retriedAsStatus } = job
+  const verdict = judgeFirstRetry(job)
+  if (!verdict.allowed || retriedAs === null) return verdict
+  return { allowed: false, by: 'retried', why: retriedInWords(retriedAs, retriedAsStatus) }
+}
+
+/** `status` is null where the retention of that job has removed it. */
+export function retriedInWords(retriedAs: string, status: Status | null): string {
+  if (status === null) return `it was retried as job ${retriedAs}, which its retention has removed since`
+  return `it was retried as job ${retriedAs}, which is ${status}`
+}
+
+/** The answer to a second retry of one failure: the work now belongs to the job that the first one made. */
+export function alreadyRetried(jobId: string, retriedAs: string, status: Status | null): RedressError {
+  const first = status === 'failed' ? `Retry job ${retriedAs} instead` : `Look at job ${retriedAs} first`
+  return new RedressError('ALREADY_RETRIED', `Job ${jobId} cannot be retried: ${retriedInWords(retriedAs, status)}.`, {
+    action: `${first}. To make one more job from ${jobId}, add \`again\`.`,
+    jobId,
+  })
+}
+
+function judgeFirstRetry({ status, policy, orphanedAtMs, isForwardOnly }: Judged): Verdict {
   const { mode, budget } = policy.manualRetry
   if (orphanedAtMs !== null) return notNow('only a failed job can be retried; mark it failed first: its worker is gone')
   if (status !== 'failed') return notNow(`only a failed job can be retried; this one is ${status}`)

@@ -45,6 +45,11 @@ export const ERRORS = {
     exit: 4,
     action: 'See the code in the message; retry when its cause is gone. Nothing was changed.',
   },
+  ALREADY_RETRIED: {
+    http: 409,
+    exit: 4,
+    action: 'Look at the job that was made from it. To make one more, add `again`.',
+  },
   LETTER_NOT_FOUND: {
     http: 404,
     exit: 3,

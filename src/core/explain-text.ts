@@ -57,10 +57,11 @@ function sentencesOnTwoLines(verdict: readonly string[]): string[] {
     .map((part) => oneLine(part.join(' ')))
 }
 
-function subjectOf({ type, id, submittedAt, owner, retriedFrom, ageMs }: Explanation): string[] {
+function subjectOf({ type, id, submittedAt, owner, retriedFrom, retriedAs, ageMs }: Explanation): string[] {
   const owned = owner === null ? '' : ` for ${oneLine(owner)}`
   const origin = retriedFrom === null ? [] : [`made from ${retriedFrom}`]
-  return [`${type} ${id}`, `submitted ${submittedAt}, ${formatMs(ageMs)} ago${owned}`, ...origin]
+  const successor = retriedAs === null ? [] : [`retried as ${retriedAs}`]
+  return [`${type} ${id}`, `submitted ${submittedAt}, ${formatMs(ageMs)} ago${owned}`, ...origin, ...successor]
 }
 
 type Paint = NonNullable<RenderOptions['paint']>

@@ -1,3 +1,4 @@
+import { retriedInWords } from './actions.ts'
 import { unpackSpent } from './budget.ts'
 import { formatMs } from './duration.ts'
 import type { JobEvent } from './events.ts'
@@ -35,11 +36,13 @@ const VERDICTS: Readonly<Record<Status, Judge>> = {
 }
 
 function onFailed(job: JobRecord): VerdictOnJob {
-  const { latestFailure: failure, attempt, isDeadLettered } = job
+  const { latestFailure: failure, attempt, isDeadLettered, retriedAs, retriedAsStatus } = job
   const verdict = failure === null ? ['FAILED.'] : ['FAILED.', ...faultOf(failure, failure.message)]
   verdict.push(attempt === 0 ? 'It was never dispatched: nothing was executed.' : tried(job))
   if (isDeadLettered) verdict.push('It is kept as a dead letter.')
-  return { tone: 'bad', verdict: [...verdict, NOTHING_BY_ITSELF] }
+  const next =
+    retriedAs === null ? NOTHING_BY_ITSELF : sentence(capitalised(retriedInWords(retriedAs, retriedAsStatus)))
+  return { tone: 'bad', verdict: [...verdict, next] }
 }
 
 function faultOf({ fault, code }: FailureRecord, message: string): string[] {

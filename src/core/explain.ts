@@ -20,6 +20,7 @@ export interface Explanation {
   status: Status
   owner: string | null
   retriedFrom: string | null
+  retriedAs: string | null
   submittedAt: string
   ageMs: number
   /** When this was explained, by the store's clock. */
@@ -75,6 +76,7 @@ export function explain({ job, events, failures, group = null, holds = [], nowMs
     status: job.status,
     owner: job.owner,
     retriedFrom: job.retriedFrom,
+    retriedAs: job.retriedAs,
     submittedAt: isoTime(job.createdAtMs),
     ageMs: Math.max(0, nowMs - job.createdAtMs),
     at: isoTime(nowMs),

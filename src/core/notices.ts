@@ -218,6 +218,8 @@ function jobOf(job: NotifiedJob, policy: Policy, isOrphan: boolean): NoticeJob {
     orphanedAtMs: isOrphan ? 0 : null,
     cancelRequestedAtMs: null,
     isForwardOnly,
+    retriedAs: null,
+    retriedAsStatus: null,
     policy,
   } as const
   return {

@@ -24,6 +24,10 @@ export interface JobRecord {
   orphanedAtMs: number | null
   cancelRequestedAtMs: number | null
   retriedFrom: string | null
+  /** The newest job that a person made from this one since it failed. */
+  retriedAs: string | null
+  /** Of that job; null where there is none, or where its retention has removed it. */
+  retriedAsStatus: Status | null
   batchId: string | null
   latestFailure: FailureRecord | null
   isForwardOnly: boolean

@@ -32,6 +32,8 @@ export interface JobView {
   errorMessage: string | null
   /** The failed job that a person made this one from. */
   retriedFrom: string | null
+  /** The newest job that a person made from this one since it failed. */
+  retriedAs: string | null
   result: unknown
   priority: number
   worker: string | null
@@ -73,6 +75,7 @@ export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[
     errorCode: error?.code ?? null,
     errorMessage: error?.message ?? null,
     retriedFrom: job.retriedFrom,
+    retriedAs: job.retriedAs,
     result: job.result === null ? null : JSON.parse(job.result),
     priority: job.priority,
     worker: job.lease?.worker ?? null,

@@ -1,4 +1,4 @@
-import { type ActionName, actionsFor, judge } from '../core/actions.ts'
+import { type ActionName, actionsFor, alreadyRetried, judge } from '../core/actions.ts'
 import { packSpent, spendManualRetry, unpackSpent } from '../core/budget.ts'
 import { engineFailure } from '../core/capture.ts'
 import { RedressError } from '../core/errors.ts'
@@ -10,7 +10,7 @@ import { refuseUnlessAdmitted } from './admit-retry.ts'
 import { checkBy } from './by.ts'
 import { neededJob } from './needed-job.ts'
 import type { Context } from './operation.ts'
-import { submitRetry } from './retry-as-new-job.ts'
+import { retryMadeBefore, submitRetry } from './retry-as-new-job.ts'
 
 /** A person's act on a job. */
 export interface Act {
@@ -27,6 +27,8 @@ export interface RetryAct extends Act {
   input?: unknown
   /** Of the new job. */
   newId?: string | undefined
+  /** Also if it was retried already. */
+  again?: boolean
 }
 
 export interface Intervened {
@@ -39,6 +41,8 @@ export interface Intervened {
 
 /** W19, D23, E20: in place, or P10, P41, P44: as a new job made from the failed one. */
 export async function retryJob(context: Context, act: RetryAct): Promise<Intervened> {
+  const repeated = await retryMadeBefore(context.store, act)
+  if (repeated !== null) return repeated
   const { job, why } = await judged(context.store, act, 'retry')
   if (job.policy.manualRetry.mode === 'new-job') return submitRetry(context, act, job)
   // The record of what ran must stay true: attempts that failed with one input are no history of another.
@@ -104,13 +108,14 @@ function stageOf({ status, startedAtMs }: JobRow): Stage {
 
 async function judged(
   store: Store,
-  { id, owner, ...by }: Act,
+  { id, owner, again = false, ...by }: RetryAct,
   name: ActionName,
 ): Promise<{ job: JobRow; why: string }> {
-  checkBy(by, `job ${id}`)
   const job = await neededJob(store, id, owner)
-  const verdict = judge(job, name)
+  checkBy(by, `job ${id}`)
+  const verdict = judge(again ? { ...job, retriedAs: null } : job, name)
   if (verdict.allowed) return { job, why: verdict.why }
+  if (verdict.by === 'retried') throw alreadyRetried(id, job.retriedAs as string, job.retriedAsStatus)
   const code = verdict.by === 'state' ? 'JOB_WRONG_STATE' : 'NOT_ALLOWED_BY_POLICY'
   throw new RedressError(code, `Job ${id} cannot be ${DONE[name]}: ${verdict.why}.`, { jobId: id })
 }
@@ -136,7 +141,7 @@ async function intervene(
   act: Intervention['act'],
 ): Promise<Intervened> {
   if (dryRun) return { isDone: false, did: `Nothing was done. On job ${id}, this ${why}.`, job: view(job) }
-  const expect = { status: job.status, attempt: job.attempt }
+  const expect = { status: job.status, attempt: job.attempt, retriedAs: job.retriedAs }
   const answer = await store.intervene({ id, actor, reason, expect, act })
   const now = await neededJob(store, id)
   if (answer === 'done') return { isDone: true, did: `Job ${id} ${DID[act.kind]}.`, job: view(now) }
@@ -146,6 +151,9 @@ async function intervene(
       action: 'Let its twin finish, or cancel that one first.',
       jobId: id,
     })
+  }
+  if (act.kind === 'retry-in-place' && now.retriedAs !== null && now.retriedAs !== job.retriedAs) {
+    throw alreadyRetried(id, now.retriedAs, now.retriedAsStatus)
   }
   const was = `it was ${standing(job)} when this was decided`
   throw new RedressError('JOB_WRONG_STATE', `Job ${id} is ${standing(now)} now; ${was}. Nothing was done.`, {

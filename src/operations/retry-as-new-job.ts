@@ -11,9 +11,6 @@ import type { Context } from './operation.ts'
 export async function submitRetry(context: Context, act: RetryAct, failed: JobRow): Promise<Intervened> {
   const { store } = context
   const { id, actor, reason, dryRun, input, newId } = act
-  // Not even looked at again: what it has done meanwhile could be in its own way.
-  const known = newId === undefined ? null : await store.job({ id: newId })
-  if (known !== null) return madeBefore(known, failed)
   const isEdited = input !== undefined
   const owned = failed.owner === null ? {} : { owner: failed.owner }
   // Checked like any submission, edited or not: what its type refuses by now would only fail again.
@@ -34,12 +31,19 @@ export async function submitRetry(context: Context, act: RetryAct, failed: JobRo
     const did = `Nothing was done. This makes a new job ${what}; job ${id} stays failed.`
     return { isDone: false, did, job: viewJob(failed, actionsFor(failed)) }
   }
-  const submitted = await submitOnce(store, { ...prepared, retriedFrom: { id, actor, reason } }, failed, isEdited)
+  const retriedFrom = { id, actor, reason, retriedAsSeen: failed.retriedAs }
+  const submitted = await submitOnce(store, { ...prepared, retriedFrom }, failed, isEdited)
   const made = await neededJob(store, submitted.id)
   if (!submitted.isNew) return madeBefore(made, failed)
   const refused = prepared.rejected === null ? '' : ` It was refused at once: ${prepared.rejected.message}`
   const did = `Made job ${made.id} ${what}; job ${id} stays failed.${refused}`
   return { isDone: true, did, job: viewJob(made, actionsFor(made)) }
+}
+
+/** Not even looked at again: what the new job has done meanwhile could be in its own way. */
+export async function retryMadeBefore(store: Store, { id, owner, newId }: RetryAct): Promise<Intervened | null> {
+  const known = newId === undefined ? null : await store.job({ id: newId })
+  return known === null ? null : madeBefore(known, await neededJob(store, id, owner))
 }
 
 /** The answer to a retry that was asked for twice. */

@@ -57,6 +57,8 @@ export interface StoredDeadLetter extends LetterFacts {
   attempts: number
   atMs: number
   replayedAtMs: number | null
+  /** The newest job that a person made from its job, by this letter or in another way. */
+  retriedAs: string | null
   /** What a job made from it takes over. */
   priority: number
   dedupeKey: string | null
@@ -71,3 +73,7 @@ export interface LetterCounts {
 }
 
 export type Replayed = { job: string; skip: null } | { job: null; skip: Skip }
+
+/** The marks on the letter say whether it may be replayed once more; what its job was retried as is then as it is. */
+export const madeAfter = ({ retriedAs }: StoredDeadLetter, job: NewJob): NewJob =>
+  job.retriedFrom === null ? job : { ...job, retriedFrom: { ...job.retriedFrom, retriedAsSeen: retriedAs } }

@@ -6,7 +6,7 @@ import type { Row } from './rows.ts'
 export async function readJobFacts(all: (sql: string) => Promise<Row[]>, nowMs: number): Promise<JobFacts> {
   const now = Math.floor(nowMs)
   const ready = await all(`
-    SELECT job_types.name, job_types.queue, count(jobs.key) AS jobs, min(jobs.queued_at) AS oldest
+    SELECT job_types.name, job_types.queue, count(jobs.key) AS jobs, min(coalesce(jobs.due_since, jobs.queued_at)) AS oldest
     FROM job_types LEFT JOIN jobs ON jobs.type = job_types.key AND jobs.ready IS NOT NULL
     GROUP BY job_types.name, job_types.queue ORDER BY job_types.name`)
   // Their time has come, and nobody has noticed yet.

@@ -20,6 +20,7 @@ export interface StandingRow {
   spent: string | null
   batch: BatchKey | null
   permanent: number | null
+  retried_as: string | null
 }
 
 /** Where each act leads from; the state machine has no other edge for it. */
@@ -40,10 +41,11 @@ export const OPERATION_OF: Record<Act['kind'], string> = {
 
 /** Whether the job stands as the person saw it. An act that no job in that state knows is an error of the caller. */
 export function standsAsSeen(
-  row: { status: Status; attempt: number; spent: string | null },
+  row: Pick<StandingRow, 'status' | 'attempt' | 'spent' | 'retried_as'>,
   { id, expect, act }: Intervention,
 ): boolean {
   if (row.status !== expect.status || row.attempt !== expect.attempt) return false
+  if (act.kind === 'retry-in-place' && row.retried_as !== (expect.retriedAs ?? null)) return false
   if ('spent' in act && !isDecidedOn(row, act)) return false
   if (!FROM[act.kind].includes(row.status)) {
     throw new RedressError('JOB_WRONG_STATE', `A ${row.status} job knows no ${act.kind}.`, { jobId: id })

@@ -146,6 +146,8 @@ export interface RetriedFrom extends By {
   act?: 'dead-letters.replay' | 'replays.start'
   /** Of the replay that it is a part of. */
   replay?: string
+  /** `retriedAs` of that job when this was decided: if it is another one by now, nothing is made. null when left out. */
+  retriedAsSeen?: string | null
 }
 
 export interface NewJob {
@@ -299,8 +301,8 @@ export interface Intervention {
   id: string
   actor: string
   reason: string
-  /** The state that the person, and core, decided on. */
-  expect: { status: Status; attempt: number }
+  /** The state that the person, and core, decided on. `retriedAs` matters to a retry, and is null when left out. */
+  expect: { status: Status; attempt: number; retriedAs?: string | null }
   act:
     | { kind: 'retry-in-place'; spent: string | null }
     | {

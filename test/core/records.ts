@@ -25,6 +25,8 @@ export function record(given: Partial<JobRecord> = {}): JobRecord {
     orphanedAtMs: null,
     cancelRequestedAtMs: null,
     retriedFrom: null,
+    retriedAs: null,
+    retriedAsStatus: null,
     batchId: null,
     latestFailure: null,
     isForwardOnly: false,

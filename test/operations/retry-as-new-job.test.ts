@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { makeBench, refusal, WHO } from './bench.ts'
 
 test('P10 P41 P44 a retry is a new job with a new id, made from the failed one, with its input, owner and priority', async () => {
@@ -23,8 +23,13 @@ test('P10 P39 P44 the failed job, its failure and its history stay as they were'
   const { app, finish } = await makeBench({ forwardOnly: true })
   const id = await finish(['GW_4XX'])
   const before = [await app.find(id), await app.events(id), await app.failures(id)]
-  await app.retry(id, WHO)
-  expect([await app.find(id), await app.events(id), await app.failures(id)]).toEqual(before)
+  const { job } = await app.retry(id, WHO)
+  // It only says what was made from it, and that it is not to be retried twice.
+  const named = { retriedAs: job.id, actions: (await app.find(id))?.actions }
+  expect([await app.find(id), await app.events(id), await app.failures(id)]).toEqual([
+    { ...before[0], ...named },
+    ...before.slice(1),
+  ])
 })
 
 test('P41 P44 the input may be edited, and is checked as at any submission', async () => {
@@ -115,4 +120,92 @@ test('where a retry makes no new job, an id for one is refused', async () => {
   const id = await finish(['GW_4XX'])
   const refused = await refusal(app.retry(id, { ...WHO, newId: app.newId() }))
   expect(refused).toMatchObject({ code: 'NOT_ALLOWED_BY_POLICY', jobId: id })
+})
+
+describe('a failed job that was retried already', () => {
+  test('is not retried once more, and the refusal names the job that was made and how it stands', async () => {
+    const { app, finish, work } = await makeBench()
+    const id = await finish(['GW_4XX'])
+    const { job } = await app.retry(id, WHO)
+    const refused = await refusal(app.retry(id, WHO))
+    expect(refused).toMatchObject({ code: 'ALREADY_RETRIED', httpStatus: 409, exitCode: 4, jobId: id })
+    expect(refused.message).toBe(`Job ${id} cannot be retried: it was retried as job ${job.id}, which is queued.`)
+    expect(refused.action).toBe(`Look at job ${job.id} first. To make one more job from ${id}, add \`again\`.`)
+    await work()
+    const later = await refusal(app.retry(id, { ...WHO, input: { outcomes: ['ok'] } }))
+    expect(later.message).toContain(`job ${job.id}, which is failed.`)
+    expect(later.action).toContain(`Retry job ${job.id} instead.`)
+    expect(await refusal(app.perform('jobs.retry', { id, ...WHO, dryRun: true }))).toMatchObject({
+      code: 'ALREADY_RETRIED',
+    })
+    const next = await app.retry(job.id, { ...WHO, input: { outcomes: ['ok'] } })
+    expect(next.job).toMatchObject({ retriedFrom: job.id, status: 'queued' })
+    expect((await app.list({ retriedFrom: id })).jobs).toHaveLength(1)
+  })
+
+  test('is retried once more where that is asked for with `again`, by one of two who do so at once', async () => {
+    const { app, finish } = await makeBench()
+    const id = await finish(['GW_4XX'])
+    const { job: first } = await app.retry(id, { ...WHO, again: true })
+    const dry = await app.perform('jobs.retry', { id, ...WHO, again: true, dryRun: true })
+    expect(dry.did).toContain('This makes a new job')
+    const answers = await Promise.allSettled([1, 2].map(() => app.retry(id, { ...WHO, again: true })))
+    const [made] = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.job.id] : []))
+    expect(answers.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+    expect(await app.find(id)).toMatchObject({ retriedAs: made })
+    expect((await app.list({ retriedFrom: id })).jobs.map((job) => job.id).toSorted()).toEqual(
+      [first.id, made].toSorted(),
+    )
+  })
+
+  test('of many who retry it at once, one makes a job', async () => {
+    const { app, finish } = await makeBench()
+    const id = await finish(['GW_4XX'])
+    const answers = await Promise.allSettled(Array.from({ length: 20 }, () => app.retry(id, WHO)))
+    const refused = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason.code] : []))
+    expect(refused).toEqual(Array(19).fill('ALREADY_RETRIED'))
+    expect((await app.list({ retriedFrom: id })).jobs).toHaveLength(1)
+  })
+
+  test('says so in its explanation, its actions and its text', async () => {
+    const { app, finish, work } = await makeBench()
+    const id = await finish(['GW_4XX'])
+    const { job } = await app.retry(id, { ...WHO, input: { outcomes: ['ok'] } })
+    await work()
+    const why = `it was retried as job ${job.id}, which is complete`
+    const explained = await app.perform('jobs.explain', { id })
+    expect(explained).toMatchObject({ retriedAs: job.id })
+    expect(explained.verdict).toContain(`It was retried as job ${job.id}, which is complete.`)
+    expect(explained.verdict).not.toContain('Nothing will happen by itself.')
+    for (const { actions } of [explained, await app.find(id), (await app.list({ status: 'failed' })).jobs[0]].map(
+      (shown) => shown ?? { actions: [] },
+    )) {
+      expect(actions).toContainEqual({ name: 'retry', allowed: false, why })
+    }
+    expect(await app.explain(id)).toContain(`retried as ${job.id}`)
+  })
+
+  test('is one whose dead letter was replayed', async () => {
+    const { app, finish } = await makeBench({ deadLetter: 'queue' })
+    const id = await finish(['GW_4XX'])
+    const [letter] = (await app.deadLetters.list()).deadLetters
+    const { job } = await app.deadLetters.replay(letter?.offset ?? 0, WHO)
+    const refused = await refusal(app.retry(id, WHO))
+    expect(refused).toMatchObject({ code: 'ALREADY_RETRIED' })
+    expect(refused.message).toContain(`it was retried as job ${job?.id}`)
+    expect(await app.retry(id, { ...WHO, again: true })).toMatchObject({ isDone: true })
+  })
+
+  test('is not replayed from its dead letter either, one by one or with many', async () => {
+    const { app, finish } = await makeBench({ deadLetter: 'queue' })
+    const id = await finish(['GW_4XX'])
+    const { job } = await app.retry(id, WHO)
+    const [letter] = (await app.deadLetters.list()).deadLetters
+    expect(letter).toMatchObject({ replays: 1, replayedAs: job.id, replay: { allowed: false } })
+    const refused = await refusal(app.deadLetters.replay(letter?.offset ?? 0, WHO))
+    expect(refused).toMatchObject({ code: 'LETTER_NOT_REPLAYED' })
+    expect(refused.message).toContain(`as job ${job.id}`)
+    const planned = await app.perform('replays.plan', { ...WHO, type: 'step' })
+    expect(planned).toMatchObject({ willRun: 0, skipped: [{ code: 'already-replayed', letters: 1 }] })
+  })
 })

@@ -62,7 +62,10 @@ async function take(bench: Bench, batch: string, step: StepName, pick: number): 
       if (failedOne) await bench.intervene(failedOne.id, retryInPlace(failedOne))
       return
     case 'retry as a new job':
-      if (failedOne) await bench.submit({ retriedFrom: { id: failedOne.id, actor: 'olga', reason: 'a test' } })
+      if (failedOne) {
+        const { id, retriedAs } = failedOne
+        await bench.submit({ retriedFrom: { id, actor: 'olga', reason: 'a test', retriedAsSeen: retriedAs } })
+      }
       return
     case 'add':
       await bench.submit({ batch }).catch(() => undefined)

@@ -464,7 +464,8 @@ function causeOfReclaim(change: Exclude<Change, { to: 'complete' }>, row: JobRow
   return change.to === 'queued' ? 'reclaim' : 'close'
 }
 
-const byTurn = (a: JobRow, b: JobRow): number => b.priority - a.priority || a.queuedAtMs - b.queuedAtMs || a.key - b.key
+const byTurn = (a: JobRow, b: JobRow): number =>
+  b.priority - a.priority || a.createdAtMs - b.createdAtMs || a.key - b.key
 
 function among<T>(all: readonly T[], pick: number): T | undefined {
   return all[pick % Math.max(1, all.length)]

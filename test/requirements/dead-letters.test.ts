@@ -181,7 +181,12 @@ describe('Proxx', () => {
     expect(new Set([id, same.job?.id, edited.job?.id]).size).toBe(3)
     expect(await app.find(same.job?.id ?? '')).toMatchObject({ input: { url: 'u' }, retriedFrom: id })
     expect(await app.find(edited.job?.id ?? '')).toMatchObject({ input: { url: 'v' }, retriedFrom: id })
-    expect([await app.find(id), await app.events(id), await app.failures(id)]).toEqual(before)
+    const { actions, retriedAs } = (await app.find(id)) ?? {}
+    expect(retriedAs).toBe(edited.job?.id)
+    expect([await app.find(id), await app.events(id), await app.failures(id)]).toEqual([
+      { ...before[0], actions, retriedAs },
+      ...before.slice(1),
+    ])
   })
 })
 

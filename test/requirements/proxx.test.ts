@@ -254,7 +254,7 @@ describe('P22 P38-P45 execution failures and retries', () => {
     })
     // The spec is inherited, the history is not.
     expect(await scene.failures(job.id)).toEqual([])
-    expect(await scene.job(id)).toEqual(before)
+    expect(await scene.job(id)).toEqual({ ...before, retriedAs: job.id, retriedAsStatus: 'queued' })
     expect(await scene.store.events({ id })).toEqual(historyBefore)
   })
 

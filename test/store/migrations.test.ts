@@ -57,7 +57,8 @@ test('a schema from before activity was counted is brought up to date, and older
   const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
   onTestFinished(() => sql.end())
   await sql.unsafe(`
-    DROP TABLE activity; ALTER TABLE jobs DROP COLUMN due_since; UPDATE redress_version SET version = 2; ${JOB}`)
+    DROP TABLE activity; ALTER TABLE jobs DROP COLUMN due_since, DROP COLUMN counts_from;
+    ALTER TABLE job_specs DROP COLUMN retried_as; UPDATE redress_version SET version = 2; ${JOB}`)
   await expectUpToDate(await openPostgres({ url: server.url, schema, nowMs }))
   expect(await versionOf(sql)).toMatchObject({ version: KNOWN_VERSION, oldest: 1 })
 })

@@ -22,7 +22,7 @@ export interface Place {
   submit(spec: unknown, id?: string): Promise<ProxxJob>
   /** Null when there is no such job. */
   show(id: string): Promise<ProxxJob | null>
-  retry(id: string, act: { reason: string; spec?: unknown }): Promise<ProxxJob>
+  retry(id: string, act: { reason: string; spec?: unknown; again?: boolean }): Promise<ProxxJob>
   markFailed(id: string, act: { reason: string }): Promise<ProxxJob>
   orphans(): Promise<ProxxJob[]>
   verify(id: string): Promise<OutputVerdict[]>

@@ -41,6 +41,7 @@ function retryForm(job: ProxxJob, newId: string, { edit }: Rights, refused: Refu
   const isEdited = spec !== kept
   return html`<section class="card" aria-labelledby="retry-title"><h2 id="retry-title">Retry</h2>
 <p>Makes a new job, which begins with the first clip. This one stays failed, as it is.</p>
+${job.retriedAs !== null && html`<p>It was retried as job <a href="/proxx/jobs/${job.retriedAs}">${job.retriedAs}</a>. If that one failed, retry that one.</p>`}
 ${refused !== null && problemsBox(refused)}
 <form class="act" method="post" action="/proxx/jobs/${job.id}/retry">
 <input type="hidden" name="id" value="${newId}">
@@ -53,6 +54,7 @@ ${
 ${spec}</textarea>
 <p class="hint" id="spec-hint">Left as it is, the new job has the same spec and the same version of its profile.</p></details>`
 }
+${job.retriedAs !== null && html`<label class="check"><input type="checkbox" name="again" value="yes" required data-act="again"> Make one more job from this one</label>`}
 <button data-act="retry">Retry</button></form></section>`
 }
 

@@ -48,7 +48,7 @@ export class Forms {
   async retry({ reply, caller, fields }: Sent, job: ProxxJob) {
     return this.#acted({ reply, caller, fields }, job, 'retry', async () => {
       const edited = editedSpec(fields.spec, job.spec)
-      const act = { caller, reason: fields.reason ?? '', ...edited }
+      const act = { caller, reason: fields.reason ?? '', again: fields.again === 'yes', ...edited }
       const sent = await retryOnce(this.#desk, job.id, { ...act, newId: fields.id })
       return isMeant(sent, edited.spec ?? job.spec) ? sent : retryOnce(this.#desk, job.id, act)
     })

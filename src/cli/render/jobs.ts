@@ -57,6 +57,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
     ['tries', `${triesOf(shown)} of ${shown.maxAttempts}`],
     ['manual retries', shown.manualRetryCount === 0 ? null : shown.manualRetryCount],
     ['retried from', shown.retriedFrom],
+    ['retried as', shown.retriedAs],
     ['created', when(shown.createdAt)],
     ['last attempt', when(shown.lastAttemptAt)],
     ['not before', when(shown.retryAfter)],

@@ -142,6 +142,7 @@ export const explanationSchema = exactly<Explanation>()(
     status: statusSchema,
     owner: name.nullable(),
     retriedFrom: id.nullable(),
+    retriedAs: id.nullable(),
     submittedAt: time,
     ageMs: number,
     at: time,

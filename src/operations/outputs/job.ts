@@ -49,6 +49,7 @@ const jobFields = {
   errorCode: name.nullable(),
   errorMessage: text.nullable(),
   retriedFrom: id.nullable().describe('the failed job that a person made this one from'),
+  retriedAs: id.nullable().describe('the newest job that a person made from this one since it failed'),
   result: anything,
   priority: number,
   worker: name.nullable(),

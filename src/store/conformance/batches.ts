@@ -249,7 +249,7 @@ export const batches = topic('batches', {
       false,
     )
     // A second one made from the same job finds the place taken.
-    const outside = await bench.submit({ retriedFrom, priority: -1 })
+    const outside = await bench.submit({ retriedFrom: { ...retriedFrom, retriedAsSeen: successor }, priority: -1 })
     assert.equal((await bench.row(outside)).batchId, null)
     await endAll(bench, ['complete', 'failed'])
     assert.deepEqual(await counts(bench, id), { total: 2, complete: 2 })
@@ -277,6 +277,20 @@ export const batches = topic('batches', {
     await bench.submit({ retriedFrom, rejected: someFailure('INPUT_INVALID') })
     assert.deepEqual(await counts(bench, id), { total: 1, failed: 1, permanent: 1 })
     assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
+  },
+
+  async 'a job that is retried once more takes the place of the failed one that was made from it before'(bench) {
+    const by = { actor: 'olga', reason: 'a test' }
+    const id = await opened(bench, 2)
+    const [broken = '', other = ''] = await endAll(bench, ['failed', 'failed'])
+    await bench.submit({ retriedFrom: { id: broken, ...by }, rejected: someFailure('INPUT_INVALID') })
+    await bench.submit({ retriedFrom: { id: broken, ...by } })
+    const first = await bench.submit({ retriedFrom: { id: other, ...by } })
+    await endAll(bench, ['complete', 'failed'])
+    await bench.submit({ retriedFrom: { id: other, ...by, retriedAsSeen: first } })
+    await endAll(bench, ['complete'])
+    assert.deepEqual(await counts(bench, id), { total: 2, complete: 2 })
+    await checkBatches(bench)
   },
 
   async 'the job of onSettled is there with the settlement, and finds the outcome in its input'(bench) {

@@ -17,7 +17,7 @@ import type {
 } from '../store.ts'
 import { TYPES } from './bench-types.ts'
 import { BenchWorker, LANES } from './bench-worker.ts'
-import { complete, failed } from './changes.ts'
+import { complete, failed, requeued } from './changes.ts'
 import { checkJob } from './checks.ts'
 
 /** Opens a handle, as one process has it. The same `place` is the same data; a new `place` is empty. */
@@ -136,6 +136,16 @@ export class Bench {
     return id
   }
 
+  /** Brings a queued job to its end; others that are claimed on the way go back to their place. */
+  async finish(id: string, status: 'complete' | 'failed'): Promise<void> {
+    const worker = await this.worker()
+    for (const lease of (await worker.claim({ max: 1_000 })).leases) {
+      const change = status === 'complete' ? complete() : failed(lease)
+      await worker.close(lease, lease.id === id ? change : requeued('released', lease))
+    }
+    assert.equal((await this.row(id)).status, status)
+  }
+
   /** Takes a job back, or reports it, as maintenance does after its lease ran out. */
   async reclaim({ key, attempt }: Lease, change: Reclaim['change'], expect: Reclaim['expect'] = 'expired') {
     const [answer] = await this.store.reclaim({ reclaims: [{ key, attempt, expect, change }] })
@@ -144,8 +154,8 @@ export class Bench {
 
   /** Acts on a job as it stands now, or as the person is said to have seen it. */
   async intervene(id: string, act: Intervention['act'], expect?: Intervention['expect'], store = this.store) {
-    const { status, attempt } = expect ?? (await this.row(id))
-    return store.intervene({ id, actor: 'olga', reason: 'a test', expect: { status, attempt }, act })
+    const { status, attempt, retriedAs = null } = expect ?? (await this.row(id))
+    return store.intervene({ id, actor: 'olga', reason: 'a test', expect: { status, attempt, retriedAs }, act })
   }
 
   /** Past the end of every lease the bench gives. */

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
+import { policy } from '../../core/policy.ts'
 import type { Lease } from '../store.ts'
 import type { BenchWorker } from './bench-worker.ts'
 import { TTL_MS } from './bench-worker.ts'
 import { complete, failed, REQUEUE_CAUSES, requeued, retryInPlace } from './changes.ts'
 import { topic } from './promise.ts'
 
-const PLAIN = [{ type: 'plain', ttlMs: TTL_MS }]
+const ofType = (type: string) => [{ type, ttlMs: TTL_MS }]
+const PLAIN = ofType('plain')
 
 export const claiming = topic('claiming', {
   async 'claims made at once by many processes never hand out one job twice'(bench) {
@@ -96,18 +98,53 @@ export const claiming = topic('claiming', {
     assert.deepEqual(await claimAll(await bench.worker(), 3), [...urgent, ...early, ...late, ...leastUrgent])
   },
 
-  async 'a delayed job is claimed when it is due, not before, in the place of its due time'(bench) {
+  async 'W17 E15 a delayed job is claimed when it is due, not before, and then by the time it was created'(bench) {
+    const earliest = await bench.submit()
+    await bench.clock.advance(1)
     const delayed = await bench.submit({ delayMs: 1_000 })
     const worker = await bench.worker()
-    assert.deepEqual((await worker.claim()).leases, [])
     await bench.clock.advance(999)
-    const before = await bench.submit()
+    const later = await bench.submit()
+    // What is not due yet is passed by everything.
+    const { leases } = await worker.claim({ max: 10 })
+    assert.deepEqual(
+      leases.map(({ id }) => id),
+      [earliest, later],
+    )
+    for (const lease of leases) await worker.close(lease, requeued('released', lease))
     await bench.clock.advance(1)
-    const sameTime = await bench.submit()
-    await bench.clock.advance(1)
-    const after = await bench.submit()
-    // Due at the same moment: the one handed in first.
-    assert.deepEqual(await claimAll(worker), [before, delayed, sameTime, after])
+    const latest = await bench.submit()
+    assert.deepEqual(await claimAll(worker), [earliest, delayed, later, latest])
+  },
+
+  async 'W17 E15 a job that a person sends back is claimed by the time it was created, before the backlog'(bench) {
+    await bench.declare('limited', policy({ manualRetry: 'in-place', concurrency: { perKey: 5 } }))
+    for (const [type, limitKey] of [
+      ['plain', null],
+      ['limited', 'ann'],
+    ] as const) {
+      const submit = (parts = {}) => bench.submit({ type, limitKey, ...parts })
+      const first = await submit()
+      const worker = await bench.worker()
+      const lease = await worker.claimOne(ofType(type))
+      await worker.close(lease, failed(lease))
+      await bench.clock.advance(10)
+      const backlog = [await submit(), await submit()]
+      const urgent = await submit({ priority: 1 })
+      await bench.clock.advance(10)
+      await bench.intervene(first, retryInPlace(await bench.row(first)))
+      const [nowMs, row] = [bench.clock.nowMs(), await bench.row(first)]
+      assert.deepEqual([row.queuedAtMs, row.createdAtMs], [nowMs, nowMs - 20])
+      await bench.clock.advance(10)
+      const { leases } = await worker.claim({ max: 10, lanes: ofType(type) })
+      assert.deepEqual(
+        leases.map(({ id }) => id),
+        [urgent, first, ...backlog],
+      )
+      // Its total time is counted from the retry.
+      assert.equal(leases.find(({ id }) => id === first)?.queuedAtMs, nowMs)
+      for (const one of leases) await worker.close(one, complete())
+    }
   },
 
   async 'a delayed job of high priority passes those in front of it when it is due'(bench) {
@@ -155,15 +192,6 @@ export const claiming = topic('claiming', {
     await worker.close(early, requeued('released', early))
     await bench.clock.advance(1)
     assert.deepEqual(await claimAll(worker), [first, second])
-  },
-
-  async 'a job that a person retried goes to the end of the line'(bench) {
-    const first = await bench.finished('failed')
-    await bench.clock.advance(10)
-    const second = await bench.submit()
-    await bench.clock.advance(10)
-    await bench.intervene(first, retryInPlace(await bench.row(first)))
-    assert.deepEqual(await claimAll(await bench.worker()), [second, first])
   },
 
   async 'no more is claimed than was asked for'(bench) {

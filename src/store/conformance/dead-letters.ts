@@ -25,7 +25,7 @@ export const deadLetters = topic('dead letters', {
       ...{ offset: letter?.offset, jobId: lease.id, type: 'plain', queue: 'default', owner: 'ann' },
       ...{ batchId: null, payload: '{"n":1}' },
       ...{ failure, attempts: 2, atMs: bench.clock.nowMs(), status: 'failed', manualRetry: 'in-place' },
-      ...{ replays: 0, replayedAtMs: null, replayedAs: null, twin: null },
+      ...{ replays: 0, replayedAtMs: null, replayedAs: null, retriedAs: null, twin: null },
       ...{ priority: 3, dedupeKey: null, limitKey: null },
     })
     assert.deepEqual(await bench.store.deadLetter({ offset: letter?.offset ?? 0 }), letter)
@@ -147,7 +147,8 @@ export const deadLetters = topic('dead letters', {
     const row = await bench.row(job ?? '')
     assert.deepEqual([row.status, row.retriedFrom, row.payload, row.owner], ['queued', id, '{"n":1}', 'ann'])
     assert.deepEqual((await bench.lastEvent(row.id)).data, BY)
-    assert.deepEqual(await bench.picture(id), before)
+    const { row: stays, ...history } = await bench.picture(id)
+    assert.deepEqual({ ...history, row: { ...stays, retriedAs: null, retriedAsStatus: null } }, before)
     const { replays, replayedAtMs, replayedAs } = await letterOf(bench, id)
     assert.deepEqual([replays, replayedAtMs, replayedAs], [1, bench.clock.nowMs(), job])
   },
@@ -221,6 +222,55 @@ export const deadLetters = topic('dead letters', {
     assert.equal((await letterOf(bench, id)).replays, 0)
     const job = await bench.submit({ retriedFrom })
     assert.equal((await letterOf(bench, id)).replayedAs, job)
+  },
+
+  async 'a replay is a retry of the job that the letter is about, and refuses one that comes after it'(bench) {
+    const id = await fail(bench, 'queue')
+    const { job } = await replay(bench, await letterOf(bench, id))
+    assert.equal((await bench.row(id)).retriedAs, job)
+    await assert.rejects(bench.submit({ retriedFrom: { id, ...BY } }), { code: 'ALREADY_RETRIED' })
+  },
+
+  async 'of a replay and a retry of the same failed job at once, one makes a job'(bench) {
+    const [one, other = one] = await bench.openMany(2)
+    for (let round = 0; round < 10; round++) {
+      const id = await fail(bench, 'queue')
+      const { offset } = await letterOf(bench, id)
+      const retriedFrom = { id, ...BY }
+      const replaying = { offset, replaysSeen: 0, isEdited: false, job: bench.newJob({ retriedFrom }) }
+      const [replayed, retried] = await Promise.allSettled([
+        one.replayDeadLetter(replaying),
+        bench.submit({ retriedFrom }, other),
+      ])
+      assert(replayed.status === 'fulfilled')
+      const made = (await bench.store.jobs({ retriedFrom: id, limit: 10 })).map((row) => row.id)
+      assert.deepEqual(made, [retried.status === 'fulfilled' ? retried.value : replayed.value.job])
+      assert.equal(replayed.value.skip?.code, retried.status === 'fulfilled' ? 'already-replayed' : undefined)
+      assert.equal((await bench.row(id)).retriedAs, made[0])
+      assert.equal((await letterOf(bench, id)).replayedAs, made[0])
+    }
+  },
+
+  async 'every letter of a job that was retried is marked, not only its newest'(bench) {
+    const id = await fail(bench, 'queue')
+    await bench.intervene(id, retryInPlace(await bench.row(id)))
+    const worker = await bench.worker()
+    const lease = await worker.claimOne(PLAIN)
+    await worker.close(lease, failed(lease, { deadLetter: 'queue' }))
+    const [older, newer] = await bench.store.deadLetters(ALL)
+    assert.deepEqual([older?.replays, newer?.replays], [1, 0])
+    assert(older !== undefined)
+    const { job } = await replay(bench, older)
+    const after = await bench.store.deadLetters(ALL)
+    assert.deepEqual(
+      after.map(({ replays, replayedAs }) => [replays, replayedAs]),
+      [
+        [2, job],
+        [1, job],
+      ],
+    )
+    const { skip } = await replay(bench, older)
+    assert.equal(skip?.code, 'already-replayed')
   },
 
   async 'a purge removes what it names, and the jobs stay failed with their history'(bench) {

@@ -1,6 +1,32 @@
 import assert from 'node:assert/strict'
-import { cancelled, complete, failed, markFailed, REQUEUE_CAUSES, requeued, retryInPlace } from './changes.ts'
+import type { RedressError } from '../../core/errors.ts'
+import {
+  cancelled,
+  complete,
+  failed,
+  markFailed,
+  REQUEUE_CAUSES,
+  requeued,
+  retryInPlace,
+  someFailure,
+} from './changes.ts'
 import { topic } from './promise.ts'
+
+const from = (id: string, retriedAsSeen: string | null = null) => ({
+  id,
+  actor: 'olga',
+  reason: 'a test',
+  retriedAsSeen,
+})
+
+/** `by` the job that was made before, or because the job itself went on. */
+async function refusedRetry(retry: Promise<unknown>, by: string | null): Promise<void> {
+  await assert.rejects(retry, (error: RedressError) => {
+    assert.equal(error.code, by === null ? 'JOB_WRONG_STATE' : 'ALREADY_RETRIED')
+    if (by !== null) assert.match(error.message, new RegExp(by))
+    return true
+  })
+}
 
 export const interventions = topic('interventions', {
   async 'an act counts only if the job stands as the person saw it'(bench) {
@@ -136,6 +162,105 @@ export const interventions = topic('interventions', {
       assert.deepEqual([row.latestFailure?.from, row.latestFailure?.to], [from, 'failed'])
     }
     await bench.checkAll()
+  },
+
+  async 'of any number who retry a failed job at once as a new job, one makes a job of it'(bench) {
+    const stores = await bench.openMany(3)
+    for (let round = 0; round < 10; round++) {
+      const id = await bench.finished('failed')
+      const answers = await Promise.allSettled(stores.map((store) => bench.submit({ retriedFrom: from(id) }, store)))
+      const made = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+      assert.equal(made.length, 1)
+      for (const answer of answers)
+        if (answer.status === 'rejected') assert.equal(answer.reason.code, 'ALREADY_RETRIED')
+      assert.deepEqual(
+        (await bench.store.jobs({ retriedFrom: id, limit: 10 })).map((row) => row.id),
+        made,
+      )
+      const row = await bench.row(id)
+      assert.deepEqual([row.retriedAs, row.retriedAsStatus, row.status], [made[0], 'queued', 'failed'])
+      await bench.finish(made[0] ?? '', 'complete')
+      assert.equal((await bench.row(id)).retriedAsStatus, 'complete')
+    }
+  },
+
+  async 'a failed job is retried as a new job once more only by somebody who saw what was made before'(bench) {
+    const id = await bench.finished('failed')
+    const first = await bench.submit({ retriedFrom: from(id) })
+    for (const retriedAsSeen of [null, bench.makeId()]) {
+      await bench.changesNothing(id, 'a second retry', async () =>
+        bench.submit({ retriedFrom: from(id, retriedAsSeen) }),
+      )
+    }
+    const second = await bench.submit({ retriedFrom: from(id, first) })
+    await refusedRetry(bench.submit({ retriedFrom: from(id, first) }), second)
+    assert.equal((await bench.row(id)).retriedAs, second)
+    assert.equal((await bench.store.jobs({ retriedFrom: id, limit: 10 })).length, 2)
+  },
+
+  async 'a retry that is repeated with its own id is one job, also after another one was made'(bench) {
+    const id = await bench.finished('failed')
+    const job = bench.newJob({ retriedFrom: from(id) })
+    const stores = await bench.openMany(3)
+    const answers = await Promise.all(stores.map((store) => store.submit({ jobs: [job] })))
+    assert.deepEqual(answers.map(([answer]) => answer?.isNew).toSorted(), [false, false, true])
+    const second = await bench.submit({ retriedFrom: from(id, job.id) })
+    assert.deepEqual(await bench.store.submit({ jobs: [job] }), [{ id: job.id, isNew: false, status: 'queued' }])
+    assert.equal((await bench.row(id)).retriedAs, second)
+  },
+
+  async 'a retry that was refused at once is none: the failed job waits for one'(bench) {
+    const id = await bench.finished('failed')
+    await bench.submit({ retriedFrom: from(id), rejected: someFailure('INPUT_INVALID') })
+    assert.equal((await bench.row(id)).retriedAs, null)
+    const made = await bench.submit({ retriedFrom: from(id) })
+    assert.equal((await bench.row(id)).retriedAs, made)
+  },
+
+  async 'a failed job names the job made from it also when that one is removed after its retention'(bench) {
+    const id = await bench.finished('failed')
+    const made = await bench.submit({ retriedFrom: from(id) })
+    await bench.finish(made, 'complete')
+    await bench.clock.advance(10)
+    const rules = [{ type: 'plain', completeMs: 1, failedMs: null, cancelledMs: null }]
+    await bench.store.prune({ rules, after: 0, limit: 100 })
+    assert.equal(await bench.store.job({ id: made }), null)
+    const row = await bench.row(id)
+    assert.deepEqual([row.retriedAs, row.retriedAsStatus], [made, null])
+    await refusedRetry(bench.submit({ retriedFrom: from(id) }), made)
+  },
+
+  async 'a job that a new one was made from is sent back itself only by somebody who saw that'(bench) {
+    const id = await bench.finished('failed')
+    const row = await bench.row(id)
+    const made = await bench.submit({ retriedFrom: from(id) })
+    const seen = { status: row.status, attempt: row.attempt }
+    await bench.changesNothing(id, 'sending it back', async () =>
+      assert.equal(await bench.intervene(id, retryInPlace(row), seen), 'moved-on'),
+    )
+    assert.equal(await bench.intervene(id, retryInPlace(row), { ...seen, retriedAs: made }), 'done')
+    // From here on it stands for itself: it may fail and be retried anew.
+    assert.equal((await bench.row(id)).retriedAs, null)
+    await refusedRetry(bench.submit({ retriedFrom: from(id, made) }), null)
+  },
+
+  async 'of a retry in place and a retry as a new job at once, one is done'(bench) {
+    const [one, other = one] = await bench.openMany(2)
+    for (let round = 0; round < 10; round++) {
+      const id = await bench.finished('failed')
+      const row = await bench.row(id)
+      const seen = { status: row.status, attempt: row.attempt }
+      const [back, made] = await Promise.allSettled([
+        bench.intervene(id, retryInPlace(row), seen, one),
+        bench.submit({ retriedFrom: from(id) }, other),
+      ])
+      assert(back.status === 'fulfilled')
+      const isBack = back.value === 'done'
+      assert.equal(made.status, isBack ? 'rejected' : 'fulfilled')
+      const { status } = await bench.row(id)
+      assert.equal(status, isBack ? 'queued' : 'failed')
+      await bench.finish(made.status === 'fulfilled' ? made.value : id, 'complete')
+    }
   },
 
   async 'a manual retry begins with a clean slate, and the attempt number goes on'(bench) {

@@ -94,7 +94,8 @@ const leaseThose = (which: string): string => `
       claimed_at = (SELECT now FROM state),
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
+      coalesce(counts_from, queued_at) AS counts_from
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
@@ -103,7 +104,8 @@ const leaseThose = (which: string): string => `
 const LEASED = `
   SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.queued_at, leased.priority,
     spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
-    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since
+    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since,
+    leased.counts_from
   FROM leased CROSS JOIN LATERAL (
     SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace FROM job_specs
     WHERE job_specs.key = leased.key OFFSET 0) AS spec`
@@ -114,7 +116,8 @@ export type LeasedRow = [
   type: number,
   attempt: number,
   spent: string | null,
-  queuedAtMs: number,
+  /** By which it stands in the line. */
+  placeMs: number,
   priority: number,
   id: string,
   payload: string,
@@ -125,6 +128,7 @@ export type LeasedRow = [
   batch: number | null,
   trace: string | null,
   dueSinceMs: number,
+  queuedAtMs: number,
 ]
 
 /** The first row of the answer to `plainSql`, in the columns of the others. */
@@ -173,10 +177,10 @@ export function plainSql(laneCount: number, isAfter = false): string {
   SELECT NULL::bigint AS key, version AS type, is_due::int::bigint AS attempt, NULL AS spent, now AS queued_at,
     next_due AS priority, NULL AS id, NULL AS payload, NULL AS owner, next_resume AS created_at, NULL AS retried_from,
     NULL::bigint AS forward_only, looked AS batch, NULL AS trace,
-    NULL::bigint AS due_since
+    NULL::bigint AS due_since, NULL::bigint AS counts_from
   FROM state
   UNION ALL ${LEASED}
-  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL`
+  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL, NULL`
 }
 
 export type LaneKind = 'free' | 'bounded' | 'chosen'
@@ -224,7 +228,8 @@ export const FIND_LOST_SQL = `
     UPDATE jobs SET orphaned_at = NULL,
       lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
     WHERE key = ANY (ARRAY(SELECT key FROM held))
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since
+    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
+      coalesce(counts_from, queued_at) AS counts_from
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased

@@ -100,7 +100,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     type: types.knownByKey(row[1])?.name as string,
     attempt: row[2],
     spent: row[3],
-    queuedAtMs: row[4],
+    queuedAtMs: row[15],
     priority: row[5],
     id: row[6],
     payload: row[7],
@@ -323,7 +323,7 @@ type PlainRows = [PlainStateRow, ...LeasedRow[]]
 
 const columnsOf = (places: readonly LinePlace[]): string[] => [
   numbers(places.map(({ priority }) => priority)),
-  numbers(places.map(({ queuedAtMs }) => queuedAtMs)),
+  numbers(places.map(({ placeMs }) => placeMs)),
   numbers(places.map(({ key }) => key)),
 ]
 
@@ -334,4 +334,4 @@ const PREPARED = { prepare: true } as const
 /** An array in PostgreSQL's own words: numbers need no escaping, and there are many of them. */
 const numbers = (values: readonly number[]): string => `{${values.join()}}`
 
-const byTurn = (a: Lease, b: Lease): number => b.priority - a.priority || a.queuedAtMs - b.queuedAtMs || a.key - b.key
+const byTurn = (a: Lease, b: Lease): number => b.priority - a.priority || a.createdAtMs - b.createdAtMs || a.key - b.key

@@ -1,11 +1,12 @@
 import { obstacleTo, type Skip } from '../../core/replay-obstacle.ts'
-import type {
-  DeadLetterStore,
-  LetterCounts,
-  LetterFilter,
-  LetterPage,
-  Replayed,
-  StoredDeadLetter,
+import {
+  type DeadLetterStore,
+  type LetterCounts,
+  type LetterFilter,
+  type LetterPage,
+  madeAfter,
+  type Replayed,
+  type StoredDeadLetter,
 } from '../dead-letters.ts'
 import type { KnownType } from '../known-type.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
@@ -37,7 +38,7 @@ export function openLetters({ types }: PgContext, submitMany: SubmitMany) {
     const rows = await sql<LetterRow[]>`
       WITH page AS MATERIALIZED (${page})
       SELECT dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at, replays,
-        replayed_at, replayed_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key,
+        replayed_at, replayed_as, job_specs.retried_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key,
         job_specs.owner AS letter_owner,
         (SELECT batches.id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch, jobs.status, priority, limit_key, to_json(cause) AS failure,
         twins.id AS twin_id, twins.status AS twin_status
@@ -96,8 +97,10 @@ export function openLetters({ types }: PgContext, submitMany: SubmitMany) {
     const submit = async (wanted: readonly number[], isKeyed: boolean): Promise<Submitted[]> => {
       const jobs = wanted.map((i) => {
         const { job, offset } = replays[i] as Replay
-        const key = isKeyed && !isEdited ? (facts.get(offset)?.dedupeKey ?? null) : null
-        return { ...job, dedupe: key === null ? null : { key, scope: 'live' as const } }
+        // Nothing stands in its way, so there is such a letter.
+        const letter = facts.get(offset) as StoredDeadLetter
+        const key = isKeyed && !isEdited ? letter.dedupeKey : null
+        return { ...madeAfter(letter, job), dedupe: key === null ? null : { key, scope: 'live' as const } }
       })
       return jobs.length === 0 ? [] : submitMany(tx, jobs, nowMs)
     }

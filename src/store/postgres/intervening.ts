@@ -20,7 +20,7 @@ export function openIntervening(
   /** Both rows are locked: what is compared stays so until the end of the transaction. */
   const find = async (tx: Tx, id: string): Promise<StandingRow | undefined> => {
     const [row] = await tx<StandingRow[]>`
-      SELECT jobs.key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent,
+      SELECT jobs.key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent, retried_as,
         CASE WHEN left_batch IS NULL THEN batch END AS batch,
         (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
       FROM job_specs JOIN jobs ON jobs.key = job_specs.key WHERE job_specs.id = ${id}
@@ -49,11 +49,13 @@ export function openIntervening(
         const needsKey = row.dedupe_key !== null && row.dedupe_held === null
         if (needsKey && (await isKeyTaken(tx, row))) return 'dedupe-taken'
         await tx`UPDATE job_specs SET dedupe_held = 1 WHERE key = ${key} AND dedupe_key IS NOT NULL`
+        // What was made from it was made from a failure that is history now.
+        await tx`UPDATE job_specs SET retried_as = NULL WHERE key = ${key} AND retried_as IS NOT NULL`
         await history.event(tx, key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
         await tx`
-          UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ${nowMs}, due_since = NULL, claimed_at = NULL,
-            started_at = NULL, finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
-            cancel_requested_at = NULL, orphaned_at = NULL, spent = ${act.spent} WHERE key = ${key}`
+          UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, counts_from = ${nowMs}, due_since = ${nowMs},
+            claimed_at = NULL, started_at = NULL, finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL,
+            progress = NULL, cancel_requested_at = NULL, orphaned_at = NULL, spent = ${act.spent} WHERE key = ${key}`
         await letters.replayed(tx, key, id, nowMs)
         await move('queued', row.permanent === 1)
         break

@@ -6,18 +6,10 @@ export type LetterMarks = ReturnType<typeof openLetterMarks>
 /** What is written on a dead letter, or ends it, by whoever does it: a replay, a retry, a purge, or its retention. */
 export function openLetterMarks() {
   return {
-    /** A job was made from the one that the letter is about, or that one went back to the queue itself. */
-    async replayed(tx: Tx, job: string | JobKey, as: string, nowMs: number): Promise<void> {
-      if (typeof job === 'string') {
-        await tx`
-          UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as}
-          WHERE "offset" = (SELECT max("offset") FROM dead_letters
-            WHERE job = (SELECT key FROM job_specs WHERE id = ${job}))`
-      } else {
-        await tx`
-          UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as}
-          WHERE "offset" = (SELECT max("offset") FROM dead_letters WHERE job = ${job})`
-      }
+    /** A job was made from the one that its letters are about, or that one went back to the queue itself. */
+    async replayed(tx: Tx, job: JobKey, as: string, nowMs: number): Promise<void> {
+      await tx`
+        UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as} WHERE job = ${job}`
     },
 
     /** The job stays as it is, and so does its history. */

@@ -3,12 +3,12 @@ import type { LeasedRow } from './claim-sql.ts'
 /** A place in the line of a type: that of a job that was taken from it. */
 export interface LinePlace {
   priority: number
-  queuedAtMs: number
+  placeMs: number
   key: number
 }
 
 /** Before everything: whoever begins here begins at the beginning. */
-const NOWHERE: LinePlace = { priority: -Number.MAX_SAFE_INTEGER, queuedAtMs: 0, key: 0 }
+const NOWHERE: LinePlace = { priority: -Number.MAX_SAFE_INTEGER, placeMs: 0, key: 0 }
 
 /** So many entries a claim may find in vain without anything being amiss. */
 const VAIN_MAX = 10_000
@@ -46,8 +46,8 @@ export function openLinePlaces() {
         untilMonoMs = performance.now() + restMs
         if (restMs === 0) return
       }
-      for (const [key, type, , , queuedAtMs, priority] of leased) {
-        const place = { priority, queuedAtMs, key }
+      for (const [key, type, , , placeMs, priority] of leased) {
+        const place = { priority, placeMs, key }
         const before = reached.get(type)
         if (before === undefined || isLater(place, before)) reached.set(type, place)
       }
@@ -61,4 +61,4 @@ export function openLinePlaces() {
 }
 
 const isLater = (a: LinePlace, b: LinePlace): boolean =>
-  (b.priority - a.priority || a.queuedAtMs - b.queuedAtMs || a.key - b.key) > 0
+  (b.priority - a.priority || a.placeMs - b.placeMs || a.key - b.key) > 0

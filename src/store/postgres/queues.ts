@@ -44,15 +44,15 @@ export function openQueues(context: PgContext, meters: Meters): QueueStore {
   const oldestReady = async (sql: Sql): Promise<Map<number, number>> => {
     const rows = await sql<{ type: number; at: number }[]>`
       SELECT job_types.key AS type, oldest.at FROM job_types CROSS JOIN LATERAL (
-        WITH RECURSIVE first (priority, queued_at) AS (
-          (SELECT priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = job_types.key
+        WITH RECURSIVE first (priority, since) AS (
+          (SELECT priority, coalesce(due_since, queued_at) FROM jobs WHERE ready IS NOT NULL AND type = job_types.key
           ORDER BY priority DESC, queued_at, key LIMIT 1)
           UNION ALL
-          SELECT next.priority, next.queued_at FROM first CROSS JOIN LATERAL (
-            SELECT priority, queued_at FROM jobs
+          SELECT next.priority, next.since FROM first CROSS JOIN LATERAL (
+            SELECT priority, coalesce(due_since, queued_at) AS since FROM jobs
             WHERE ready IS NOT NULL AND type = job_types.key AND priority < first.priority
             ORDER BY priority DESC, queued_at, key LIMIT 1) AS next)
-        SELECT min(queued_at) AS at FROM first) AS oldest
+        SELECT min(since) AS at FROM first) AS oldest
       WHERE oldest.at IS NOT NULL`
     return new Map(rows.map(({ type, at }) => [type, at]))
   }

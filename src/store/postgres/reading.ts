@@ -31,9 +31,12 @@ export function openReading({
     const rows = await sql<JobAndFailure[]>`
       WITH found AS MATERIALIZED (${found})
       SELECT jobs.key, job_specs.id, jobs.type, jobs.status, payload, result, job_specs.owner, priority, jobs.attempt, spent,
-        progress, job_specs.created_at, queued_at, due_at, claimed_at, job_specs.retried_from, jobs.started_at, finished_at,
+        progress, job_specs.created_at, queued_at, counts_from, due_at, claimed_at, job_specs.retried_from,
+        job_specs.retried_as, jobs.started_at, finished_at,
         lease_until, orphaned_at, cancel_requested_at, dedupe_key, jobs.failure, forward_only, dead_letter, limit_key,
         workers.id AS worker_id, CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch, batches.id AS batch_id,
+        (SELECT made.status FROM job_specs AS made_spec JOIN jobs AS made ON made.key = made_spec.key
+          WHERE made_spec.id = job_specs.retried_as) AS retried_as_status,
         to_json(latest) AS latest_failure
       FROM found JOIN jobs ON jobs.key = found.key JOIN job_specs ON job_specs.key = found.key
         LEFT JOIN workers ON workers.key = jobs.worker LEFT JOIN batches ON batches.key = job_specs.batch

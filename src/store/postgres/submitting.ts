@@ -1,9 +1,10 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
 import { RedressError } from '../../core/errors.ts'
 import { isCounted } from '../../core/policy.ts'
+import type { Status } from '../../core/states.ts'
 import type { KnownType } from '../known-type.ts'
-import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
-import { auditOf, originOf } from '../submission.ts'
+import type { BatchKey, JobKey, NewJob, RetriedFrom, Submitted } from '../store.ts'
+import { auditOf, originOf, refuseIfRetried } from '../submission.ts'
 import { numbers, texts } from './arrays.ts'
 import type { Batches } from './batches.ts'
 import type { Sql, Tx } from './client.ts'
@@ -51,12 +52,13 @@ function columnsOf(given: readonly Typed[], nowMs: number | null): (string | num
   ]
 }
 
-/** A delayed job takes its place in the line when it becomes due, not when it was handed in. */
+/** A delayed job comes into the line when it becomes due, and has its place there by the time it was handed in. */
 const madeAndTold = (added: string): string => `
   made AS (
-    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
-    SELECT key, type, 'queued', priority, coalesce(due_at, now), CASE WHEN due_at IS NULL THEN 1 END,
-      due_at, limit_key, forward_only FROM ${added}
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+      forward_only)
+    SELECT key, type, 'queued', priority, now, CASE WHEN due_at IS NULL THEN 1 END,
+      due_at, due_at, due_at, limit_key, forward_only FROM ${added}
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, data)
     SELECT key, now, 'queued', 0, CASE WHEN due_at IS NULL THEN data
@@ -226,12 +228,37 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
     }
   }
 
-  /** Locked: it can neither give its place to another one nor go back to the queue itself before we are done. */
+  /**
+   * Of any number who retry a failed job at once, one makes a job of it: its rows are locked, so what is compared stays
+   * so until the end of the transaction. Answers with its key, or with the job that this same retry made before.
+   */
+  const lockOrigin = async (tx: Tx, job: NewJob, retriedFrom: RetriedFrom): Promise<JobKey | Submitted | null> => {
+    const [origin] = await tx<{ key: JobKey; status: Status; retried_as: string | null }[]>`
+      SELECT job_specs.key, status, retried_as FROM job_specs JOIN jobs ON jobs.key = job_specs.key
+      WHERE job_specs.id = ${retriedFrom.id} FOR UPDATE OF jobs, job_specs`
+    const [made] = await jobsById(tx, [job.id])
+    if (made !== undefined) return { ...made, isNew: false }
+    if (origin === undefined) return null
+    const { key, status, retried_as: retriedAs } = origin
+    const [successor] = retriedAs === null ? [] : await jobsById(tx, [retriedAs])
+    refuseIfRetried({ status, retriedAs, retriedAsStatus: successor?.status ?? null }, retriedFrom)
+    return key
+  }
+
+  /** A statement of its own sees what was committed while the one before it waited for a lock. */
+  const jobsById = (tx: Tx, ids: readonly string[]) => tx<Omit<Submitted, 'isNew'>[]>`
+    SELECT id, status FROM job_specs JOIN jobs ON jobs.key = job_specs.key WHERE id = ANY(${ids as string[]}::text[])`
+
+  /**
+   * The job itself, or where it was retried before, the failed one that has its place. Locked: it can neither give its
+   * place to another one nor go back to the queue itself before we are done.
+   */
   const findPredecessor = async (tx: Tx, id: string): Promise<Predecessor | undefined> => {
     const [row] = await tx<Predecessor[]>`
       SELECT job_specs.key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
       FROM job_specs JOIN jobs ON jobs.key = job_specs.key
-      WHERE id = ${id} AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'
+      WHERE (id = ${id} OR retried_from = ${id}) AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'
+      ORDER BY job_specs.key DESC LIMIT 1
       FOR UPDATE OF jobs, job_specs`
     return row
   }
@@ -239,7 +266,10 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
   /** A job that is refused, that a person made, or that takes another one's place. */
   const submitSpecial = async (tx: Tx, typed: Typed, nowMs: number): Promise<Submitted> => {
     const { job, type } = typed
-    const before = job.retriedFrom === null ? undefined : await findPredecessor(tx, job.retriedFrom.id)
+    const { retriedFrom } = job
+    const origin = retriedFrom === null ? null : await lockOrigin(tx, job, retriedFrom)
+    if (origin !== null && typeof origin !== 'number') return origin
+    const before = retriedFrom === null ? undefined : await findPredecessor(tx, retriedFrom.id)
     const batch = before?.batch ?? (job.batch === null ? null : await batches.keyOf(tx, job.batch))
     const key = await addSpec(tx, typed, batch, nowMs)
     if (typeof key !== 'number') return key
@@ -272,14 +302,17 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
       return { id: job.id, isNew: true, status: 'failed' }
     }
 
-    // What was refused at once is no replay: there, the letter still waits for one.
-    if (job.retriedFrom !== null) await letters.replayed(tx, job.retriedFrom.id, job.id, nowMs)
+    // What was refused at once is no retry: there, the failed job, and its letter, still wait for one.
+    if (origin !== null) {
+      await tx`UPDATE job_specs SET retried_as = ${job.id} WHERE key = ${origin}`
+      await letters.replayed(tx, origin, job.id, nowMs)
+    }
     const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
-    // A delayed job takes its place in the line when it becomes due, not when it was handed in.
     await tx`
-      INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
-      VALUES (${key}, ${type.key}, 'queued', ${job.priority}, ${dueAtMs ?? nowMs}, ${dueAtMs === null ? 1 : null},
-        ${dueAtMs}, ${limitKeyOf(job, type)}, ${forwardOnly})`
+      INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+        forward_only)
+      VALUES (${key}, ${type.key}, 'queued', ${job.priority}, ${nowMs}, ${dueAtMs === null ? 1 : null},
+        ${dueAtMs}, ${dueAtMs}, ${dueAtMs}, ${limitKeyOf(job, type)}, ${forwardOnly})`
     await history.event(tx, key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
     await countInBatch(tx, typed, before, nowMs)
     return { id: job.id, isNew: true, status: 'queued' }

@@ -195,7 +195,7 @@ const LANE_SQL: Readonly<Record<LaneSql, string>> = {
  */
 function pickSql(lanes: readonly LaneSql[]): string {
   return `
-    SELECT key, jobs.type, jobs.attempt, jobs.spent, jobs.queued_at, jobs.priority,
+    SELECT key, jobs.type, jobs.attempt, jobs.spent, coalesce(jobs.counts_from, jobs.queued_at), jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
       jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key, job_specs.trace,
       coalesce(jobs.due_since, jobs.queued_at)

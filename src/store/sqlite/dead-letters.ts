@@ -1,11 +1,12 @@
 import { obstacleTo } from '../../core/replay-obstacle.ts'
-import type {
-  DeadLetterStore,
-  LetterCounts,
-  LetterFilter,
-  LetterPage,
-  Replayed,
-  StoredDeadLetter,
+import {
+  type DeadLetterStore,
+  type LetterCounts,
+  type LetterFilter,
+  type LetterPage,
+  madeAfter,
+  type Replayed,
+  type StoredDeadLetter,
 } from '../dead-letters.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
@@ -21,7 +22,7 @@ const TWIN = `SELECT twin.key FROM job_specs AS twin
   WHERE twin.type = job_specs.type AND twin.dedupe_key = job_specs.dedupe_key AND twin.dedupe_held IS NOT NULL
     AND twin.key <> job_specs.key`
 const COLUMNS = `dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at,
-  replays, replayed_at, replayed_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
+  replays, replayed_at, replayed_as, job_specs.retried_as, job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
   (SELECT id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch,
   jobs.status, priority, limit_key, failures.*, job_specs.id AS job_id, workers.id AS worker_id,
   twins.id AS twin_id, (SELECT status FROM jobs WHERE key = twins.key) AS twin_status`
@@ -52,10 +53,11 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
       const skip = obstacleTo(letter, replaysSeen, isEdited)
       if (skip !== null || letter === null) return { job: null, skip: skip as NonNullable<typeof skip> }
       const key = isEdited ? null : letter.dedupeKey
-      const submitted = submit({ ...job, dedupe: key === null ? null : { key, scope: 'live' } }, nowMs)
+      const made = madeAfter(letter, job)
+      const submitted = submit({ ...made, dedupe: key === null ? null : { key, scope: 'live' } }, nowMs)
       if (submitted.isNew) return { job: submitted.id, skip: null }
       // The failed job itself keeps its key for good (scope 'always'): the new one is its successor and needs none.
-      return { job: submit({ ...job, dedupe: null }, nowMs).id, skip: null }
+      return { job: submit({ ...made, dedupe: null }, nowMs).id, skip: null }
     },
 
     list(filter: LetterFilter, { afterOffset, limit, isNewestFirst = false }: LetterPage): StoredDeadLetter[] {

@@ -10,7 +10,7 @@ import { openLetterMarks } from './letter-marks.ts'
 /** A person's acts. Unlike a worker's they have no lease; they are compared with what that person saw. */
 export function openIntervening(connection: Connection, history: History, closing: Closing, batches: Batches) {
   const select = connection.prepare(`
-    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent,
+    SELECT key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent, retried_as,
       CASE WHEN left_batch IS NULL THEN batch END AS batch,
       (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
     FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
@@ -18,8 +18,11 @@ export function openIntervening(connection: Connection, history: History, closin
     'SELECT 1 FROM job_specs WHERE type = ? AND dedupe_key = ? AND dedupe_held IS NOT NULL',
   )
   const takeKey = connection.prepare('UPDATE job_specs SET dedupe_held = 1 WHERE key = ? AND dedupe_key IS NOT NULL')
+  const forgetSuccessor = connection.prepare(
+    'UPDATE job_specs SET retried_as = NULL WHERE key = ? AND retried_as IS NOT NULL',
+  )
   const requeue = connection.prepare(`
-    UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, queued_at = ?2, due_since = NULL, claimed_at = NULL,
+    UPDATE jobs SET status = 'queued', ready = 1, due_at = NULL, counts_from = ?2, due_since = ?2, claimed_at = NULL,
       started_at = NULL,
       finished_at = NULL, failure = NULL, ended_with = NULL, dead_letter = NULL, progress = NULL,
       cancel_requested_at = NULL, orphaned_at = NULL, spent = ?3 WHERE key = ?1`)
@@ -51,6 +54,8 @@ export function openIntervening(connection: Connection, history: History, closin
           const needsKey = row.dedupe_key !== null && row.dedupe_held === null
           if (needsKey && isKeyTaken.get(row.type, row.dedupe_key) !== undefined) return 'dedupe-taken'
           takeKey.run(key)
+          // What was made from it was made from a failure that is history now.
+          forgetSuccessor.run(key)
           history.event(key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
           requeue.run(key, nowMs, act.spent)
           letters.replayed(key, id, nowMs)

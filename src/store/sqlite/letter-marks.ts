@@ -5,17 +5,16 @@ export type LetterMarks = ReturnType<typeof openLetterMarks>
 
 /** What is written on a dead letter, or ends it, by whoever does it: a replay, a retry, a purge, or its retention. */
 export function openLetterMarks(connection: Connection) {
-  const newestOf = (job: string) => `(SELECT max("offset") FROM dead_letters WHERE job = ${job})`
   const mark = (job: string) =>
     connection.prepare(`UPDATE dead_letters SET replays = replays + 1, replayed_at = ?2, replayed_as = ?3
-      WHERE "offset" = ${newestOf(job)}`)
+      WHERE job = ${job}`)
   const markById = mark('(SELECT key FROM job_specs WHERE id = ?1)')
   const markByKey = mark('?1')
   const unmarkJob = connection.prepare('UPDATE jobs SET dead_letter = NULL WHERE dead_letter = ?2 AND key = ?1')
   const remove = connection.prepare('DELETE FROM dead_letters WHERE "offset" = ?')
 
   return {
-    /** A job was made from the one that the letter is about, or that one went back to the queue itself. */
+    /** A job was made from the one that its letters are about, or that one went back to the queue itself. */
     replayed(job: string | JobKey, as: string, nowMs: number): void {
       const statement = typeof job === 'string' ? markById : markByKey
       statement.run(job, nowMs, as)

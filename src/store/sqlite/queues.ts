@@ -15,14 +15,14 @@ interface QueueRow {
 
 /** From one priority to the next: the jobs behind the first of each are jumped over. */
 export const OLDEST_READY_SQL = `
-  WITH RECURSIVE first (priority, queued_at) AS (
-    SELECT * FROM (SELECT priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?1
+  WITH RECURSIVE first (priority, since) AS (
+    SELECT * FROM (SELECT priority, coalesce(due_since, queued_at) FROM jobs WHERE ready IS NOT NULL AND type = ?1
       ORDER BY priority DESC, queued_at LIMIT 1)
     UNION ALL
-    SELECT jobs.priority, jobs.queued_at FROM first CROSS JOIN jobs ON jobs.key = (
+    SELECT jobs.priority, coalesce(jobs.due_since, jobs.queued_at) FROM first CROSS JOIN jobs ON jobs.key = (
       SELECT next.key FROM jobs AS next WHERE next.ready IS NOT NULL AND next.type = ?1
         AND next.priority < first.priority ORDER BY next.priority DESC, next.queued_at LIMIT 1))
-  SELECT min(queued_at) AS at FROM first`
+  SELECT min(since) AS at FROM first`
 
 export function openQueues(context: SqliteContext, meters: Meters): QueueStore {
   const { connection, types, history, nowMs, write, read } = context

@@ -19,9 +19,11 @@ import type { Types } from './types.ts'
 const JOB_COLUMNS = `
   jobs.key, job_specs.id, jobs.type, status, payload, result, job_specs.owner, priority, attempt, spent, progress,
   job_specs.created_at, queued_at,
-  due_at, claimed_at, job_specs.retried_from, jobs.started_at, finished_at, lease_until, orphaned_at,
+  counts_from, due_at, claimed_at, job_specs.retried_from, job_specs.retried_as, jobs.started_at, finished_at, lease_until, orphaned_at,
   cancel_requested_at, dedupe_key, failure, forward_only, dead_letter, limit_key, workers.id AS worker_id,
-  CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch, batches.id AS batch_id`
+  CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch, batches.id AS batch_id,
+  (SELECT made.status FROM job_specs AS made_spec JOIN jobs AS made USING (key) WHERE made_spec.id = job_specs.retried_as)
+    AS retried_as_status`
 const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker
   LEFT JOIN batches ON batches.key = job_specs.batch`
 
@@ -54,7 +56,8 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
       sum(orphaned_at IS NOT NULL) AS orphaned
     FROM jobs GROUP BY type, status`)
   const stalled = connection.prepare(`
-    SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at, queued_at, spent, cancel_requested_at,
+    SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at,
+      coalesce(counts_from, queued_at) AS queued_at, spent, cancel_requested_at,
       forward_only, job_specs.id, job_specs.owner, job_specs.created_at, job_specs.retried_from,
       workers.id AS worker_id
     FROM jobs JOIN job_specs USING (key) JOIN workers ON workers.key = jobs.worker

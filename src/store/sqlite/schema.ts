@@ -448,4 +448,19 @@ CREATE TABLE activity (
 -- then queued_at says it.
 ALTER TABLE jobs ADD COLUMN due_since INTEGER;
 `,
+  `
+-- The newest job that a person made from this one. It is compared when another one is to be made, and outlives that job.
+-- A retry that was refused at submission does not count.
+ALTER TABLE job_specs ADD COLUMN retried_as TEXT;
+UPDATE job_specs SET retried_as = (
+  SELECT made.id FROM job_specs AS made JOIN jobs ON jobs.key = made.key LEFT JOIN failures ON failures.seq = jobs.failure
+  WHERE made.retried_from = job_specs.id AND (failures.seq IS NULL OR failures.from_status IS NOT NULL)
+  ORDER BY made.key DESC LIMIT 1)
+WHERE id IN (SELECT retried_from FROM job_specs WHERE retried_from IS NOT NULL)
+  AND (SELECT status FROM jobs WHERE jobs.key = job_specs.key) = 'failed';
+
+-- A job stands in the line by queued_at, which is the time it was created. Its total time is counted from this time where
+-- that is later: its delay was over, or a person sent it back to the queue.
+ALTER TABLE jobs ADD COLUMN counts_from INTEGER;
+`,
 ]

@@ -1,7 +1,7 @@
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../core/budget.ts'
 import { isCounted } from '../../core/policy.ts'
-import type { BatchKey, JobKey, NewJob, Submitted } from '../store.ts'
-import { auditOf, originOf } from '../submission.ts'
+import type { BatchKey, JobKey, NewJob, RetriedFrom, Submitted } from '../store.ts'
+import { auditOf, type Origin, originOf, refuseIfRetried } from '../submission.ts'
 import type { Batches } from './batches.ts'
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
@@ -24,8 +24,9 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
   // The direction is read here and not from what this process knows of the type: another one may have renewed it.
   const isForwardOnly = '(SELECT forward_only FROM job_types WHERE key = ?2)'
   const addJob = connection.prepare(`
-    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, limit_key, forward_only)
-    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?7, ${isForwardOnly})`)
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+      forward_only)
+    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?6, ?6, ?7, ${isForwardOnly})`)
   const addRejectedJob = connection.prepare(`
     INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, spent, ended_with, forward_only)
     VALUES (?1, ?2, 'failed', ?3, ?4, ?4, ?5, ?6, ?7, ${isForwardOnly})`)
@@ -33,10 +34,17 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
     SELECT id, status FROM job_specs JOIN jobs USING (key)
     WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
     ORDER BY id = ?1 DESC LIMIT 1`)
+  const findOrigin = connection.prepare(`
+    SELECT jobs.status, retried_as AS retriedAs, (SELECT status FROM job_specs AS made JOIN jobs USING (key)
+      WHERE made.id = job_specs.retried_as) AS retriedAsStatus
+    FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
+  const nameSuccessor = connection.prepare('UPDATE job_specs SET retried_as = ?2 WHERE id = ?1')
+  // The job itself, or where it was retried before, the failed one that has its place.
   const findPredecessor = connection.prepare(`
     SELECT key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
     FROM job_specs JOIN jobs USING (key)
-    WHERE id = ? AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'`)
+    WHERE (id = ?1 OR retried_from = ?1) AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'
+    ORDER BY key DESC LIMIT 1`)
   const letters = openLetterMarks(connection)
   const leaveBatch = connection.prepare('UPDATE job_specs SET left_batch = 1 WHERE key = ?')
 
@@ -53,14 +61,25 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
     }
   }
 
+  /** Of any number who retry a failed job at once, one makes a job of it. */
+  const checkOrigin = (retriedFrom: RetriedFrom): void => {
+    const origin = findOrigin.get(retriedFrom.id) as Origin | undefined
+    if (origin !== undefined) refuseIfRetried(origin, retriedFrom)
+  }
+
   return {
     submit(job: NewJob, nowMs: number): Submitted {
       const type = types.needed(job.type)
-      const { dedupe } = job
+      const { dedupe, retriedFrom } = job
+      if (retriedFrom !== null) {
+        // A retry that is repeated with the id that it made is answered with that job, whatever was retried since.
+        const made = findTwin.get(job.id, null, null) as Omit<Submitted, 'isNew'> | undefined
+        if (made !== undefined) return { id: made.id, isNew: false, status: made.status }
+        checkOrigin(retriedFrom)
+      }
       // A refused submission takes no key: the corrected one must be able to.
       const holdsKey = dedupe !== null && job.rejected === null
-      const before =
-        job.retriedFrom === null ? undefined : (findPredecessor.get(job.retriedFrom.id) as Predecessor | undefined)
+      const before = retriedFrom === null ? undefined : (findPredecessor.get(retriedFrom.id) as Predecessor | undefined)
       const batch = before?.batch ?? (job.batch === null ? null : batches.keyOf(job.batch))
       const added = addSpec.run(
         job.id,
@@ -71,7 +90,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
         dedupe?.key ?? null,
         dedupe?.scope ?? null,
         holdsKey ? 1 : null,
-        job.retriedFrom?.id ?? null,
+        retriedFrom?.id ?? null,
         batch,
         job.trace ?? null,
       )
@@ -83,8 +102,11 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       const by = originOf(job)
       const act = auditOf(job, nowMs)
       if (act !== null) history.audit(...act)
-      // What was refused at once is no replay: the letter still waits for one.
-      if (job.retriedFrom !== null && job.rejected === null) letters.replayed(job.retriedFrom.id, job.id, nowMs)
+      // What was refused at once is no retry: the failed job, and its letter, still wait for one.
+      if (retriedFrom !== null && job.rejected === null) {
+        nameSuccessor.run(retriedFrom.id, job.id)
+        letters.replayed(retriedFrom.id, job.id, nowMs)
+      }
 
       if (job.rejected !== null) {
         const { rejected } = job
@@ -112,9 +134,9 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       }
 
       const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
-      // A delayed job takes its place in the line when it becomes due, not when it was handed in.
+      // A delayed job comes into the line when it becomes due, and has its place there by the time it was handed in.
       const limitKey = job.limitKey ?? (isCounted(type.policy) ? '' : null)
-      addJob.run(key, type.key, job.priority, dueAtMs ?? nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKey)
+      addJob.run(key, type.key, job.priority, nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKey)
       history.event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
       countInBatch(job, before, nowMs)
       return { id: job.id, isNew: true, status: 'queued' }
