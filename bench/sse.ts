@@ -41,7 +41,11 @@ const show = (what: string, { heap, rss }: { heap: number; rss: number }): void 
 
 const fresh = await sqlitePlace(values.dir).fresh()
 const { app, type } = await openBench(fresh.store)
-const server = await startServer({ app, port: 0, limits: { streamsPerCallerMax: listeners, streamsMax: listeners } })
+const server = await startServer({
+  app,
+  port: 0,
+  limits: { streamsPerCallerMax: listeners, streamsPerAddressMax: listeners, streamsMax: listeners },
+})
 await server.ready
 const { token } = await app.perform('tokens.create', { name: 'bench', role: 'viewer', actor: 'bench' })
 const before = memory()

@@ -406,11 +406,12 @@ export class App {
   /** Lets workers finish, then lets go of the store. Safe to call twice. */
   async stop(options?: { graceMs?: number }): Promise<void> {
     this.#isStopped = true
-    this.hub.stop()
     this.#lookingAfter?.stop()
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
     // One that is just being opened must not be left open.
     await this.#opening?.catch(() => undefined)
+    // After the workers: what they recorded last is told, too.
+    await this.hub.stop(options)
     await this.#opened?.store.stop()
   }
 

@@ -1,5 +1,6 @@
+import { SUBJECT_EVENTS } from '../core/events.ts'
 import { isoTime } from '../core/iso-time.ts'
-import type { FeedEvent, JobFeedEvent } from '../store/feed.ts'
+import type { FeedEvent, FeedFilter, JobFeedEvent } from '../store/feed.ts'
 
 /** What a subscriber gets. */
 export interface HubEvent {
@@ -91,3 +92,32 @@ export function positionOf(id: string | number): Position | null {
 
 export const isAfter = (one: Position, other: Position): boolean =>
   one.seq > other.seq || (one.seq === other.seq && one.part > other.part)
+
+/** Topics of the store's own events. An app's mappers may use those of the event that they are given, and kinds of their own. */
+const STORE_KINDS: ReadonlySet<string> = new Set(['job', 'type', 'owner', ...Object.keys(SUBJECT_EVENTS)])
+
+const kindOf = (topic: string): string => topic.slice(0, topic.indexOf(':'))
+
+export const isStoreTopic = (topic: string): boolean => STORE_KINDS.has(kindOf(topic))
+
+/** The events of the store that can be on one of these topics; undefined where that is not known, or any can. */
+export function filterOf(topics: Iterable<string>): FeedFilter | undefined {
+  const named = new Map<string, string[]>([...STORE_KINDS].map((kind) => [kind, []]))
+  const subjects: string[] = []
+  for (const topic of topics) {
+    const names = named.get(kindOf(topic))
+    if (names === undefined) return undefined
+    names.push(topic.slice(topic.indexOf(':') + 1))
+    subjects.push(topic)
+  }
+  const of = (kind: string): string[] => named.get(kind) ?? []
+  return {
+    jobs: of('job'),
+    types: of('type'),
+    queues: of('queue'),
+    owners: of('owner'),
+    batches: of('batch'),
+    subjects,
+    hasSchedules: of('schedule').length > 0,
+  }
+}

@@ -1,9 +1,20 @@
 import { RedressError } from '../core/errors.ts'
 import type { Timer } from '../runtime/clock.ts'
+import { nextTurn, OnePerTurn } from '../runtime/turns.ts'
 import type { FeedEvent } from '../store/feed.ts'
 import type { Store } from '../store/store.ts'
 import type { AppHost } from './host.ts'
-import { type HubEvent, isAfter, type Mapper, ownEvent, type Position, positionOf, WHOLE } from './hub-events.ts'
+import {
+  filterOf,
+  type HubEvent,
+  isAfter,
+  isStoreTopic,
+  type Mapper,
+  ownEvent,
+  type Position,
+  positionOf,
+  WHOLE,
+} from './hub-events.ts'
 import { Subscription } from './subscription.ts'
 
 export interface SubscribeOptions {
@@ -14,6 +25,11 @@ export interface SubscribeOptions {
   signal?: AbortSignal
   /** How many events may wait to be fetched before the subscriber is let go. */
   bufferMax?: number
+  /**
+   * How many events `after` may lie behind the newest. Whoever lies further behind is told of a gap, and goes on from there.
+   * Unlimited when left out.
+   */
+  behindMax?: number
 }
 
 /** Events of other processes are found within this time; those of this one at once. */
@@ -21,6 +37,10 @@ const POLL_MS = 250
 /** So long after the store did not answer it is asked again. */
 const ASK_AGAIN_MS = 250
 const PAGE = 500
+/** So many times an event is handed to a subscriber before others get their turn. */
+const TOLD_PER_TURN = 5_000
+/** How long `stop` waits for the store, and for subscribers that are still at work on what they were told. */
+const STOP_MS_MAX = 1_000
 const BUFFER_MAX = 1_000
 const BUFFER_MAX_MAX = 100_000
 const TOPIC_CHARS_MAX = 400
@@ -34,9 +54,12 @@ export class Hub {
   readonly #pollMs: number
   readonly #mappers: Mapper[] = []
   readonly #subscriptions = new Set<Subscription>()
-  /** Those who have caught up, by topic. */
+  /** Those who have caught up, and the same by topic. */
+  readonly #caughtUp = new Set<Subscription>()
   readonly #live = new Map<string, Set<Subscription>>()
-  #liveCount = 0
+  /** However many catch up, one page is read at a time: the store and the event loop are there for others, too. */
+  readonly #pages = new OnePerTurn()
+  #onProgress = new Set<() => void>()
   /** Everything up to here was told to those who have caught up; null while there are none. */
   #seq: number | null = null
   #timer: Timer | null = null
@@ -62,12 +85,15 @@ export class Hub {
     this.#mappers.push(mapper)
   }
 
-  subscribe({ topics, after, signal, bufferMax = BUFFER_MAX }: SubscribeOptions): Subscription {
+  subscribe({ topics, after, signal, bufferMax = BUFFER_MAX, behindMax }: SubscribeOptions): Subscription {
     if (!Array.isArray(topics) || topics.length === 0 || !topics.every(isTopic)) {
       throw invalid("topics must be a list such as ['job:ID', 'owner:NAME'], or ['*'] for everything")
     }
     if (!Number.isSafeInteger(bufferMax) || bufferMax < 1 || bufferMax > BUFFER_MAX_MAX) {
       throw invalid(`bufferMax must be a whole number from 1 to ${BUFFER_MAX_MAX}`)
+    }
+    if (behindMax !== undefined && (!Number.isSafeInteger(behindMax) || behindMax < 0)) {
+      throw invalid('behindMax must be a whole number from 0 on')
     }
     const from = after === undefined || after === null || after === '' ? null : positionOf(after)
     if (from === null && after !== undefined && after !== null && after !== '') {
@@ -84,36 +110,86 @@ export class Hub {
     signal?.addEventListener('abort', leave)
     if (signal?.aborted) leave()
     else if (this.#isStopped) subscription.end('stopped')
-    void this.#catchUp(subscription, from === null)
+    void this.#catchUp(subscription, from === null, behindMax)
     return subscription
   }
 
-  /** Ends every subscription, saying so. */
-  stop(): void {
+  /**
+   * Tells what was committed until now, then ends every subscription, saying so. Subscribers that read in a loop are given
+   * a moment to do what they must with it, for the store goes next. Neither is waited for without end.
+   */
+  async stop({ graceMs = STOP_MS_MAX }: { graceMs?: number } = {}): Promise<void> {
     this.#isStopped = true
-    for (const subscription of this.#subscriptions) subscription.end('stopped')
+    await this.#within(STOP_MS_MAX, (isLate) => this.#tellRest(isLate))
+    const reading = [...this.#subscriptions].filter(({ isIterated }) => isIterated)
+    for (const subscription of [...this.#subscriptions]) subscription.end('stopped')
+    if (graceMs <= 0) return
+    await this.#within(Math.min(graceMs, STOP_MS_MAX), () => Promise.all(reading.map((one) => one.fetched())))
+  }
+
+  async #tellRest(isLate: () => boolean): Promise<void> {
+    if (this.#subscriptions.size === 0) return
+    try {
+      const toSeq = await (await this.#host.store()).lastSeq()
+      if (this.#seq !== null) this.#ask()
+      const isBehind = (one: Subscription) =>
+        this.#caughtUp.has(one)
+          ? this.#seq !== null && this.#seq < toSeq
+          : one.position.seq < toSeq && (one.isIterated || one.waiting <= halfOf(one))
+      while (!isLate() && [...this.#subscriptions].some(isBehind)) {
+        await new Promise<void>((resolve) => this.#onProgress.add(resolve))
+      }
+    } catch (error) {
+      // Whoever comes back later is told the rest.
+      if (!isStoreStopped(error)) this.#host.log.error({ err: error }, 'the last events of the store cannot be told')
+    }
+  }
+
+  async #within(ms: number, run: (isLate: () => boolean) => Promise<unknown>): Promise<void> {
+    const { promise: late, resolve } = Promise.withResolvers<void>()
+    let isLate = false
+    const timer = this.#host.clock.setTimer(ms, () => {
+      isLate = true
+      resolve()
+    })
+    await Promise.race([run(() => isLate), late])
+    timer.cancel()
+  }
+
+  #progressed(): void {
+    const waiting = this.#onProgress
+    this.#onProgress = new Set()
+    for (const wake of waiting) wake()
   }
 
   // ---- catching up ------------------------------------------------------------------------------------------------
 
   /** Reads for one subscriber what was before, as fast as they fetch it, and lets them join the others at the end. */
-  async #catchUp(subscription: Subscription, isFromNow: boolean): Promise<void> {
+  async #catchUp(subscription: Subscription, isFromNow: boolean, behindMax = Number.POSITIVE_INFINITY): Promise<void> {
+    const only = filterOf(subscription.topics)
     let isPlaced = false
     let toldRemovedTo = 0
     while (!subscription.isEnded) {
       try {
         const store = await this.#host.store()
         if (!isPlaced) {
-          await this.#place(store, subscription, isFromNow)
+          const isAtEnd = await this.#place(store, subscription, isFromNow, behindMax)
           isPlaced = true
           subscription.markReady()
+          // Nothing is awaited between the look at the end and `#join`.
+          if (isAtEnd && (this.#seq === null || subscription.position.seq >= this.#seq)) {
+            this.#join(store, subscription)
+            return
+          }
         }
-        await subscription.hasRoomFor(Math.floor(subscription.bufferMax / 2))
+        await subscription.hasRoomFor(halfOf(subscription))
         // The event that the subscriber has a part of is read again.
         const { seq, part } = subscription.position
         const afterSeq = part === WHOLE ? seq : seq - 1
         const limit = Math.max(1, Math.min(PAGE, Math.floor(subscription.bufferMax / 4)))
-        const { events, nextSeq, hasMore, removedToSeq } = await store.feed({ afterSeq, limit })
+        const { events, nextSeq, hasMore, removedToSeq } = await this.#pages.run(() =>
+          store.feed({ afterSeq, limit, ...(only !== undefined && { only }) }),
+        )
         if (removedToSeq !== null && removedToSeq > toldRemovedTo) {
           toldRemovedTo = removedToSeq
           subscription.put(gap('removed', subscription.position, removedToSeq))
@@ -127,6 +203,7 @@ export class Hub {
           this.#join(store, subscription)
           return
         }
+        this.#progressed()
       } catch (error) {
         if (isStoreStopped(error)) subscription.end('stopped')
         else await this.#wait(error)
@@ -134,14 +211,19 @@ export class Hub {
     }
   }
 
-  async #place(store: Store, subscription: Subscription, isFromNow: boolean): Promise<void> {
+  /** Answers whether there is nothing to catch up with. */
+  async #place(store: Store, subscription: Subscription, isFromNow: boolean, behindMax: number): Promise<boolean> {
     const lastSeq = await store.lastSeq()
     if (isFromNow) subscription.position = { seq: lastSeq, part: WHOLE }
-    else if (subscription.position.seq > lastSeq) {
+    else if (subscription.position.seq < lastSeq - behindMax) {
+      subscription.put(gap('behind', subscription.position, lastSeq - behindMax))
+      subscription.position = { seq: lastSeq - behindMax, part: WHOLE }
+    } else if (subscription.position.seq > lastSeq) {
       // An id of another store, or of this one before it was restored: waiting for its number would lose all before it.
       subscription.put(gap('unknown', subscription.position, lastSeq))
       subscription.position = { seq: lastSeq, part: WHOLE }
     }
+    return subscription.position.seq === lastSeq && subscription.position.part === WHOLE
   }
 
   async #wait(error: unknown): Promise<void> {
@@ -157,7 +239,8 @@ export class Hub {
       const others = this.#live.get(topic) ?? new Set()
       this.#live.set(topic, others.add(subscription))
     }
-    this.#liveCount++
+    this.#caughtUp.add(subscription)
+    this.#progressed()
     if (this.#seq !== null) return
     this.#seq = subscription.position.seq
     this.#forgetCommits = store.onCommit(() => this.#ask())
@@ -167,13 +250,13 @@ export class Hub {
 
   #remove(subscription: Subscription): void {
     this.#subscriptions.delete(subscription)
-    let wasLive = false
     for (const topic of subscription.topics) {
       const others = this.#live.get(topic)
-      wasLive = others?.delete(subscription) || wasLive
+      others?.delete(subscription)
       if (others?.size === 0) this.#live.delete(topic)
     }
-    if (wasLive && --this.#liveCount === 0) this.#rest()
+    if (this.#caughtUp.delete(subscription) && this.#caughtUp.size === 0) this.#rest()
+    this.#progressed()
   }
 
   #rest(): void {
@@ -216,20 +299,27 @@ export class Hub {
     if (startSeq === null) return false
     const { events, nextSeq, hasMore } = await store.feed({ afterSeq: startSeq, limit: PAGE })
     let readSeq = startSeq
+    let told = 0
     for (const event of events) {
       const made = await this.#eventsOf(store, event)
+      if (told >= TOLD_PER_TURN) {
+        told = 0
+        await nextTurn()
+      }
       // Everybody left meanwhile, and perhaps somebody new came, who is somewhere else.
       if (this.#seq !== readSeq) return this.#seq !== null
-      for (const { at, told } of made) this.#tell(at, told)
+      for (const one of made) told += this.#tell(one.at, one.told)
       if (this.#seq !== readSeq) return this.#seq !== null
       readSeq = event.seq
       this.#seq = readSeq
     }
     if (this.#seq === readSeq) this.#seq = Math.max(readSeq, nextSeq)
+    this.#progressed()
     return hasMore
   }
 
-  #tell(at: Position, told: HubEvent): void {
+  /** Answers to how many. */
+  #tell(at: Position, told: HubEvent): number {
     const receivers = new Set<Subscription>()
     for (const topic of [...told.topics, '*']) for (const one of this.#live.get(topic) ?? []) receivers.add(one)
     for (const subscription of receivers) {
@@ -238,12 +328,14 @@ export class Hub {
       if (subscription.isFull) subscription.end('slow')
       else offer(subscription, at, told)
     }
+    return receivers.size
   }
 
   // ---- what is told -----------------------------------------------------------------------------------------------
 
   /** The app's own events first: the bare number comes last and stands for all of them. */
   async #eventsOf(store: Store, event: FeedEvent): Promise<{ at: Position; told: HubEvent }[]> {
+    const own = ownEvent(event)
     const mapped: HubEvent[] = []
     let storeError: unknown = null
     const input = async (): Promise<unknown> => {
@@ -259,6 +351,8 @@ export class Hub {
     for (const mapper of this.#mappers) {
       try {
         for (const { topics, event: name, data } of (await mapper({ ...event, input })) ?? []) {
+          const strange = topics.find((topic) => isStoreTopic(topic) && !own.topics.includes(topic))
+          if (strange !== undefined) throw new Error(`${strange} is not a topic of event ${event.seq}, nor of the app`)
           mapped.push({ id: `${event.seq}.${mapped.length + 1}`, topics, event: name, data })
         }
       } catch (error) {
@@ -268,7 +362,7 @@ export class Hub {
       }
     }
     const parts = mapped.map((told, i) => ({ at: { seq: event.seq, part: i + 1 }, told }))
-    return [...parts, { at: { seq: event.seq, part: WHOLE }, told: ownEvent(event) }]
+    return [...parts, { at: { seq: event.seq, part: WHOLE }, told: own }]
   }
 }
 
@@ -280,7 +374,9 @@ function offer(subscription: Subscription, at: Position, told: HubEvent): void {
   if (topics.has('*') || told.topics.some((topic) => topics.has(topic))) subscription.put(told)
 }
 
-function gap(reason: 'removed' | 'unknown', { seq }: Position, toSeq: number): HubEvent {
+const halfOf = ({ bufferMax }: Subscription): number => Math.floor(bufferMax / 2)
+
+function gap(reason: 'removed' | 'unknown' | 'behind', { seq }: Position, toSeq: number): HubEvent {
   return { id: null, topics: [], event: 'gap', data: { reason, after: String(seq), to: String(toSeq) } }
 }
 

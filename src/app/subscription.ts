@@ -17,6 +17,8 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
   readonly markReady: () => void
   readonly #line: HubEvent[] = []
   readonly #close: (subscription: Subscription) => void
+  /** Somebody reads it in a loop: when they ask for the next event, they are done with the one before. */
+  isIterated = false
   #isEnded = false
   #onChange = new Set<() => void>()
   #lastId: string | null
@@ -88,16 +90,23 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
   async return(): Promise<IteratorResult<HubEvent>> {
     this.#line.length = 0
     this.#finish()
+    this.#changed()
     return { done: true, value: undefined }
   }
 
   [Symbol.asyncIterator](): this {
+    this.isIterated = true
     return this
   }
 
   /** Resolves when no more than so many events wait. */
   async hasRoomFor(waitingMax: number): Promise<void> {
     while (this.#line.length > waitingMax && !this.#isEnded) await this.#change()
+  }
+
+  /** Resolves when nothing waits, also not the end. */
+  async fetched(): Promise<void> {
+    while (this.#line.length > 0) await this.#change()
   }
 
   #change(): Promise<void> {

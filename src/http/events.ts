@@ -8,6 +8,7 @@ import type { Caller } from '../operations/caller.ts'
 import { mayHear } from '../operations/topics.ts'
 import type { Store } from '../store/store.ts'
 import { type FindCaller, neededCaller } from './callers.ts'
+import { clientAddress } from './client-address.ts'
 import { type EventSource, gathered } from './gathered.ts'
 import type { HttpLimits } from './limits.ts'
 import { Streams } from './streams.ts'
@@ -39,7 +40,7 @@ export function addEvents(
     const topics = topicsOf(request, caller, limits.topicsPerStreamMax)
     const everyMs = everyMsOf(request)
     for (const topic of topics) await needHearing(await store(), caller, topic, ownTopics)
-    const leave = streams.enter(caller.name)
+    const leave = streams.enter(caller.name, clientAddress(request))
     let subscription: Subscription | null = null
     const end = () => {
       if (subscription !== null) listening.delete(subscription)
@@ -47,7 +48,7 @@ export function addEvents(
       leave()
     }
     try {
-      subscription = hub.subscribe({ topics, after: lastIdOf(request) })
+      subscription = hub.subscribe({ topics, after: lastIdOf(request), behindMax: limits.streamBehindMax })
       listening.set(subscription, request)
       // Of the answer, not of the request: that one is over as soon as it was read.
       reply.raw.once('close', end)

@@ -9,9 +9,12 @@ export interface HttpLimits {
   /** How long nothing may move on a connection, in neither direction. */
   quietMs: number
   connectionsMax: number
-  /** Streams of events that are open at once: of one caller, and of all. */
+  /** Streams of events that are open at once: of one caller, from one address, and of all. */
   streamsPerCallerMax: number
+  streamsPerAddressMax: number
   streamsMax: number
+  /** How many events a stream may be behind. One that is further behind is told of a gap. */
+  streamBehindMax: number
   topicsPerStreamMax: number
   /** So often it is asked whether those who listen may still come in. */
   streamCheckMs: number
@@ -26,7 +29,9 @@ export const HTTP_LIMITS: HttpLimits = {
   quietMs: 60_000,
   connectionsMax: 20_000,
   streamsPerCallerMax: 20,
+  streamsPerAddressMax: 100,
   streamsMax: 10_000,
+  streamBehindMax: 100_000,
   topicsPerStreamMax: 50,
   streamCheckMs: 30_000,
   wrongSecretsPerMinute: 20,

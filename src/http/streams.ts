@@ -1,15 +1,18 @@
 import { RedressError } from '../core/errors.ts'
 import type { HttpLimits } from './limits.ts'
 
+type StreamLimits = Pick<HttpLimits, 'streamsMax' | 'streamsPerCallerMax' | 'streamsPerAddressMax'>
+
 const COME_BACK_MS = 10_000
 
-/** How many streams are open, of each caller and of all. */
+/** How many streams are open: of each caller, from each address, and of all. Names are cheap to get, addresses less so. */
 export class Streams {
-  readonly #limits: Pick<HttpLimits, 'streamsMax' | 'streamsPerCallerMax'>
+  readonly #limits: StreamLimits
   readonly #byCaller = new Map<string, number>()
+  readonly #byAddress = new Map<string, number>()
   #open = 0
 
-  constructor(limits: Pick<HttpLimits, 'streamsMax' | 'streamsPerCallerMax'>) {
+  constructor(limits: StreamLimits) {
     this.#limits = limits
   }
 
@@ -18,26 +21,38 @@ export class Streams {
   }
 
   /** Throws where there are too many; else gives what is to be called, once or more often, when the stream is over. */
-  enter(name: string): () => void {
-    const { streamsMax, streamsPerCallerMax } = this.#limits
-    const own = this.#byCaller.get(name) ?? 0
-    if (this.#open >= streamsMax || own >= streamsPerCallerMax) {
-      throw new RedressError(
-        'TOO_MANY_REQUESTS',
-        this.#open >= streamsMax ? 'Too many streams are open.' : `${name} has ${own} streams open already.`,
-        { action: 'Close a stream: one can have many topics.', retryAfterMs: COME_BACK_MS },
-      )
-    }
-    this.#byCaller.set(name, own + 1)
+  enter(name: string, address: string): () => void {
+    const { streamsMax, streamsPerCallerMax, streamsPerAddressMax } = this.#limits
+    if (this.#open >= streamsMax) throw tooMany(`Too many streams are open; the limit is ${streamsMax}`)
+    refuseOver(this.#byCaller, name, streamsPerCallerMax, name)
+    refuseOver(this.#byAddress, address, streamsPerAddressMax, `The address ${address}`)
+    add(this.#byCaller, name, 1)
+    add(this.#byAddress, address, 1)
     this.#open++
     let isOver = false
     return () => {
       if (isOver) return
       isOver = true
       this.#open--
-      const left = (this.#byCaller.get(name) ?? 1) - 1
-      if (left === 0) this.#byCaller.delete(name)
-      else this.#byCaller.set(name, left)
+      add(this.#byCaller, name, -1)
+      add(this.#byAddress, address, -1)
     }
   }
 }
+
+function refuseOver(counts: ReadonlyMap<string, number>, key: string, max: number, who: string): void {
+  const open = counts.get(key) ?? 0
+  if (open >= max) throw tooMany(`${who} has ${open} streams open already; the limit is ${max}`)
+}
+
+function add(counts: Map<string, number>, key: string, count: number): void {
+  const left = (counts.get(key) ?? 0) + count
+  if (left <= 0) counts.delete(key)
+  else counts.set(key, left)
+}
+
+const tooMany = (message: string): RedressError =>
+  new RedressError('TOO_MANY_REQUESTS', `${message}.`, {
+    action: 'Close a stream: one can have many topics.',
+    retryAfterMs: COME_BACK_MS,
+  })

@@ -1,7 +1,7 @@
 import type { EventData, EventKind } from '../core/events.ts'
 import type { Policy } from '../core/policy.ts'
 import { statusAfter } from '../core/status-after.ts'
-import type { FeedEvent } from './feed.ts'
+import type { FeedEvent, FeedPage } from './feed.ts'
 
 /** An event, its job and its failure, as every driver joins them. */
 export type FeedRow = Record<string, number | string | null>
@@ -44,4 +44,25 @@ export function feedEventOf(
       data: data as EventData,
     },
   ]
+}
+
+/** What was read, as a page: `toSeq` is how far a filtered feed was looked through, and null where all of it was wanted. */
+export function pageOf(found: {
+  rows: readonly FeedRow[]
+  events: FeedEvent[]
+  afterSeq: number
+  limit: number
+  toSeq: number | null
+  lastSeq: number
+  removedTo: number | null | undefined
+}): FeedPage {
+  const { rows, events, afterSeq, limit, toSeq, lastSeq, removedTo } = found
+  const isFull = rows.length === limit
+  const readTo = (rows.at(-1)?.seq as number | undefined) ?? afterSeq
+  return {
+    events,
+    nextSeq: isFull || toSeq === null ? readTo : Math.max(afterSeq, toSeq),
+    hasMore: isFull || (toSeq !== null && toSeq < lastSeq),
+    removedToSeq: (removedTo ?? 0) > afterSeq ? (removedTo as number) : null,
+  }
 }

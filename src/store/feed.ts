@@ -7,16 +7,35 @@ export interface FeedStore {
    * The events after a number, in order. Numbers become readable in their order: whoever has read one will never find
    * a lower one that is new.
    */
-  feed(params: { afterSeq: number; limit: number }): Promise<FeedPage>
+  feed(params: { afterSeq: number; limit: number; only?: FeedFilter }): Promise<FeedPage>
   /** The number of the newest event; 0 when there is none. */
   lastSeq(): Promise<number>
   /** Calls back when this process has committed something. A hint: what other processes commit must be asked for. */
   onCommit(listener: () => void): () => void
 }
 
+/**
+ * The events of some subjects. One that matches in any way is given; the others are left out, except that events of all
+ * schedules are given for any of them. However few match, a page looks at a bounded number of events.
+ */
+export interface FeedFilter {
+  jobs: readonly string[]
+  types: readonly string[]
+  queues: readonly string[]
+  owners: readonly string[]
+  batches: readonly string[]
+  /** 'batch:ID', 'breaker:NAME', ...: what happens to the thing itself. */
+  subjects: readonly string[]
+  /** What happens to jobs that a schedule made. */
+  hasSchedules: boolean
+}
+
+/** So many events are looked at for one page of a filtered feed. */
+export const FEED_SCAN_MAX = 2_000
+
 export interface FeedPage {
   events: FeedEvent[]
-  /** Where to go on: the number up to which everything is in `events`, or was removed. */
+  /** Where to go on: the number up to which everything is in `events`, was left out, or was removed. */
   nextSeq: number
   hasMore: boolean
   /** The highest number of an event after `afterSeq` that was removed with its job; null when none was. */

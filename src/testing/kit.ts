@@ -145,7 +145,7 @@ export class TestKit {
   async stop(): Promise<void> {
     for (const worker of this.#others) worker.crash()
     this.#worker?.crash()
-    await this.app.stop()
+    await this.app.stop({ graceMs: 0 })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

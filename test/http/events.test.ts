@@ -99,6 +99,36 @@ test('streams are counted, of each caller and in all, and given back when somebo
   expect(await ask('/api/events?topic=*&topic=a:b&topic=c:d', { as: 'viewer' })).toMatchObject({ status: 400 })
 })
 
+test('streams are counted by address, too: many names from one address are refused, and others are not', async () => {
+  const world = await makeWorld({ trustProxy: true, limits: { streamsPerAddressMax: 2 } })
+  const from = (...addresses: string[]) => ({ 'x-forwarded-for': addresses.join(', ') })
+  const first = await listen(world, 'owner', '', from('203.0.113.9'))
+  const second = await listen(world, 'bob', '', from('1.1.1.1', '203.0.113.9'))
+  const third = await world.ask('/api/events', { as: 'viewer', headers: from('2.2.2.2', '203.0.113.9') })
+  expect([first.status, second.status, third.status]).toEqual([200, 200, 429])
+  expect(third.json.error.message).toBe('The address 203.0.113.9 has 2 streams open already; the limit is 2.')
+  expect((await listen(world, 'viewer', '', from('203.0.113.10'))).status).toBe(200)
+  first.leave()
+  await until(
+    'there is room again',
+    async () => (await listen(world, 'viewer', '', from('203.0.113.9'))).status === 200,
+  )
+})
+
+test('a stream that is too far behind is told of a gap, and then what comes after it', async () => {
+  const world = await makeWorld({ limits: { streamBehindMax: 5 } })
+  await world.app.submitMany('step', Array(20).fill({ fails: false }))
+  const lastSeq = await world.store.lastSeq()
+  const stream = await listen(world, 'viewer', '?after=0')
+  await until('it has caught up', () => stream.told.length >= 6)
+  expect(stream.told[0]).toEqual({
+    id: undefined,
+    event: 'gap',
+    data: { reason: 'behind', after: '0', to: String(lastSeq - 5) },
+  })
+  expect(stream.told.slice(1).map(({ id }) => id)).toEqual([4, 3, 2, 1, 0].map((n) => String(lastSeq - n)))
+})
+
 test('whoever leaves while the door is still being opened leaves nothing behind', async () => {
   const world = await makeWorld({ limits: { streamsPerCallerMax: 5 } })
   for (let n = 0; n < 50; n++) {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { DAY_MS } from '../../core/duration.ts'
-import type { FeedEvent, JobFeedEvent } from '../feed.ts'
+import { FEED_SCAN_MAX, type FeedEvent, type FeedFilter, type JobFeedEvent } from '../feed.ts'
 import type { PruneRule } from '../store.ts'
+import { newBatch } from './batch-bench.ts'
 import type { Bench } from './bench.ts'
 import { complete, failed, requeued } from './changes.ts'
 import { topic } from './promise.ts'
@@ -132,6 +133,61 @@ export const feed = topic('feed', {
     assert((await seqs(bench, id)).every((seq) => seq > last))
   },
 
+  async 'a filtered feed has the events of each thing that is named, in order, and no others'(bench) {
+    const anns = await bench.finished('complete', { owner: 'ann', type: 'other' })
+    await bench.submit({ owner: 'bob' })
+    const { id: member, ...rest } = bench.newJob()
+    await bench.store.openBatch({ batch: newBatch(bench, { id: 'b-1' }), jobs: [{ id: member, ...rest }] })
+    await bench.store.pauseQueue({ name: 'side', by: { actor: 'olga', reason: 'a test' }, forMs: null })
+    const everything = await readAll(bench)
+    const jobOf = (event: FeedEvent) => (event.subject === null ? event.jobId : null)
+    const of = (id: string) => everything.filter((event) => jobOf(event) === id)
+    const paused = everything.filter(({ subject }) => subject === 'queue:side')
+    assert.equal(paused.length, 1)
+    const cases: [Partial<FeedFilter>, FeedEvent[]][] = [
+      [{ owners: ['ann'] }, of(anns)],
+      [{ owners: ['nobody'], jobs: ['nothing'], types: ['none'], queues: ['none'], batches: ['none'] }, []],
+      [{ jobs: [anns, member] }, [...of(anns), ...of(member)]],
+      [{ types: ['other'] }, of(anns)],
+      [{ queues: ['side'], subjects: ['queue:side'] }, [...of(anns), ...paused]],
+      [{ batches: ['b-1'] }, of(member)],
+      [{ subjects: ['queue:side'], owners: ['ann'] }, [...of(anns), ...paused]],
+    ]
+    for (const [given, expected] of cases) {
+      for (const limit of [1, 2, 100]) assert.deepEqual(await readAll(bench, 0, limit, only(given)), expected)
+    }
+  },
+
+  async 'a filtered page looks at a bounded number of events, and says how far it came'(bench) {
+    const jobs = Array.from({ length: FEED_SCAN_MAX + 100 }, () => bench.newJob({ owner: 'bob' }))
+    await bench.store.submit({ jobs })
+    const mine = await bench.submit({ owner: 'ann' })
+    const first = await bench.store.feed({ afterSeq: 0, limit: 10, only: only({ owners: ['ann'] }) })
+    assert.deepEqual([first.events, first.hasMore], [[], true])
+    const { events } = await bench.store.feed({ afterSeq: 0, limit: FEED_SCAN_MAX })
+    assert.equal(first.nextSeq, events.at(-1)?.seq)
+    const second = await bench.store.feed({ afterSeq: first.nextSeq, limit: 10, only: only({ owners: ['ann'] }) })
+    assert.deepEqual(
+      [second.events.map((event) => (event as JobFeedEvent).jobId), second.hasMore, second.nextSeq],
+      [[mine], false, await bench.store.lastSeq()],
+    )
+  },
+
+  async 'page after page can be read without holding up timers'(bench) {
+    await bench.submit()
+    let hasRung = false
+    setTimeout(() => {
+      hasRung = true
+    }, 1)
+    const PAGES_MAX = 20_000
+    let pages = 0
+    while (!hasRung && pages < PAGES_MAX) {
+      await bench.store.feed({ afterSeq: 0, limit: 1 })
+      pages++
+    }
+    assert(hasRung, `no timer rang while ${pages} pages were read`)
+  },
+
   async 'what another process commits is in the feed'(bench) {
     const [store, other] = await bench.openMany(2)
     const after = await store.lastSeq()
@@ -155,10 +211,25 @@ export const feed = topic('feed', {
   },
 })
 
-async function readAll(bench: Bench, afterSeq = 0, limit = 100): Promise<FeedEvent[]> {
+const only = (given: Partial<FeedFilter>): FeedFilter => ({
+  jobs: [],
+  types: [],
+  queues: [],
+  owners: [],
+  batches: [],
+  subjects: [],
+  hasSchedules: false,
+  ...given,
+})
+
+async function readAll(bench: Bench, afterSeq = 0, limit = 100, filter?: FeedFilter): Promise<FeedEvent[]> {
   const read: FeedEvent[] = []
   for (let after = afterSeq; ; ) {
-    const { events, nextSeq, hasMore } = await bench.store.feed({ afterSeq: after, limit })
+    const { events, nextSeq, hasMore } = await bench.store.feed({
+      afterSeq: after,
+      limit,
+      ...(filter && { only: filter }),
+    })
     assert(events.length <= limit)
     assert(events.every(({ seq }) => seq > after && seq <= nextSeq))
     read.push(...events)

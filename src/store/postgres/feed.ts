@@ -1,5 +1,5 @@
-import type { FeedStore } from '../feed.ts'
-import { type FeedRow, feedEventOf } from '../feed-rows.ts'
+import { FEED_SCAN_MAX, type FeedFilter, type FeedStore } from '../feed.ts'
+import { type FeedRow, feedEventOf, pageOf } from '../feed-rows.ts'
 import type { KnownType } from '../known-type.ts'
 import type { Sql } from './client.ts'
 import type { PgContext } from './context.ts'
@@ -18,8 +18,30 @@ async function settledTo(sql: Sql): Promise<number> {
 }
 
 export function openFeed({ types, read, wakes }: PgContext): FeedStore {
-  const page = async (sql: Sql, afterSeq: number, limit: number): Promise<FeedRow[]> => {
-    const toSeq = await settledTo(sql)
+  const wanted = (sql: Sql, { jobs, types, queues, owners, batches, subjects, hasSchedules }: FeedFilter) => sql`
+    AND (events.subject = ANY(${[...subjects]}::text[])
+      OR job_specs.id = ANY(${[...jobs]}::text[])
+      OR job_specs.owner = ANY(${[...owners]}::text[])
+      OR job_specs.type IN (SELECT key FROM job_types
+        WHERE name = ANY(${[...types]}::text[]) OR queue = ANY(${[...queues]}::text[]))
+      OR batches.id = ANY(${[...batches]}::text[])
+      OR (${hasSchedules}::boolean AND events.data LIKE '%"schedule":%'))`
+
+  /** How far a page of a filtered feed looks. */
+  const scanEnd = async (sql: Sql, afterSeq: number, settledSeq: number): Promise<number> => {
+    const [row] = await sql<{ seq: number }[]>`
+      SELECT seq FROM events WHERE seq > ${afterSeq} AND seq <= ${settledSeq}
+      ORDER BY seq LIMIT 1 OFFSET ${FEED_SCAN_MAX - 1}`
+    return row?.seq ?? settledSeq
+  }
+
+  const page = async (
+    sql: Sql,
+    afterSeq: number,
+    limit: number,
+    toSeq: number,
+    only?: FeedFilter,
+  ): Promise<FeedRow[]> => {
     // With the events in one statement: they must be seen as they stand at one and the same moment.
     return sql<FeedRow[]>`
       SELECT page.*, removed.position AS removed_to
@@ -29,7 +51,8 @@ export function openFeed({ types, read, wakes }: PgContext): FeedStore {
             job_specs.id AS job_id, job_specs.type, job_specs.owner, job_specs.retried_from, batches.id AS batch_id
           FROM events LEFT JOIN job_specs ON job_specs.key = events.job
             LEFT JOIN batches ON batches.key = job_specs.batch
-          WHERE events.seq > ${afterSeq} AND events.seq <= ${toSeq} ORDER BY events.seq LIMIT ${limit}
+          WHERE events.seq > ${afterSeq} AND events.seq <= ${toSeq} ${only === undefined ? sql`` : wanted(sql, only)}
+          ORDER BY events.seq LIMIT ${limit}
         ) AS page ON true
       ORDER BY page.seq`
   }
@@ -44,24 +67,28 @@ export function openFeed({ types, read, wakes }: PgContext): FeedStore {
   }
 
   return {
-    feed: ({ afterSeq, limit }) =>
+    feed: ({ afterSeq, limit, only }) =>
       read('reading the feed', async (sql) => {
-        const found = await page(sql, afterSeq, limit)
-        const removedToSeq = (found[0]?.removed_to as number | null | undefined) ?? 0
+        const lastSeq = await settledTo(sql)
+        const toSeq = only === undefined ? lastSeq : await scanEnd(sql, afterSeq, lastSeq)
+        const found = await page(sql, afterSeq, limit, toSeq, only)
         const rows = found.filter(({ seq }) => seq !== null)
         const failures = await failuresOf(sql, rows)
         const needed = new Set(rows.flatMap(({ type }) => (type === null ? [] : [type as number])))
         const typeOf = new Map<number, KnownType>()
         for (const key of needed) typeOf.set(key, await types.byKey(key))
-        return {
+        return pageOf({
+          rows,
           events: rows.flatMap((row) => {
             const { code = null, message = null, waiting = null } = failures.get(failureIn(row.data) ?? 0) ?? {}
             return feedEventOf({ ...row, code, message, waiting }, (key) => typeOf.get(key) as KnownType)
           }),
-          nextSeq: (rows.at(-1)?.seq as number | undefined) ?? afterSeq,
-          hasMore: rows.length === limit,
-          removedToSeq: removedToSeq > afterSeq ? removedToSeq : null,
-        }
+          afterSeq,
+          limit,
+          toSeq: only === undefined ? null : toSeq,
+          lastSeq,
+          removedTo: found[0]?.removed_to as number | null | undefined,
+        })
       }),
 
     lastSeq: () =>

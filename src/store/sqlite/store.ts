@@ -36,6 +36,7 @@ import { openReading } from './reading.ts'
 import { openReplays } from './replays.ts'
 import { openRetryMeters } from './retry-meters.ts'
 import { openSchedules } from './schedules.ts'
+import { Slices } from './slices.ts'
 import { openSubmitIn } from './submit-in.ts'
 import { openSubmitting } from './submitting.ts'
 import { openTypes, type Types } from './types.ts'
@@ -99,12 +100,20 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     for (const listener of listeners) listener()
   }
 
-  /** Readers are never blocked in WAL mode, except while another process repairs the log after a crash. */
+  const slices = new Slices()
+
+  /**
+   * Readers are never blocked in WAL mode, except while another process repairs the log after a crash. Whoever reads page
+   * after page would never let go of the event loop, for nothing is waited for: each turn has only so much time for reads.
+   */
   const read = async <T>(doing: string, run: () => T): Promise<T> => {
-    for (let waitedMs = 0; ; waitedMs += READ_RETRY_MS) {
+    const readNow = (): T => {
       if (isStopped) throw new RedressError('STORE_STOPPED', `The store was stopped before ${doing}.`)
+      return run()
+    }
+    for (let waitedMs = 0; ; waitedMs += READ_RETRY_MS) {
       try {
-        return run()
+        return slices.isSpent ? await slices.later(readNow) : readNow()
       } catch (error) {
         if (!isBusy(error) || waitedMs > busyMsMax) throw storeError(error, doing)
         await new Promise((resolve) => setTimeout(resolve, READ_RETRY_MS))

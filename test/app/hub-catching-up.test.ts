@@ -1,0 +1,186 @@
+import { describe, expect, test } from 'vitest'
+import { App } from '../../src/app/app.ts'
+import type { HubEvent } from '../../src/app/hub-events.ts'
+import { VirtualClock } from '../../src/runtime/clock.ts'
+import { openSqlite } from '../../src/store/sqlite/store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { TestKit } from '../../src/testing/kit.ts'
+import { collect, fetchAll } from '../support/subscribers.ts'
+import { turns, until } from '../support/until.ts'
+
+function world() {
+  const kit = new TestKit()
+  return { kit, convert: kit.app.job('convert', { run: () => 'done' }), hub: kit.app.hub }
+}
+
+const names = (events: readonly HubEvent[]) => events.map(({ event }) => event)
+const ids = (events: readonly HubEvent[]) => events.map(({ id }) => id)
+
+describe('whoever is far behind', () => {
+  test('is told of a gap, and goes on from the bound', async () => {
+    const { kit, convert, hub } = world()
+    await convert.submitMany(Array(30).fill({ ok: true }))
+    const told = await fetchAll(hub.subscribe({ topics: ['*'], after: 3, behindMax: 10 }))
+    expect(told[0]).toEqual({
+      id: null,
+      topics: [],
+      event: 'gap',
+      data: { reason: 'behind', after: '3', to: '20' },
+    })
+    expect(ids(told.slice(1))).toEqual(Array.from({ length: 10 }, (_, i) => String(21 + i)))
+    const near = await fetchAll(hub.subscribe({ topics: ['*'], after: 20, behindMax: 10 }))
+    expect(near).toEqual(told.slice(1))
+    expect(() => hub.subscribe({ topics: ['*'], behindMax: -1 })).toThrow('behindMax')
+    await kit.stop()
+  })
+
+  test('does not hold up anybody: pages are read one at a time, each in a turn of its own', async () => {
+    const clock = new VirtualClock()
+    const store = openSqlite({ path: ':memory:', nowMs: () => clock.nowMs() })
+    let turn = 0
+    let isOver = false
+    const count = (): void => {
+      turn++
+      if (!isOver) setImmediate(count)
+    }
+    setImmediate(count)
+    const pagesOf: number[] = []
+    const watched: Store = {
+      ...store,
+      feed: (params) => {
+        pagesOf.push(turn)
+        return store.feed(params)
+      },
+    }
+    const app = new App({ store: watched, clock })
+    const job = app.job('any', { run: () => undefined })
+    await job.submitMany(Array(3_000).fill({}), { owner: 'bob' })
+    const mine = await job.submit({}, { owner: 'ann' })
+    const all = Array.from({ length: 10 }, () => collect(app.hub.subscribe({ topics: ['*'], after: 0 })))
+    const anns = Array.from({ length: 10 }, () => collect(app.hub.subscribe({ topics: ['owner:ann'], after: 0 })))
+    await until('all have caught up', () => [...all, ...anns].every(({ events }) => events.at(-1)?.id === '3001'))
+    isOver = true
+    // One for those who catch up, and one for those who have.
+    const inTurn = Object.values(Object.groupBy(pagesOf, String)).map((pages) => pages?.length ?? 0)
+    expect(pagesOf.length).toBeGreaterThan(100)
+    expect(Math.max(...inTurn)).toBeLessThanOrEqual(2)
+    expect(new Set(all.map(({ events }) => events.length))).toEqual(new Set([3_001]))
+    for (const { events } of anns) expect(events).toMatchObject([{ data: { jobId: mine.id } }])
+    await app.stop()
+  })
+})
+
+describe('the store gives a subscriber only', () => {
+  /** What each page was asked for. */
+  function asking() {
+    const clock = new VirtualClock()
+    const store = openSqlite({ path: ':memory:', nowMs: () => clock.nowMs() })
+    const asked: unknown[] = []
+    const app = new App({
+      store: {
+        ...store,
+        feed: (params) => {
+          asked.push(params.only)
+          return store.feed(params)
+        },
+      },
+      clock,
+    })
+    return { app, asked, job: app.job('any', { run: () => undefined }) }
+  }
+
+  test('what can be on its topics, and everything where that is not known', async () => {
+    const { app, asked, job } = asking()
+    await job.submit({}, { owner: 'ann' })
+    await fetchAll(app.hub.subscribe({ topics: ['owner:ann', 'batch:b:1'], after: 0 }))
+    expect(asked).toMatchObject([
+      { owners: ['ann'], batches: ['b:1'], subjects: ['owner:ann', 'batch:b:1'] },
+      undefined,
+    ])
+    asked.length = 0
+    for (const topic of ['*', 'campaign:9']) await fetchAll(app.hub.subscribe({ topics: [topic], after: 0 }))
+    expect(new Set(asked)).toEqual(new Set([undefined]))
+    await app.stop()
+  })
+
+  test('what a mapper publishes on a topic of another event is left out, whether it is live or caught up with', async () => {
+    const { kit, convert, hub } = world()
+    hub.map((event) => (event.seq === 1 ? [{ topics: ['owner:bob'], event: 'strange', data: 1 }] : []))
+    hub.map((event) => [{ topics: ['owner:ann', `job:${(event as { jobId: string }).jobId}`], event: 'own', data: 1 }])
+    const live = hub.subscribe({ topics: ['owner:ann', 'owner:bob'] })
+    await live.ready
+    await convert.submit({ ok: true }, { owner: 'ann' })
+    expect(names(await fetchAll(live))).toEqual(['own', 'job.queued'])
+    const later = hub.subscribe({ topics: ['owner:ann', 'owner:bob'], after: 0 })
+    expect(names(await fetchAll(later))).toEqual(['own', 'job.queued'])
+    await kit.stop()
+  })
+})
+
+describe('when the app stops, everything that was committed before is told', () => {
+  const open = () => {
+    const app = new App({ store: 'sqlite::memory:' })
+    return { app, job: app.job('any', { run: () => undefined }) }
+  }
+
+  test('to those who have caught up', async () => {
+    const { app, job } = open()
+    const subscription = app.hub.subscribe({ topics: ['*'] })
+    await subscription.ready
+    await turns()
+    await job.submitMany(Array(600).fill({}))
+    await app.stop()
+    const { events, ended } = collect(subscription)
+    await ended
+    expect(names(events).filter((name) => name === 'job.queued')).toHaveLength(600)
+    expect(events.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped', after: '600' } })
+  })
+
+  test('to those who still catch up, as far as there is room for it', async () => {
+    const { app, job } = open()
+    await job.submitMany(Array(900).fill({}))
+    const roomy = app.hub.subscribe({ topics: ['*'], after: 0, bufferMax: 10_000 })
+    const narrow = app.hub.subscribe({ topics: ['*'], after: 0, bufferMax: 20 })
+    await app.stop()
+    const all = collect(roomy)
+    const some = collect(narrow)
+    await Promise.all([all.ended, some.ended])
+    expect(all.events).toHaveLength(901)
+    const last = some.events.at(-2)?.id
+    expect(some.events.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped', after: last } })
+    expect(some.events.length).toBeLessThanOrEqual(21)
+  })
+
+  test('of what workers record at the end, and while the store can still be asked', async () => {
+    const { app, job } = open()
+    const seen: unknown[] = []
+    const subscription = app.hub.subscribe({ topics: ['*'] })
+    const reader = (async () => {
+      for await (const { event, data } of subscription) {
+        if (event === 'job.complete') seen.push((await app.find((data as { jobId: string }).jobId))?.status)
+      }
+    })()
+    await subscription.ready
+    const worker = await app.makeWorker()
+    await job.submitMany(Array(20).fill({}))
+    await worker.tick()
+    await app.stop()
+    await reader
+    expect(seen).toEqual(Array(20).fill('complete'))
+  })
+
+  test('and a subscriber that never comes to an end does not keep the app', async () => {
+    const { app, job } = open()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const subscription = app.hub.subscribe({ topics: ['*'], after: 0 })
+    const reader = (async () => {
+      for await (const _ of subscription) await promise
+    })()
+    await job.submit({})
+    await until('it is at work', () => subscription.isIterated && subscription.waiting === 0)
+    await job.submit({})
+    await app.stop()
+    resolve()
+    await reader
+  })
+})
