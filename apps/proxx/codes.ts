@@ -28,7 +28,12 @@ export const CODES = failures({
     http: 507,
     message: 'The disk of the output directory has too little room for the outputs.',
   },
-  PROGRAM_MISSING: { fault: 'operator', retry: 'never', http: 503, message: 'ffmpeg or ffprobe is not installed.' },
+  PROGRAM_MISSING: {
+    fault: 'operator',
+    retry: 'never',
+    http: 503,
+    message: 'ffmpeg or ffprobe is not installed, or may not be executed.',
+  },
   DISPATCH_LOCKED: {
     fault: 'operator',
     retry: 'never',

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module'
 import { delimiter, dirname, isAbsolute, join } from 'node:path'
 import { type Log, runProgram } from 'redress'
 import { MediaError } from './errors.ts'
+import { withOwnCopy } from './own-copy.ts'
 
 export interface MediaProgram {
   path: string
@@ -66,16 +67,32 @@ async function locate(
 ): Promise<MediaProgram> {
   if (path !== undefined && path !== '') {
     // Never another one than was named: it might be there for its version.
-    if (isAbsolute(path) && (await isExecutable(path))) return versioned(name, path)
-    throw missing(name, `${setting} is ${path}, which is not the absolute path of a program.`)
+    if (!isAbsolute(path)) throw missing(name, `${setting} is ${path}, which is not an absolute path.`)
+    const why = await whyNotExecutable(path)
+    if (why === null) return versioned(name, path)
+    throw missing(name, `${setting} is ${path}, which ${why}.`)
   }
   // A relative entry of PATH would let a file in the working folder stand in for the program.
   const inFolders = searchPath.split(delimiter).filter(isAbsolute)
-  const candidates = [...inFolders.map((folder) => join(folder, name)), packaged()]
-  for (const candidate of candidates) {
-    if (candidate !== null && (await isExecutable(candidate))) return versioned(name, candidate)
+  const refused: string[] = []
+  for (const candidate of inFolders.map((folder) => join(folder, name))) {
+    const why = await whyNotExecutable(candidate)
+    if (why === null) return versioned(name, candidate)
+    if (why !== NOT_THERE) refused.push(`${candidate} ${why}`)
   }
-  throw missing(name, `${name} is neither in PATH nor in an npm package, and ${setting} is not set.`)
+  const bundled = packaged()
+  const why = bundled === null ? NOT_THERE : await whyNotExecutable(bundled)
+  if (bundled !== null && why === null) return versioned(name, bundled)
+  if (bundled !== null && why !== NOT_THERE) {
+    try {
+      return await withOwnCopy(bundled, name, (copy) => versioned(name, copy))
+    } catch (error) {
+      refused.push(`${bundled} ${why}, and ${(error as Error).message}`)
+    }
+  }
+  const found = refused.length === 0 ? '' : ` Found, but not usable: ${refused.join('; ')}.`
+  const absent = bundled === null || why === NOT_THERE ? 'neither in PATH nor in an npm package' : 'not in PATH'
+  throw missing(name, `${name} is ${absent}, and ${setting} is not set.${found}`)
 }
 
 /** The last package has the program; those before it are asked for the next, as each may have its own copy. */
@@ -89,12 +106,24 @@ function inPackage(from: string, packages: readonly string[], file: string): str
   }
 }
 
-async function isExecutable(path: string): Promise<boolean> {
+const NOT_THERE = 'is not there'
+
+/** Null for a program that this user may execute. */
+async function whyNotExecutable(path: string): Promise<string | null> {
   try {
-    await access(path, constants.X_OK)
-    return (await stat(path)).isFile()
-  } catch {
-    return false
+    const found = await stat(path)
+    if (!found.isFile()) return 'is not a file'
+    return await access(path, constants.X_OK).then(
+      () => null,
+      () => {
+        const mode = (found.mode & 0o7777).toString(8).padStart(4, '0')
+        return `may not be executed by user ${process.geteuid?.() ?? '?'} (mode ${mode}, owner ${found.uid})`
+      },
+    )
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return NOT_THERE
+    return `cannot be reached by user ${process.geteuid?.() ?? '?'} (${code})`
   }
 }
 
@@ -111,7 +140,11 @@ async function versioned(name: string, path: string): Promise<MediaProgram> {
 }
 
 function missing(name: string, detail: string, cause?: unknown): MediaError {
-  return new MediaError('PROGRAM_MISSING', `The program ${name} is not installed.`, { stage: 'prepare', detail, cause })
+  return new MediaError('PROGRAM_MISSING', `The program ${name} is not installed, or may not be executed.`, {
+    stage: 'prepare',
+    detail,
+    cause,
+  })
 }
 
 /** Whoever starts without the programs learns it now, and not from the first job. */
