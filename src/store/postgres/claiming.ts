@@ -67,6 +67,8 @@ const STALE_MAX = 20
 export function openClaiming(context: PgContext, gates: Gates, retries: RetryMeters) {
   const { types, read, write, once, givenNowMs, wakes } = context
   const lostClaims = openLostClaims()
+  /** Answers to claims whose second statement may have leased jobs that are not among theirs. */
+  const restInDoubt = new WeakSet<Claimed>()
   const line = openLinePlaces()
   const texts = new Map<string, string>()
   const cached = (shape: string, make: () => string): string => {
@@ -144,7 +146,11 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     return { isStale: version !== served, isDue: isDue === 1, nowMs, nextAtMs, leased, isAfter: places !== null }
   }
 
-  const claimPlain = async (sql: Sql, claim: Claim, served: Served): Promise<Claimed | typeof STALE> => {
+  const claimPlain = async (
+    sql: Sql,
+    claim: Claim,
+    served: Served,
+  ): Promise<(Claimed & { isAfter: boolean }) | typeof STALE> => {
     const isFirst = isMoving
     if (isFirst) await promote(sql, givenNowMs())
     let found = await plainOnce(sql, claim, served, !isFirst)
@@ -152,16 +158,26 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
       await promote(sql, givenNowMs())
       found = await plainOnce(sql, claim, served, false)
     }
-    const { isStale, nowMs, nextAtMs, isAfter } = found
+    const { isStale, nowMs, nextAtMs, isAfter, leased } = found
     if (isStale) return STALE
-    let { leased } = found
-    if (isAfter && leased.length < claim.max) {
-      // Nothing is left behind the places that were reached; something may have come before them.
-      line.restart()
-      const rest = await plainOnce(sql, { ...claim, max: claim.max - leased.length }, served, false)
-      leased = [...leased, ...rest.leased]
+    return { nowMs, leases: leased.map(fromLeased).sort(byTurn), nextDueAtMs: nextAtMs, isAfter }
+  }
+
+  /**
+   * Nothing is left behind the places that were reached; something may have come before them. By now jobs are leased: when
+   * this statement fails, its worker must hear of them nevertheless, or they would wait until their leases run out.
+   */
+  const claimRest = async (claim: Claim, served: Served, first: Claimed): Promise<Claimed> => {
+    line.restart()
+    const rest = { ...claim, max: claim.max - first.leases.length }
+    try {
+      const { leased } = await once('claiming', (sql) => plainOnce(sql, rest, served, false), null, AT_ONCE)
+      return { ...first, leases: [...first.leases, ...leased.map(fromLeased)].sort(byTurn) }
+    } catch (error) {
+      if (first.leases.length === 0) throw error
+      if (isUnknown(error)) restInDoubt.add(first)
+      return first
     }
-    return { nowMs, leases: leased.map(fromLeased).sort(byTurn), nextDueAtMs: nextAtMs }
   }
 
   // ---- lanes of which some are limited ------------------------------------------------------------------------------
@@ -264,8 +280,11 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
   const tryToClaim = async (claim: Claim): Promise<Claimed | typeof STALE> => {
     const served: Served = { lanes: claim.max > 0 ? knownLanes(claim.lanes) : [], version: types.version() }
     if (served.lanes.length > 0 && !served.lanes.some(isSpecial)) {
-      const claimed = await once('claiming', (sql) => claimPlain(sql, claim, served), null, AT_ONCE)
-      if (claimed !== STALE && claimed.leases.length > 0) wakes.committed(false)
+      const found = await once('claiming', (sql) => claimPlain(sql, claim, served), null, AT_ONCE)
+      if (found === STALE) return STALE
+      const { isAfter, ...first } = found
+      const claimed = isAfter && first.leases.length < claim.max ? await claimRest(claim, served, first) : first
+      if (claimed.leases.length > 0) wakes.committed(false)
       return claimed
     }
     const idle = await read('looking for work', (sql) => idleAnswer(sql, served), AT_ONCE)
@@ -307,6 +326,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
         const found = await lostClaims.find(worker, (sought) => findLost(worker, sought))
         const claimed = found ?? (await claimAnew(claim))
         lostClaims.answered(worker, claimed)
+        if (restInDoubt.has(claimed)) lostClaims.lost(worker, claimed.nowMs)
         return claimed
       } catch (error) {
         if (isUnknown(error)) lostClaims.lost(worker, afterMs)

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { policy } from '../../../src/core/policy.ts'
 import { LEASE_PICKED_SQL, LOOK_SQL, PROMOTE_SQL, pickSql, plainSql } from '../../../src/store/postgres/claim-sql.ts'
 import { openPool, type Pool } from '../../../src/store/postgres/client.ts'
 import { openPostgres } from '../../../src/store/postgres/store.ts'
-import type { NewJob, Store } from '../../../src/store/store.ts'
+import type { Lease, NewJob, Store } from '../../../src/store/store.ts'
 import { startPostgres, type TestPostgres } from '../../support/postgres.ts'
 
 let server: TestPostgres
@@ -131,4 +131,35 @@ test('while a transaction stands open for long, every job is claimed once, and w
 
   await forgotten`COMMIT`
   forgotten.release()
+})
+
+test.each([
+  ['is refused', `RAISE EXCEPTION 'refused'`],
+  ['loses its connection', 'PERFORM pg_terminate_backend(pg_backend_pid())'],
+])('a claim whose second statement %s answers with the leases of its first', async (what, body) => {
+  const { store, sql, worker } = await open(`second_${what.slice(0, 2).trim()}`)
+  await store.register({ types: [{ name: 'limited', queue: 'default', policy: policy() }] })
+  await fill(sql, 11_500, null)
+  const forgotten = await sql.reserve()
+  await forgotten`BEGIN ISOLATION LEVEL REPEATABLE READ`
+  await forgotten`SELECT count(*) FROM jobs`
+  // Claims go on behind the place that was reached for as long as the time stands still.
+  vi.spyOn(performance, 'now').mockReturnValue(performance.now())
+  onTestFinished(() => void vi.restoreAllMocks())
+  const claim = async (max: number) => (await store.claim({ worker, lanes: LANES, max })).leases
+  const [back] = (await claim(11_000)) as [Lease]
+  await claim(1)
+  const requeue = { to: 'queued', cause: 'released', delayMs: 0, spent: null, failure: null, note: null } as const
+  await store.close({ worker, closes: [{ ...back, change: requeue, ranMs: null }] })
+  await forgotten`COMMIT`
+  forgotten.release()
+  await sql.unsafe(`
+    UPDATE jobs SET queued_at = 0 WHERE key = ${back.key};
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body}; RETURN NEW; END $$;
+    CREATE TRIGGER refusing BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.job = ${back.key}) EXECUTE FUNCTION refuse()`)
+  const leases = await claim(1_000)
+  expect(leases).toHaveLength(499)
+  expect(leases.map(({ key }) => key)).not.toContain(back.key)
+  await sql.unsafe('DROP TRIGGER refusing ON events')
+  expect((await claim(1_000)).map(({ key }) => key)).toEqual([back.key])
 })
