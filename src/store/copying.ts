@@ -53,8 +53,8 @@ export interface CopySource {
   chunksOf(table: CopiedTable, columns: readonly string[]): AsyncIterable<CopiedRow[]>
   /** The highest number that was ever given in this table, also to a row that is gone; 0 for none. */
   highestOf(table: CopiedTable): Promise<number>
-  /** The number of the newest event: of the moment that is read, and of now. */
-  newestEvent(): Promise<{ then: number; now: number }>
+  /** How many events, at least, were added after the moment that is read, or are being added now. */
+  eventsMissed(): Promise<number>
   stop(): Promise<void>
 }
 

@@ -79,8 +79,7 @@ export async function copyStore(source: CopySource, target: CopyTarget, options:
         target: await writer.countOf(table),
       })
     }
-    const newest = await source.newestEvent()
-    eventsMissed = Math.max(0, newest.now - newest.then)
+    eventsMissed = await source.eventsMissed()
     if (eventsMissed > 0 && !options.isInUseAllowed) {
       throw new RedressError(
         'STORE_IN_USE',

@@ -17,16 +17,17 @@ export interface PostgresCopyOptions {
   schema?: string
 }
 
+const STATEMENT_MS_MAX = 600_000
+
 /** Long statements are what a copy is made of; but whoever has fallen silent must not hold its locks for ever. */
-const PATIENCE = `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '10min'`
+const PATIENCE = `SET LOCAL statement_timeout = '10min'; SET LOCAL idle_in_transaction_session_timeout = '10min'`
 
 /** Everything is read in one transaction: what is written meanwhile is not seen, and nobody has to wait. */
 export async function openPostgresSource(options: PostgresCopyOptions): Promise<copying.CopySource> {
   const { url, schema = 'redress' } = options
-  const sql = openPool({ url, schema, connectionsMax: 2 })
-  const snapshot = await openSnapshot(sql, url, schema)
-  const { tx } = snapshot
-  const then = await newestEvent(tx)
+  const sql = openPool({ url, schema, connectionsMax: 2, statementMs: STATEMENT_MS_MAX })
+  const { tx, settledTo, end } = await openSnapshot(sql, url, schema)
+  const then = await eventsAfter(tx, settledTo)
 
   return {
     place: placeOf(url),
@@ -55,10 +56,14 @@ export async function openPostgresSource(options: PostgresCopyOptions): Promise<
       return row?.highest ?? 0
     },
 
-    newestEvent: async () => ({ then, now: await newestEvent(sql) }),
+    async eventsMissed() {
+      const underWay = await unsettledEvents(sql)
+      const now = await eventsAfter(sql, settledTo)
+      return Math.max(now.count - then.count, now.newest > then.newest ? 1 : 0) + underWay
+    },
 
     async stop() {
-      snapshot.end()
+      end()
       await sql.end({ timeout: 5 })
     },
   }
@@ -66,6 +71,8 @@ export async function openPostgresSource(options: PostgresCopyOptions): Promise<
 
 interface Snapshot {
   tx: Tx
+  /** No event up to this number became visible after the snapshot. */
+  settledTo: number
   end(): void
 }
 
@@ -75,9 +82,11 @@ function openSnapshot(sql: Pool, url: string, schema: string): Promise<Snapshot>
     sql
       .begin('ISOLATION LEVEL REPEATABLE READ READ ONLY', async (tx) => {
         await tx.unsafe(PATIENCE)
+        // On another connection: the snapshot of this one begins with its first look at a table.
+        const settledTo = await settledEvents(sql, schema, placeOf(url))
         await refuseOtherVersion(tx, schema, placeOf(url))
         await refuseUncounted(tx, placeOf(url))
-        resolve({ tx, end: over.resolve })
+        resolve({ tx, settledTo, end: over.resolve })
         await over.promise
       })
       .catch(async (error: unknown) => {
@@ -113,7 +122,7 @@ async function refuseUncounted(tx: Tx, place: string): Promise<void> {
 
 export async function openPostgresTarget(options: PostgresCopyOptions): Promise<copying.CopyTarget> {
   const { url, schema = 'redress' } = options
-  const sql = openPool({ url, schema, connectionsMax: 1 })
+  const sql = openPool({ url, schema, connectionsMax: 1, statementMs: STATEMENT_MS_MAX })
   try {
     await checkServer(sql)
   } catch (error) {
@@ -211,7 +220,26 @@ async function sequenceOf(sql: Sql, table: string, column: string): Promise<stri
   return (row as { name: string }).name
 }
 
-async function newestEvent(sql: Sql): Promise<number> {
-  const [row] = await sql<{ newest: number }[]>`SELECT coalesce(max(seq), 0) AS newest FROM events`
-  return row?.newest ?? 0
+/**
+ * Events get their numbers before they are committed, so that a lower one may become visible after a higher one. Up to
+ * this number all are to be seen.
+ */
+async function settledEvents(sql: Sql, schema: string, place: string): Promise<number> {
+  await refuseOtherVersion(sql, schema, place)
+  const [row] = await sql<{ settled: number }[]>`SELECT settled_to('events') AS settled`
+  return row?.settled ?? 0
+}
+
+async function eventsAfter(sql: Sql, settledTo: number): Promise<{ count: number; newest: number }> {
+  const [row] = await sql<{ count: number; newest: number }[]>`
+    SELECT count(*) AS count, coalesce(max(seq), 0) AS newest FROM events WHERE seq > ${settledTo}`
+  return row as { count: number; newest: number }
+}
+
+/** 1 where a transaction has numbers of events and is not committed yet, else 0. */
+async function unsettledEvents(sql: Sql): Promise<number> {
+  const [row] = await sql<{ unsettled: boolean }[]>`
+    SELECT settled_to('events') < coalesce(pg_sequence_last_value(
+      pg_get_serial_sequence('events', 'seq')::regclass), 0) AS unsettled`
+  return row?.unsettled ? 1 : 0
 }

@@ -15,6 +15,8 @@ import { HISTORY_TABLES, missingPartitions, wantedDays } from './partitions.ts'
 
 const NOTIFIED_MS_MAX = 3000
 const QUERY_CHARS_MAX = 80
+/** A doctor may take its time: counting a large backlog is slower than what a worker asks. */
+const STATEMENT_MS_MAX = 60_000
 /** The plans that jobs are claimed with are not meant for a look at the catalogs. */
 const OWN_PLANS = `
   SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_hashjoin = on;
@@ -29,7 +31,7 @@ export interface PostgresDoctorOptions {
 
 /** Not the store itself: that one would not even open where something is wrong. */
 export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresDoctorOptions): DoctorStore {
-  const client: ClientOptions = { url, schema, connectionsMax: 1 }
+  const client: ClientOptions = { url, schema, connectionsMax: 1, statementMs: STATEMENT_MS_MAX }
   const sql = openPool(client)
   return {
     async facts() {

@@ -62,10 +62,10 @@ export function openSqliteSource({ path, nowMs }: SqliteCopyOptions): copying.Co
       return Number(row?.highest)
     },
 
-    async newestEvent() {
+    async eventsMissed() {
       const later = openToRead(path)
       try {
-        return { then, now: newestEvent(later) }
+        return Math.max(0, newestEvent(later) - then)
       } finally {
         later.close()
       }

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { policy } from '../../../src/core/policy.ts'
 import { copyStore, planCopy } from '../../../src/store/copy/copy.ts'
 import { COPIED_TABLES, type CopySource, type CopyTarget } from '../../../src/store/copying.ts'
 import { openPool, type Pool } from '../../../src/store/postgres/client.ts'
@@ -280,6 +281,36 @@ describe('what stands in the way', () => {
     expect(await target.filled()).toEqual([])
     expect(await copying(true)).toMatchObject({ isWhole: true, eventsMissed: 1 })
     const [count] = await rawPostgres()`SELECT count(*) AS count FROM events WHERE kind = 'x'`
+    expect(count?.count).toBe(1)
+  })
+
+  test('a commit with a lower number than one that is copied is not missed', async () => {
+    const [from, to] = [schema, `${schema}_to`]
+    const store = closing(await openPostgres({ url: server.url, schema: from }))
+    await store.register({ types: [{ name: 'work', queue: 'default', policy: policy() }] })
+    await store.submit({ jobs: [newJob('work')] })
+    const writer = await rawPostgres(from).reserve()
+    const begin = async () => {
+      await writer`BEGIN`
+      await writer`INSERT INTO events (job, at, kind, attempt, subject) VALUES (0, 1, 'x', 0, 'queue:x')`
+    }
+    const next = { ...newJob('work'), id: 'next' }
+    const copying = async (before: () => Promise<unknown>) => {
+      const source = await fromPostgres()
+      await before()
+      return copyStore(source, await toPostgres(to), OPTIONS)
+    }
+    await begin()
+    await store.submit({ jobs: [next] })
+    const inUse = { code: 'STORE_IN_USE', message: expect.stringContaining('was written to while it was copied') }
+    expect(await refusal(() => copying(async () => undefined))).toMatchObject(inUse)
+    expect(await refusal(() => copying(async () => writer`COMMIT`))).toMatchObject(inUse)
+    await begin()
+    await store.submit({ jobs: [{ ...next, id: 'third' }] })
+    // Numbers of a transaction that was undone never come.
+    expect(await copying(async () => writer`ROLLBACK`)).toMatchObject({ isWhole: true, eventsMissed: 0 })
+    writer.release()
+    const [count] = await rawPostgres(to)`SELECT count(*) AS count FROM events WHERE kind = 'x'`
     expect(count?.count).toBe(1)
   })
 
