@@ -6,11 +6,11 @@ import { findAsset } from './assets.ts'
 import { type CampaignView, viewCampaign } from './campaign-view.ts'
 import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
 import { type Desk, nextOf } from './desk.ts'
-import { DraftRefused, readClone, readDraft, readDraftForm } from './drafts.ts'
+import { checkNames, DraftRefused, readClone, readDraft, readDraftForm } from './drafts.ts'
 import { publish } from './publishing.ts'
 
 export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
-  const { app, rows } = desk.options
+  const { app, rows, media } = desk.options
   const newId = () => app.newId()
 
   server.get('/campaigns', async (request, reply) => {
@@ -38,6 +38,7 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
       const { assetId, ...draft } = fields === null ? readDraft(request.body, nowMs) : readDraftForm(fields, nowMs)
       const asset = await findAsset(rows, assetId, seenBy(caller))
       if (asset === null) throw notFound('asset')
+      if (draft.visible) await checkNames(media, namesOf(draft.recipients))
       const id = newId()
       // Who makes a campaign of another's file makes it for them.
       await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
@@ -53,6 +54,13 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
   server.post('/campaigns/:id/publish', async (request, reply) => {
     const caller = await desk.writing(request)
     const campaign = await desk.campaignOf(request, caller)
+    if (campaign.state === 'DRAFT' && campaign.visible_wm === 1) {
+      const tokens = await tokensOf(rows, campaign.id)
+      await checkNames(
+        media,
+        tokens.map(({ recipient_name }) => recipient_name),
+      )
+    }
     await publish(desk.options, campaign)
     return desk.changed(request, reply, campaign.id, `${campaign.name} is published.`)
   })
@@ -83,7 +91,10 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
         email: recipient_email,
       })),
     }
+    if (clone.visible) await checkNames(media, namesOf(clone.recipients))
     await addCampaign(rows, clone, newId, nowMs)
     return desk.changed(request, reply, id, `${clone.name} is a draft.`, 201)
   })
 }
+
+const namesOf = (recipients: readonly { name: string }[]): string[] => recipients.map(({ name }) => name)

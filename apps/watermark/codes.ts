@@ -17,6 +17,11 @@ export const CODES = failures({
     retry: 'never',
     message: 'The recipient’s name cannot be written into the picture: it has no visible character.',
   },
+  TEXT_UNDRAWABLE: {
+    fault: 'operator',
+    retry: 'never',
+    message: 'The recipient’s name has characters that no font here can draw. Ask for a font that has them, and retry.',
+  },
   UNKNOWN_JOB_TYPE: {
     fault: 'code',
     retry: 'never',

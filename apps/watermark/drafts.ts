@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { Refused } from '../shared/refused.ts'
-import { cleanText, isVisible, plainLine } from './media.ts'
+import { cleanText, isVisible, type Media, MediaError, plainLine } from './media.ts'
 import { type Line, linesOf } from './recipient-lines.ts'
 
 const RECIPIENTS_MAX = 1_000
@@ -63,16 +63,31 @@ export interface DraftProblem {
 export class DraftRefused extends Refused {
   readonly problems: readonly DraftProblem[]
 
-  constructor(problems: readonly DraftProblem[]) {
+  constructor(problems: readonly DraftProblem[], code = 'REQUEST_INVALID') {
     const said = problems.slice(0, 10).map(({ field, message }) => [field, message].filter(Boolean).join(': '))
     super({
       status: 400,
-      code: 'REQUEST_INVALID',
+      code,
       message: `This campaign cannot be made: ${said.join('; ')}.`,
       action: 'Correct what is named and send it again.',
     })
     this.problems = problems
   }
+}
+
+/** Refuses names that the visible mark cannot show: an empty box in the picture would name nobody. */
+export async function checkNames(media: Pick<Media, 'checkText'>, names: readonly string[]): Promise<void> {
+  const problems: DraftProblem[] = []
+  for (const name of new Set(names)) {
+    try {
+      await media.checkText(name)
+    } catch (error) {
+      if (!(error instanceof MediaError) || error.code !== 'TEXT_UNDRAWABLE') throw error
+      const message = `the name "${name}" cannot be drawn. ${error.message} ${error.action}`.replace(/\.$/, '')
+      problems.push({ field: 'recipients', message })
+    }
+  }
+  if (problems.length > 0) throw new DraftRefused(problems, 'TEXT_UNDRAWABLE')
 }
 
 /** A draft as somebody sent it, or what is wrong with it. Recipients may also be text, one on each line. */

@@ -3,8 +3,9 @@ import type { Attempt } from 'redress'
 import { type MediaCode, MediaError } from '../shared/media/errors.ts'
 import type { Code } from './codes.ts'
 import { detect } from './media/detect.ts'
+import { fontFor } from './media/fonts.ts'
 import { markImage, markVideo } from './media/mark.ts'
-import { probeMedia } from './media/probe.ts'
+import { checkSource } from './media/strict.ts'
 import { makeThumbnail } from './media/thumbnail.ts'
 import type { Settings } from './settings.ts'
 
@@ -56,6 +57,9 @@ interface Detected {
 
 /** All that campaigns ask of whoever works on pictures. Failures are a `MediaError`. */
 export interface Media {
+  /** Throws where no font can draw a text. */
+  checkText(text: string): Promise<void>
+  /** Says what a file is. Refuses one that does not decode from its first frame to its last. */
   probe(file: string, signal?: AbortSignal): Promise<Probed>
   thumbnail(source: string, target: string, signal?: AbortSignal): Promise<unknown>
   mark(kind: Kind, request: MarkRequest): Promise<Probed>
@@ -65,11 +69,13 @@ export interface Media {
 /** Marking and searching may take as long as their job may: a program must not be ended before it. */
 export function ffmpegMedia({ fontFile, attemptMs }: Pick<Settings, 'fontFile' | 'attemptMs'>): Media {
   const limits = { workTimeoutMs: attemptMs }
+  const fontOf = (text: string) => fontFor(text, [...(fontFile === null ? [] : [fontFile]), shippedFont()])
   return {
-    probe: (file, signal) => probeMedia(file, { signal }),
+    probe: (file, signal) => checkSource(file, { signal }),
     thumbnail: (source, target, signal) => makeThumbnail({ source, target, signal }),
-    mark(kind, { visibleText, invisible, ...request }) {
-      const visible = visibleText === null ? undefined : { text: visibleText, fontFile: fontFile ?? shippedFont() }
+    checkText: async (text) => void (await fontOf(text)),
+    async mark(kind, { visibleText, invisible, ...request }) {
+      const visible = visibleText === null ? undefined : { text: visibleText, fontFile: await fontOf(visibleText) }
       const mark = kind === 'video' ? markVideo : markImage
       return mark({ ...request, limits, visible, invisible: invisible ?? undefined })
     },
@@ -90,10 +96,12 @@ function shippedFont(): string {
 const CODE_OF: Readonly<Record<MediaCode, Code>> = {
   SOURCE_MISSING: 'SOURCE_MISSING',
   SOURCE_CORRUPT: 'SOURCE_CORRUPT',
-  // Both were looked at when the file came: what is found now is another file than was probed then.
+  // These were looked at when the file came: what is found now is another file than was probed then.
   SOURCE_UNSUPPORTED: 'SOURCE_CORRUPT',
+  SOURCE_ANIMATED: 'SOURCE_CORRUPT',
   SOURCE_TOO_LARGE: 'SOURCE_CORRUPT',
   TEXT_UNUSABLE: 'TEXT_UNUSABLE',
+  TEXT_UNDRAWABLE: 'TEXT_UNDRAWABLE',
   KEY_TOO_SHORT: 'ENCODE_FAILED',
   PROGRAM_MISSING: 'PROGRAM_MISSING',
   FONT_MISSING: 'PROGRAM_MISSING',

@@ -14,8 +14,13 @@ export const MEDIA_CODES = {
     isPermanent: true,
     action: 'Upload a video (MP4, MOV, MKV, WebM, AVI, MPEG-TS) or an image (PNG, JPEG, WebP).',
   },
+  SOURCE_ANIMATED: { isPermanent: true, action: 'Convert it to a video (MP4, WebM) and upload that.' },
   SOURCE_TOO_LARGE: { isPermanent: true, action: 'Upload a smaller or shorter file.' },
   TEXT_UNUSABLE: { isPermanent: true, action: 'Give a text that has at least one visible character.' },
+  TEXT_UNDRAWABLE: {
+    isPermanent: true,
+    action: 'Write the name with other characters, or have a font installed that has them (WATERMARK_FONT).',
+  },
   KEY_TOO_SHORT: { isPermanent: true, action: 'Give a secret key of at least 16 bytes.' },
   PROGRAM_MISSING: {
     isPermanent: false,

@@ -85,10 +85,10 @@ export async function runFfmpeg(
   args: readonly string[],
   run: MediaRun,
   onProgress: (progress: Progress) => void = () => undefined,
-): Promise<Progress> {
+): Promise<Progress & { stderrTail: string }> {
   const progress: Progress = { frames: 0, timeMs: 0 }
   const { onStderrLine, causeIn } = new FfmpegWords()
-  await runProgram({
+  const { stderrTail } = await runProgram({
     program: path,
     args: ['-nostdin', '-hide_banner', run.keepsExisting ? '-n' : '-y', ...QUIETLY, ...args],
     env: ENV,
@@ -111,7 +111,7 @@ export async function runFfmpeg(
       },
     },
   })
-  return progress
+  return { ...progress, stderrTail }
 }
 
 /** Runs ffprobe and gives what it says as JSON, which holds only the entries that were asked for. */

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
-import { MediaError, type MediaStage } from './errors.ts'
+import { type MediaCode, MediaError, type MediaStage } from './errors.ts'
 import type { MediaLimits } from './limits.ts'
 
 interface Format {
@@ -59,8 +59,7 @@ export async function sniff(
   limits: MediaLimits,
   { takesCameras = false } = {},
 ): Promise<SniffedFile> {
-  const refuse = (code: 'SOURCE_CORRUPT' | 'SOURCE_UNSUPPORTED' | 'SOURCE_TOO_LARGE', message: string) =>
-    new MediaError(code, message, { stage, detail: path })
+  const refuse = (code: MediaCode, message: string) => new MediaError(code, message, { stage, detail: path })
   if (!isAbsolute(path)) throw refuse('SOURCE_UNSUPPORTED', 'The file is not named by an absolute path.')
   const file = await opened(path, stage)
   try {
@@ -73,7 +72,7 @@ export async function sniff(
     await file.read(head, 0, HEAD_BYTES, 0)
     const format = FORMATS.find(({ isSo, isOfCameras }) => (takesCameras || !isOfCameras) && isSo(head))
     if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that we know.')
-    if (isMovingWebp(head)) throw refuse('SOURCE_UNSUPPORTED', 'The picture moves: an animated WebP cannot be marked.')
+    if (isMovingWebp(head)) throw refuse('SOURCE_ANIMATED', 'The picture moves: an animated WebP cannot be marked.')
     return { path, reader: format.reader, kind: format.kind }
   } finally {
     await file.close()

@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import { MediaError, machineFailure } from '../../shared/media/errors.ts'
 import { type MediaRun, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
 import type { MediaPrograms } from '../../shared/media/programs.ts'
-import { inputArguments } from '../../shared/media/sniff.ts'
 import { GRID } from './pattern.ts'
-import type { ProbedMedia } from './probe.ts'
+import { type ProbedMedia, readingArguments } from './probe.ts'
 
 /** Frames are read this small: two by two samples for each cell of the pattern. */
 export const SIDE = GRID * 2
@@ -28,11 +27,11 @@ export interface FrameReading {
 /** Reads frames at equal distances, at most so many, each scaled to the same small square. */
 export async function readFrames(reading: FrameReading): Promise<SmallFrame[]> {
   const { media, framesMax, folder, name, programs, run, onProgress } = reading
-  const input = inputArguments(media.file, run.limits)
+  const input = readingArguments(media, run.limits)
   // Every frame counts the same: the same moments are taken from a copy that was not cut.
   const rate = Math.min(media.fps, (framesMax * 1000) / media.durationMs)
   const sampling = media.kind === 'image' ? [] : [`fps=${rate.toFixed(6)}`]
-  const filter = [...sampling, `scale=${SIDE}:${SIDE}:flags=area`, 'format=gray16le'].join(',')
+  const filter = [...media.upright, ...sampling, `scale=${SIDE}:${SIDE}:flags=area`, 'format=gray16le'].join(',')
   const args = [...THREADS, ...input, '-map', `0:${media.videoIndex}`, '-vf', filter]
   try {
     const bound = ['-frames:v', String(framesMax), '-f', 'rawvideo', name]

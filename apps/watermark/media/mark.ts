@@ -4,13 +4,13 @@ import { MediaError, machineFailure } from '../../shared/media/errors.ts'
 import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
 import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
-import { inputArguments } from '../../shared/media/sniff.ts'
 import { imageOutput } from './image-output.ts'
 import type { OutputPlan } from './output-plan.ts'
 import { chipsOf, GRID, patternPicture } from './pattern.ts'
-import { type ProbedMedia, probeMedia } from './probe.ts'
+import { type ProbedMedia, probeMedia, readingArguments } from './probe.ts'
 import { inScratch, publish } from './scratch.ts'
-import { blameSource, type Expected, verifyOutput } from './verify.ts'
+import { damageIn, decodeWhole, findDamage, strictArguments } from './strict.ts'
+import { type Expected, verifyOutput } from './verify.ts'
 import { videoOutput } from './video-output.ts'
 import { textFilter, type VisibleText } from './visible-text.ts'
 
@@ -32,7 +32,7 @@ export interface MarkOptions {
   programs?: MediaPrograms | undefined
 }
 
-/** A copy of a video for one recipient: H.264 in MP4, with the sound that it had. */
+/** A copy of a video for one recipient: H.264 in MP4, with all sound tracks and subtitles of text that it had. */
 export async function markVideo(options: MarkOptions): Promise<ProbedMedia> {
   return mark(options, 'video', videoOutput)
 }
@@ -87,24 +87,27 @@ async function makeVerified(making: Making): Promise<ProbedMedia> {
   const share = ({ timeMs }: Progress) => (source.durationMs === 0 ? 0 : Math.min(1, timeMs / source.durationMs))
   try {
     const args = await encodeArguments(making)
-    const { frames } = await runFfmpeg(programs.ffmpeg, args, run, (done) => percent(share(done) * ENCODE_PERCENT))
+    const done = await runFfmpeg(programs.ffmpeg, args, run, (now) => percent(share(now) * ENCODE_PERCENT))
+    const damage = damageIn(done.stderrTail)
+    if (damage !== null) throw new Error(damage)
     percent(ENCODE_PERCENT)
     const expected: Expected = {
       codec: output.codec,
       width: output.width,
       height: output.height,
       durationMs: source.durationMs,
-      frames,
+      frames: done.frames,
       sourceFrames: source.frames,
       fps: source.fps,
-      hasAudio: source.hasAudio && source.kind === 'video',
+      countSource: async () => (await decodeWhole(source, programs, { ...run, subject: 'source' })).frames,
+      soundTracks: source.sound.length,
     }
     const rest = 99 - ENCODE_PERCENT
     return await verifyOutput(finished, expected, programs, run, (done) => percent(ENCODE_PERCENT + share(done) * rest))
   } catch (error) {
     const isOurs = error instanceof MediaError && error.code !== 'OUTPUT_WRONG'
     const known = isOurs ? error : machineFailure(error, 'encode')
-    throw known ?? (await blameSource(source, error, programs, run)) ?? error
+    throw known ?? (await findDamage(source, programs, run, 'encode', error)) ?? error
   }
 }
 
@@ -112,9 +115,14 @@ async function encodeArguments({ options, source, output, run, folder }: Making)
   const { visible, invisible } = options
   const { width, height, pattern, toDraw, toMark, toEncode } = output
   if (visible === undefined && invisible === undefined) throw new TypeError('mark: neither visible nor invisible')
-  const drawing = [toDraw, ...(visible === undefined ? [] : [await textFilter(visible, folder, output)]), toMark]
+  const drawing = [
+    ...source.upright,
+    toDraw,
+    ...(visible === undefined ? [] : [await textFilter(visible, folder, output)]),
+    toMark,
+  ]
   const prepared = `[0:${source.videoIndex}]${drawing.join(',')}`
-  const input = [...THREADS, ...inputArguments(source.file, run.limits)]
+  const input = [...THREADS, ...strictArguments(source), ...readingArguments(source, run.limits)]
   const common = [...output.encoder, ...THREADS, ...CLEAN, output.name]
   if (invisible === undefined) {
     return [...input, '-filter_complex', `${prepared},${toEncode}[out]`, '-map', '[out]', ...common]

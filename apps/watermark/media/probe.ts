@@ -5,6 +5,7 @@ import { clockMsOf, fpsOf, millisecondsOf } from '../../shared/media/ffprobe-val
 import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
 import { inputArguments, type SniffedFile, sniff } from '../../shared/media/sniff.ts'
+import { readImage, uprightOf } from './image-facts.ts'
 
 export interface ProbedMedia {
   kind: 'video' | 'image'
@@ -19,14 +20,25 @@ export interface ProbedMedia {
   fps: number
   codec: string
   pixelFormat: string
-  hasAudio: boolean
-  audioCodec: string | null
+  /** Every sound track that can be decoded, in the order of the file. */
+  sound: readonly Track[]
+  /** Subtitles that are text. Those that are pictures, and everything else, are not listed. */
+  subtitles: readonly Track[]
   /** In degrees, counterclockwise. */
   rotation: number
-  /** Of the picture and the sound among the file's streams. */
+  /** The filters that put an image the right way up; ffmpeg does it for videos by itself. */
+  upright: readonly string[]
+  /** Of the picture among the file's streams. */
   videoIndex: number
-  audioIndex: number | null
   file: SniffedFile
+}
+
+/** A sound track or a subtitle track. */
+export interface Track {
+  index: number
+  codec: string
+  /** Three letters (ISO 639-2), if the file says it. */
+  language: string | null
 }
 
 export interface ProbeOptions {
@@ -53,10 +65,13 @@ export async function probeMedia(path: string, options: ProbeOptions = {}): Prom
   if (video === undefined) {
     throw new MediaError('SOURCE_UNSUPPORTED', 'The file has no picture in it.', { stage, detail: path })
   }
-  const audio = streams.find(({ codec_type }) => codec_type === 'audio')
+  const sound = tracksOf(streams, isSound)
   checkSize(probing, video.width ?? 0, video.height ?? 0)
   const frame = await decodeFirstFrame(probing, video)
-  const rotation = rotationOf(frame) || rotationOf(video)
+  const { rotation, upright } =
+    file.kind === 'image'
+      ? uprightOf(await readImage(file, stage))
+      : { rotation: rotationOf(frame) || rotationOf(video), upright: [] }
   const isTurned = Math.abs(rotation) % 180 === 90
   return {
     kind: file.kind,
@@ -64,17 +79,38 @@ export async function probeMedia(path: string, options: ProbeOptions = {}): Prom
     height: isTurned ? frame.width : frame.height,
     ...(file.kind === 'image'
       ? { durationMs: 0, frames: 1, fps: 0 }
-      : await timing(probing, video, audio === undefined ? containerMs : null)),
+      : await timing(probing, video, sound.length === 0 ? containerMs : null)),
     codec: video.codec_name ?? '',
     pixelFormat: frame.pix_fmt,
-    hasAudio: audio !== undefined,
-    audioCodec: audio?.codec_name ?? null,
+    sound: file.kind === 'image' ? [] : sound,
+    subtitles: tracksOf(streams, isText),
     rotation,
+    upright,
     videoIndex: video.index,
-    audioIndex: audio?.index ?? null,
     file,
   }
 }
+
+/** What ffmpeg is told to read a file by. An image is turned by its own filters, whatever this ffmpeg knows of EXIF. */
+export const readingArguments = ({ kind, file }: ProbedMedia, limits: MediaLimits): string[] => [
+  ...(kind === 'image' ? ['-noautorotate'] : []),
+  ...inputArguments(file, limits),
+]
+
+/** Phones add tracks that no program but their own decodes; those have no codec here. */
+const isSound = ({ codec_type, codec_name, channels = 0 }: Stream): boolean =>
+  codec_type === 'audio' && codec_name !== undefined && codec_name !== 'unknown' && channels > 0
+
+const TEXT_CODECS = ['subrip', 'ass', 'ssa', 'webvtt', 'mov_text', 'text']
+const isText = ({ codec_type, codec_name }: Stream): boolean =>
+  codec_type === 'subtitle' && TEXT_CODECS.includes(codec_name ?? '')
+
+const tracksOf = (streams: readonly Stream[], isWanted: (stream: Stream) => boolean): Track[] =>
+  streams.filter(isWanted).map(({ index, codec_name = '', tags }) => ({
+    index,
+    codec: codec_name,
+    language: /^[a-z]{3}$/.test(tags?.language ?? '') ? (tags?.language ?? null) : null,
+  }))
 
 interface Probing {
   file: SniffedFile
@@ -97,8 +133,9 @@ interface Stream extends Rotated {
   r_frame_rate?: string
   nb_frames?: string
   duration?: string
-  /** Where Matroska has it. */
-  tags?: { DURATION?: string }
+  channels?: number
+  /** The duration is here in Matroska. */
+  tags?: { DURATION?: string; language?: string }
   disposition?: { attached_pic?: number }
 }
 
@@ -110,7 +147,7 @@ interface Frame extends Rotated {
 
 const STREAM_ENTRIES =
   'format=duration:stream=index,codec_type,codec_name,width,height,avg_frame_rate,r_frame_rate,nb_frames,duration' +
-  ':stream_tags=DURATION:stream_side_data=rotation:stream_disposition=attached_pic'
+  ',channels:stream_tags=DURATION,language:stream_side_data=rotation:stream_disposition=attached_pic'
 
 async function readHeaders(probing: Probing): Promise<{ streams: Stream[]; containerMs: number | null }> {
   const { streams = [], format } = (await ask(probing, ['-show_entries', STREAM_ENTRIES])) as {
@@ -120,15 +157,23 @@ async function readHeaders(probing: Probing): Promise<{ streams: Stream[]; conta
   return { streams, containerMs: millisecondsOf(format?.duration) }
 }
 
+/**
+ * How many packets are read until one of them gives a frame. The first is enough, unless the file was trimmed without
+ * encoding it again: then its edit list hides all frames from the last key frame to the cut.
+ */
+const PACKETS_READ = [1, 250, 5000]
+
 /** A header is only a promise: the first frame shows whether there is anything behind it. */
 async function decodeFirstFrame(probing: Probing, { index }: Stream): Promise<Frame> {
-  const { frames } = (await ask(probing, [
-    ...['-select_streams', String(index), '-read_intervals', '%+#1', '-show_frames'],
-    ...['-show_entries', 'frame=width,height,pix_fmt:frame_side_data=rotation'],
-  ])) as { frames?: Frame[] }
-  const frame = frames?.[0]
-  if (frame === undefined || !(frame.width > 0 && frame.height > 0)) throw corrupt(probing)
-  return frame
+  for (const packets of PACKETS_READ) {
+    const { frames } = (await ask(probing, [
+      ...['-select_streams', String(index), '-read_intervals', `%+#${packets}`, '-show_frames'],
+      ...['-show_entries', 'frame=width,height,pix_fmt:frame_side_data=rotation'],
+    ])) as { frames?: Frame[] }
+    const frame = frames?.find(({ width, height }) => width > 0 && height > 0)
+    if (frame !== undefined) return frame
+  }
+  throw corrupt(probing)
 }
 
 async function ask({ file, programs, run, stage }: Probing, args: string[]): Promise<unknown> {

@@ -3,8 +3,7 @@ import { MediaError } from '../../shared/media/errors.ts'
 import { type MediaRun, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
 import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
-import { inputArguments } from '../../shared/media/sniff.ts'
-import { type ProbedMedia, probeMedia } from './probe.ts'
+import { type ProbedMedia, probeMedia, readingArguments } from './probe.ts'
 import { inScratch, publish } from './scratch.ts'
 
 export interface ThumbnailOptions {
@@ -32,8 +31,8 @@ export async function makeThumbnail(options: ThumbnailOptions): Promise<ProbedMe
         programs.ffmpeg,
         [
           ...(atMs === 0 ? [] : ['-ss', (atMs / 1000).toFixed(3)]),
-          ...[...THREADS, ...inputArguments(source.file, limits), '-map', `0:${source.videoIndex}`],
-          ...['-vf', [...fit, 'format=yuvj420p'].join(','), '-frames:v', '1', '-map_metadata', '-1'],
+          ...[...THREADS, ...readingArguments(source, limits), '-map', `0:${source.videoIndex}`],
+          ...['-vf', [...source.upright, ...fit, 'format=yuvj420p'].join(','), '-frames:v', '1', '-map_metadata', '-1'],
           ...['-c:v', 'mjpeg', '-q:v', '4', '-fflags', '+bitexact', '-f', 'image2', '-update', '1', FILE],
         ],
         run,

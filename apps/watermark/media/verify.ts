@@ -1,10 +1,9 @@
 import { stat } from 'node:fs/promises'
-import { ProgramFailed } from 'redress'
 import { MediaError, machineFailure } from '../../shared/media/errors.ts'
-import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import type { MediaRun, Progress } from '../../shared/media/ffmpeg.ts'
 import type { MediaPrograms } from '../../shared/media/programs.ts'
-import { inputArguments } from '../../shared/media/sniff.ts'
 import { type ProbedMedia, probeMedia } from './probe.ts'
+import { decodeWhole, framesTolerated, TOLERANCE_MS } from './strict.ts'
 
 export interface Expected {
   codec: string
@@ -16,7 +15,9 @@ export interface Expected {
   /** As many as the source says it has, if it does. */
   sourceFrames: number | null
   fps: number
-  hasAudio: boolean
+  /** Decodes the source and counts its frames. Asked only where the output is not as long as the source says it is. */
+  countSource(): Promise<number>
+  soundTracks: number
 }
 
 type Watch = (progress: Progress) => void
@@ -41,7 +42,7 @@ export async function verifyOutput(
   let decoded: Progress
   try {
     media = await probeMedia(path, { ...run, programs, stage: 'verify' })
-    check(media, expected)
+    await check(media, expected)
     decoded = await decodeWhole(media, programs, run, onProgress)
   } catch (error) {
     const known = machineFailure(error, 'verify')
@@ -56,71 +57,35 @@ export async function verifyOutput(
   return media
 }
 
-/** A recording that begins between two key frames counts frames that nobody can decode. */
-const TOLERANCE_MS = 200
-const framesTolerated = (fps: number): number => Math.max(1, Math.floor((fps * TOLERANCE_MS) / 1000))
-
-function check(media: ProbedMedia, expected: Expected): void {
+async function check(media: ProbedMedia, expected: Expected): Promise<void> {
   if (media.codec !== expected.codec) throw wrong('codec', `It is ${media.codec}, not ${expected.codec}.`)
   if (media.width !== expected.width || media.height !== expected.height) {
     const is = `${media.width} x ${media.height}`
     throw wrong('size', `It has ${is} pixels, not ${expected.width} x ${expected.height}.`)
   }
-  if (media.hasAudio !== expected.hasAudio) throw wrong('sound', 'It has sound where it should have none, or none.')
+  const { soundTracks } = expected
+  if (media.sound.length !== soundTracks) {
+    throw wrong('sound', `It has ${media.sound.length} sound tracks, not ${soundTracks}.`)
+  }
   if (media.kind === 'image') return
-  const offMs = Math.abs(media.durationMs - expected.durationMs)
-  if (offMs > Math.max(TOLERANCE_MS, 1000 / expected.fps)) {
-    throw wrong('duration', `It takes ${media.durationMs} ms, not ${expected.durationMs} ms.`)
-  }
+  const complaint = lengthComplaint(media, expected)
+  // The head of a file may be wrong about its length: of a film that was trimmed, of recordings that were joined. What the
+  // source really decodes to is the measure then.
+  if (complaint !== null && (await expected.countSource()) !== expected.frames) throw complaint
+}
+
+function lengthComplaint({ durationMs }: ProbedMedia, expected: Expected): MediaError | null {
   const { frames, sourceFrames, fps } = expected
-  if (sourceFrames !== null && Math.abs(frames - sourceFrames) > framesTolerated(fps)) {
-    throw wrong('frame count', `It has ${frames} frames, not ${sourceFrames}.`)
+  if (Math.abs(durationMs - expected.durationMs) > Math.max(TOLERANCE_MS, 1000 / fps)) {
+    return wrong('duration', `It takes ${durationMs} ms, not ${expected.durationMs} ms.`)
   }
+  if (sourceFrames !== null && Math.abs(frames - sourceFrames) > framesTolerated(fps)) {
+    return wrong('frame count', `It has ${frames} frames, not ${sourceFrames}.`)
+  }
+  return null
 }
 
 function wrong(checked: string, detail: string, cause?: unknown): MediaError {
   const message = `The output was made but failed its verification (${checked}).`
   return new MediaError('OUTPUT_WRONG', message, { stage: 'verify', detail, cause })
-}
-
-/** Reads every frame of picture and sound, and stops at the first that is damaged. */
-export function decodeWhole(
-  media: ProbedMedia,
-  programs: MediaPrograms,
-  run: MediaRun,
-  onProgress?: Watch,
-): Promise<Progress> {
-  const sound = media.audioIndex === null ? [] : ['-map', `0:${media.audioIndex}`]
-  const strict = ['-xerror', '-err_detect', 'explode']
-  const input = inputArguments(media.file, run.limits)
-  const args = [...THREADS, ...strict, ...input, '-map', `0:${media.videoIndex}`, ...sound]
-  return runFfmpeg(programs.ffmpeg, [...args, '-fps_mode', 'passthrough', '-f', 'null', '-'], run, onProgress)
-}
-
-/**
- * After an encode failed for no reason of the machine: whether the source is to blame. It is decoded by itself, which
- * tells more than the words of an encoder that had three files open.
- */
-export async function blameSource(
-  media: ProbedMedia,
-  failure: unknown,
-  programs: MediaPrograms,
-  run: MediaRun,
-): Promise<MediaError | null> {
-  const corrupt = (detail: string) =>
-    new MediaError('SOURCE_CORRUPT', 'The file is damaged or not complete: it cannot be decoded to its end.', {
-      stage: 'encode',
-      detail,
-      cause: failure,
-    })
-  try {
-    const { timeMs, frames } = await decodeWhole(media, programs, { ...run, subject: 'source' })
-    const isShort =
-      media.frames === null ? timeMs < media.durationMs - 500 : frames < media.frames - framesTolerated(media.fps)
-    return isShort ? corrupt(`It ends after ${Math.round(timeMs)} of ${media.durationMs} ms.`) : null
-  } catch (error) {
-    const known = machineFailure(error, 'encode')
-    if (known !== null) throw known
-    return corrupt(error instanceof ProgramFailed ? error.message : String(error))
-  }
 }

@@ -1,6 +1,6 @@
 import type { OutputPlan } from './output-plan.ts'
 import { GRID } from './pattern.ts'
-import type { ProbedMedia } from './probe.ts'
+import type { ProbedMedia, Track } from './probe.ts'
 
 /** What MP4 players everywhere play; anything else becomes AAC. */
 const COPIED_SOUND = ['aac', 'mp3']
@@ -9,7 +9,6 @@ export function videoOutput(source: ProbedMedia): OutputPlan {
   // Colour is kept for squares of two by two pixels, so an odd row or column has none.
   const [width, height] = [source.width & ~1, source.height & ~1]
   const crop = width === source.width && height === source.height ? [] : [`crop=${width}:${height}:0:0`]
-  const sound = COPIED_SOUND.includes(source.audioCodec ?? '') ? ['copy'] : ['aac', '-b:a', '160k']
   return {
     name: 'marked.mp4',
     codec: 'h264',
@@ -20,10 +19,23 @@ export function videoOutput(source: ProbedMedia): OutputPlan {
     toMark: 'null',
     toEncode: 'null',
     encoder: [
-      ...(source.audioIndex === null ? [] : ['-map', `0:${source.audioIndex}`, '-c:a', ...sound]),
+      ...source.sound.flatMap(soundTrack),
+      ...source.subtitles.flatMap(subtitleTrack),
       // At 20, fine detail differs more between two encodes than the mark does by itself, and it shows.
       ...['-c:v', 'libx264', '-preset', 'veryfast', '-crf', '18', '-pix_fmt', 'yuv420p'],
       ...['-fps_mode', 'passthrough', '-movflags', '+faststart', '-f', 'mp4'],
     ],
   }
 }
+
+/** Every track is kept, with its language; of a film's two languages, the second is not worth less. */
+const soundTrack = ({ index, codec, language }: Track, i: number): string[] => [
+  ...['-map', `0:${index}`, `-c:a:${i}`],
+  ...(COPIED_SOUND.includes(codec) ? ['copy'] : ['aac', `-b:a:${i}`, '160k']),
+  ...(language === null ? [] : [`-metadata:s:a:${i}`, `language=${language}`]),
+]
+
+const subtitleTrack = ({ index, language }: Track, i: number): string[] => [
+  ...['-map', `0:${index}`, `-c:s:${i}`, 'mov_text'],
+  ...(language === null ? [] : [`-metadata:s:s:${i}`, `language=${language}`]),
+]

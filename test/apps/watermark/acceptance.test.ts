@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { markVideo } from '../../../apps/watermark/media/mark.ts'
+import { probeMedia } from '../../../apps/watermark/media/probe.ts'
 import { ffmpegMedia, type Media } from '../../../apps/watermark/media.ts'
 import { closeChromium } from '../../browser/chromium.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
@@ -28,7 +29,8 @@ let smtpPort: number
 beforeAll(async () => {
   smtpPort = await freePort()
   const env = { SMTP_URL: `smtp://127.0.0.1:${smtpPort}`, MAIL_FROM: 'campaigns@example.org' }
-  rig = await Rig.open({ media: { ...real, mark }, env })
+  // Of a film that is too long to be decoded while its owner waits, no more is known at the door.
+  rig = await Rig.open({ media: { ...real, mark, probe: (path) => probeMedia(path) }, env })
   if (!isHere) return
   await makeClip(file('clip.mp4'), 'testsrc2=size=160x90:rate=10', 1)
   await ffmpeg('-i', file('clip.mp4'), '-c', 'copy', '-movflags', '+faststart', file('front.mp4'))

@@ -15,6 +15,8 @@ export class StandIn implements Media {
     return { kind, width: 64, height: 48, durationMs: kind === 'video' ? 1_500 : 0, codec: 'none' }
   }
 
+  async checkText() {}
+
   async thumbnail(_source: string, target: string) {
     await writeFile(target, 'small')
   }

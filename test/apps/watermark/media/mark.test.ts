@@ -42,7 +42,7 @@ async function likeness(a: string, b: string): Promise<{ psnr: number; ssim: num
 describe('the copy of a video', () => {
   test('is H.264 in MP4, as long as the source, with its sound, and plays before it is loaded', () => {
     const { frames, durationMs, width, height } = marked
-    expect(marked).toMatchObject({ codec: 'h264', pixelFormat: 'yuv420p', hasAudio: true, audioCodec: 'aac' })
+    expect(marked).toMatchObject({ codec: 'h264', pixelFormat: 'yuv420p', sound: [{ codec: 'aac' }] })
     expect({ frames, durationMs, width, height }).toEqual({ frames: 50, durationMs: 2000, width: 320, height: 180 })
     const bytes = readFileSync(outputs.file('both.mp4'))
     expect(bytes.indexOf('moov')).toBeLessThan(bytes.indexOf('mdat'))
@@ -96,7 +96,7 @@ describe('the copy of a video', () => {
     await makeClip(file('odd.mkv'), 'testsrc2=s=181x121:r=30,format=yuv444p', 1, ...tone, '-pix_fmt', 'yuv444p')
     await ffmpeg('-display_rotation', '90', '-i', file('clip.mp4'), '-t', '1', '-c', 'copy', file('turned.mov'))
     const odd = await markVideo({ source: file('odd.mkv'), target: file('odd.mp4'), visible, invisible })
-    expect(odd).toMatchObject({ width: 180, height: 120, audioCodec: 'aac', frames: 30 })
+    expect(odd).toMatchObject({ width: 180, height: 120, sound: [{ codec: 'aac' }], frames: 30 })
     const turned = await markVideo({ source: file('turned.mov'), target: file('turned.mp4'), invisible })
     expect(turned).toMatchObject({ width: 180, height: 320, rotation: 0 })
   })

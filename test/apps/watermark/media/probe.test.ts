@@ -21,7 +21,7 @@ describe('what a file is', () => {
   test('is told of a video: size, duration, frames, rate, codec and sound', async () => {
     expect(await probeMedia(file('clip.mp4'))).toMatchObject({
       ...{ kind: 'video', width: 320, height: 180, durationMs: 2000, frames: 50, fps: 25, codec: 'h264' },
-      ...{ pixelFormat: 'yuv420p', hasAudio: true, audioCodec: 'aac', rotation: 0 },
+      ...{ pixelFormat: 'yuv420p', sound: [{ codec: 'aac' }], rotation: 0 },
     })
   })
 
@@ -31,7 +31,7 @@ describe('what a file is', () => {
 
   test('is told of an image, whatever its name says', async () => {
     copyFileSync(file('still.jpg'), file('named-wrong.png'))
-    const image = { kind: 'image', width: 320, height: 180, durationMs: 0, frames: 1, fps: 0, hasAudio: false }
+    const image = { kind: 'image', width: 320, height: 180, durationMs: 0, frames: 1, fps: 0, sound: [] }
     expect(await probeMedia(file('still.png'))).toMatchObject({ ...image, codec: 'png' })
     expect(await probeMedia(file('named-wrong.png'))).toMatchObject({ ...image, codec: 'mjpeg' })
   })

@@ -1,0 +1,98 @@
+import { MediaError, machineFailure } from '../../shared/media/errors.ts'
+import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import { mediaLimits } from '../../shared/media/limits.ts'
+import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
+import { type ProbedMedia, type ProbeOptions, probeMedia, readingArguments } from './probe.ts'
+
+/**
+ * What makes ffmpeg stop where a file is damaged, instead of painting over it.
+ *
+ * - `explode` turns what a decoder finds odd into an error. Not for H.264: a film that was trimmed without encoding it
+ *   again may begin with frames whose references were cut off, and those are odd but never shown. Damage in H.264 is
+ *   found without it, because a frame with concealed blocks counts as corrupt.
+ * - `-xerror` ends the run at the first error. Not for MPEG-TS: two recordings that were joined jump in their counters,
+ *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`damageIn`).
+ */
+export function strictArguments({ codec, file: { reader } }: ProbedMedia): string[] {
+  const ofPicture = codec === 'h264' ? 'crccheck' : 'explode+crccheck'
+  return [
+    ...(reader === 'mpegts' ? ['-v', 'level+warning'] : ['-xerror']),
+    ...['-err_detect:v', ofPicture, '-err_detect:a', 'explode+crccheck'],
+  ]
+}
+
+/** What ffmpeg says of damage without counting it as an error. The rest of what it says is harmless. */
+const DAMAGE =
+  /File ended prematurely|invalid as first byte of an EBML number|partial file|corrupt decoded frame|Error submitting packet to decoder/
+
+/** The line in which a program that ended well speaks of damage; null where there is none. */
+export const damageIn = (stderrTail: string): string | null =>
+  stderrTail.split('\n').find((line) => DAMAGE.test(line)) ?? null
+
+/** Reads every frame of picture and sound, and throws at the first damage. */
+export async function decodeWhole(
+  media: ProbedMedia,
+  programs: MediaPrograms,
+  run: MediaRun,
+  onProgress?: (progress: Progress) => void,
+): Promise<Progress> {
+  const sound = media.sound.flatMap(({ index }) => ['-map', `0:${index}`])
+  const input = [...strictArguments(media), ...readingArguments(media, run.limits)]
+  const args = [...THREADS, ...input, '-map', `0:${media.videoIndex}`, ...sound]
+  const whole = [...args, '-fps_mode', 'passthrough', '-f', 'null', '-']
+  const done = await runFfmpeg(programs.ffmpeg, whole, run, onProgress)
+  const damage = damageIn(done.stderrTail)
+  if (damage !== null) throw new Error(damage)
+  return done
+}
+
+/** A recording that begins between two key frames counts frames that nobody can decode. */
+export const TOLERANCE_MS = 200
+export const framesTolerated = (fps: number): number => Math.max(1, Math.floor((fps * TOLERANCE_MS) / 1000))
+
+/**
+ * Decodes a source by itself, from its first frame to its last. Answers with the failure if it is damaged or shorter than
+ * it says, and null if it is sound. Throws when the machine is to blame.
+ */
+export async function findDamage(
+  media: ProbedMedia,
+  programs: MediaPrograms,
+  run: MediaRun,
+  stage: 'probe' | 'encode',
+  cause?: unknown,
+): Promise<MediaError | null> {
+  const damaged = (detail: string, because: unknown = cause) =>
+    new MediaError('SOURCE_CORRUPT', 'The file is damaged or not complete: it cannot be decoded to its end.', {
+      ...{ stage, detail },
+      cause: because,
+    })
+  try {
+    const { timeMs, frames } = await decodeWhole(media, programs, { ...run, subject: 'source' })
+    const isShort =
+      media.frames === null ? timeMs < media.durationMs - 500 : frames < media.frames - framesTolerated(media.fps)
+    return isShort ? damaged(`It ends after ${Math.round(timeMs)} of ${media.durationMs} ms.`) : null
+  } catch (error) {
+    const known = machineFailure(error, stage)
+    if (known !== null) throw known
+    const detail = error instanceof Error ? error.message : String(error)
+    return damaged(detail, cause ?? error)
+  }
+}
+
+/** A request waits for the answer meanwhile. The rest of a long film is checked when its copies are made. */
+const CHECK_MS_MAX = 45_000
+
+/** Probes a source and decodes as much of it as the time allows. */
+export async function checkSource(path: string, options: ProbeOptions = {}): Promise<ProbedMedia> {
+  const programs = options.programs ?? (await findPrograms())
+  const media = await probeMedia(path, { ...options, programs })
+  const limits = { workTimeoutMs: CHECK_MS_MAX, ...options.limits }
+  const run: MediaRun = { limits: mediaLimits(limits), signal: options.signal, subject: 'source' }
+  try {
+    const damage = await findDamage(media, programs, run, 'probe')
+    if (damage !== null) throw damage
+  } catch (error) {
+    if (!(error instanceof MediaError && error.code === 'TIMED_OUT')) throw error
+  }
+  return media
+}
