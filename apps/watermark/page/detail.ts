@@ -49,9 +49,9 @@ ${isUnderWay && html`<progress max="${counts.total}" value="${counts.completed +
   }</p>`
 }
 
-/** W48, word for word. What is over cannot be retried. */
+/** W48, word for word, and in the two states that it is for. */
 export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
-  counts.failed === 0 || state === 'EXPIRED'
+  state !== 'PARTIAL' && state !== 'FAILED'
     ? null
     : html`<p class="box warn">Warning: ${counts.failed} watermarking job(s) failed permanently. Use the retry buttons below to re-attempt individual tokens.</p>`
 
