@@ -5,7 +5,7 @@ export const GATEWAY = 'gateway'
 const SEED_TABLE = ['5s', '15s', '45s']
 
 /** What happens to a conversion that fails, as requirements and knobs say it together. */
-export function convertPolicy({ retry, leaseMs, breaker, gateway }: Settings): PolicyInput {
+export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Settings): PolicyInput {
   return {
     retry: retryPolicy(retry),
     manualRetry: { mode: 'in-place', budget: 'reset' },
@@ -16,6 +16,8 @@ export function convertPolicy({ retry, leaseMs, breaker, gateway }: Settings): P
     timeout: { attempt: gateway.timeoutMs + STORING_MS },
     deadLetter: 'flag',
     reject: 'record',
+    // Only the jobs of visitors have a key: their address. One address does not get every parser.
+    concurrency: { perKey: visitors.concurrency },
     shutdown: 'requeue',
     errors: 'terminal',
     deny: 'forbid',

@@ -5,18 +5,35 @@ import { CODES, type Code } from './codes.ts'
 import type { ConvertInput } from './convert.ts'
 import { existingResult, type Files, sourceKey } from './files.ts'
 import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
+import type { Leave, VisitorLimits } from './visitors.ts'
 
 /** What became of a file that somebody sent. */
-export type Received =
-  | { kind: 'created' | 'twin'; jobId: string }
-  | { kind: 'refused'; status: number; code: Code | 'REQUEST_INVALID'; message: string; action: string; jobId?: string }
+export type Received = { kind: 'created'; jobId: string; bytes: number } | { kind: 'twin'; jobId: string } | Refused
+
+export interface Refused {
+  kind: 'refused'
+  status: number
+  code: Code | 'REQUEST_INVALID' | 'TOO_MANY_REQUESTS' | 'QUOTA_EXCEEDED' | 'BACKLOG_FULL'
+  message: string
+  action: string
+  jobId?: string
+  retryAfterMs?: number
+}
 
 export interface ReceiveOptions {
   app: App
   files: Files
   settings: Settings
   convert: JobType<ConvertInput>
+  visitors: VisitorLimits
   log: Log
+}
+
+/** Who sends a file. */
+export interface Sender {
+  owner: string
+  /** Known by a cookie of ours alone: there are limits for those. */
+  isVisitor: boolean
 }
 
 /** Where in a file a PDF may begin: readers look no further, and so do we. */
@@ -28,7 +45,28 @@ const FIELD_BYTES_MAX = 200
  * Takes the file of a form while it arrives: counted, hashed, and on the disk before anybody is told that we have it. A
  * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
  */
-export async function receive(request: FastifyRequest, owner: string, options: ReceiveOptions): Promise<Received> {
+export async function receive(request: FastifyRequest, sender: Sender, options: ReceiveOptions): Promise<Received> {
+  const leave = sender.isVisitor ? await options.visitors.admit(request, sender.owner) : null
+  if (leave !== null && 'kind' in leave) {
+    letRestGo(request)
+    return leave
+  }
+  let keptBytes = 0
+  try {
+    const received = await receiveWith(leave, request, sender, options)
+    if (received.kind === 'created') keptBytes = received.bytes
+    return received
+  } finally {
+    leave?.end(keptBytes)
+  }
+}
+
+async function receiveWith(
+  leave: Leave | null,
+  request: FastifyRequest,
+  { owner }: Sender,
+  options: ReceiveOptions,
+): Promise<Received> {
   const { app, files, convert, log } = options
   const jobId = app.newId()
   const upload: Upload = { fileName: null, mapping: 'text', stored: null }
@@ -40,7 +78,7 @@ export async function receive(request: FastifyRequest, owner: string, options: R
   let isKept = false
   try {
     await takeParts(request, upload, sourceKey(jobId), files)
-    const received = await submitted(upload, { owner, id: jobId }, options)
+    const received = await submitted(upload, { owner, id: jobId, leave }, options)
     isKept = received.kind === 'created'
     return received
   } catch (error) {
@@ -95,7 +133,7 @@ async function takeParts(request: FastifyRequest, upload: Upload, key: string, {
 
 async function submitted(
   { fileName, mapping, stored }: Upload,
-  { owner, id }: { owner: string; id: string },
+  { owner, id, leave }: { owner: string; id: string; leave: Leave | null },
   options: ReceiveOptions,
 ): Promise<Received> {
   const { convert, settings } = options
@@ -106,11 +144,18 @@ async function submitted(
     return invalid(`There is no mapping ${shown}.`, `Choose one of ${known}.`)
   }
   const { bytes, sha256 } = stored
-  const dedupe = [owner, sha256, mapping, bytes]
-  const submit = () => convert.submit({ fileName, mapping, bytes, sha256 }, { owner, id, dedupe })
+  const tooMuch = leave?.refuse(bytes) ?? null
+  if (tooMuch !== null) return tooMuch
+  const how = {
+    owner,
+    id,
+    dedupe: [owner, sha256, mapping, bytes],
+    ...(leave !== null && { limitKey: leave.limitKey, priority: leave.priority }),
+  }
+  const submit = () => convert.submit({ fileName, mapping, bytes, sha256 }, how)
   const first = await submit()
   const { id: jobId, isNew } = first.isNew || !(await hasLostResult(first.id, options)) ? first : await submit()
-  return { kind: isNew ? 'created' : 'twin', jobId }
+  return isNew ? { kind: 'created', jobId, bytes } : { kind: 'twin', jobId }
 }
 
 const isNamed = (mapping: string, name: string, versions: readonly number[]): boolean =>

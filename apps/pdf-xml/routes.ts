@@ -5,17 +5,20 @@ import { CONVERT, type ConvertResult } from './convert.ts'
 import { resultKey } from './files.ts'
 import { ownerOf } from './owner.ts'
 import { addPage } from './page/routes.ts'
-import { type Received, type ReceiveOptions, receive } from './receive.ts'
+import { type ReceiveOptions, type Refused, receive, type Sender } from './receive.ts'
 import { openSessions } from './session.ts'
+import { VisitorLimits } from './visitors.ts'
 
 /** A slow line takes its time for 50 MB; one that does not move at all is ended by the server long before. */
 const UPLOAD_MS = 20 * 60_000
 
 /** The routes and the pages of pdf-xml. */
-export function pdfXmlRoutes(options: ReceiveOptions): Mount {
-  const { app, files, settings, log } = options
+export function pdfXmlRoutes(given: Omit<ReceiveOptions, 'visitors'>): Mount {
+  const { app, files, settings, log } = given
   return async (server, tools) => {
     const sessions = openSessions(settings, tools.isHttps)
+    const options = { ...given, visitors: new VisitorLimits(app, settings, sessions.nameOf) }
+    const senderOf = (caller: Caller): Sender => ({ owner: ownerOf(caller), isVisitor: sessions.isVisitor(caller) })
     tools.letIn(async (request) => sessions.find(request))
     tools.offerFile(CONVERT, (job) => fileOf(job, options))
     /** Whoever sends a file is somebody: who has no name yet is given one. */
@@ -27,7 +30,7 @@ export function pdfXmlRoutes(options: ReceiveOptions): Mount {
     server.addContentTypeParser('*', (_request, _body, done) => done(null))
     server.post('/api/upload', { config: { bodyMs: UPLOAD_MS } }, async (request, reply) => {
       const caller = await callerOf(request, reply)
-      const received = await receive(request, ownerOf(caller), options)
+      const received = await receive(request, senderOf(caller), options)
       if (received.kind === 'refused') return refuse(reply, received)
       const job = await app.performAs(caller, 'jobs.show', { id: received.jobId })
       return reply
@@ -43,16 +46,17 @@ export function pdfXmlRoutes(options: ReceiveOptions): Mount {
       bodyMs: UPLOAD_MS,
       findCaller: tools.findCaller,
       callerOf,
-      receive: (request, caller) => receive(request, ownerOf(caller), options),
+      receive: (request, caller) => receive(request, senderOf(caller), options),
     })
   }
 }
 
-function refuse(reply: FastifyReply, { status, code, message, action, jobId }: Extract<Received, { kind: 'refused' }>) {
+function refuse(reply: FastifyReply, { status, code, message, action, jobId, retryAfterMs }: Refused) {
+  if (retryAfterMs !== undefined) void reply.header('retry-after', Math.max(1, Math.ceil(retryAfterMs / 1000)))
   return reply.code(status).send({ error: { code, message, action, ...(jobId !== undefined && { jobId }) } })
 }
 
-function fileOf(job: CompleteJob, { files }: ReceiveOptions): JobFile {
+function fileOf(job: CompleteJob, { files }: Pick<ReceiveOptions, 'files'>): JobFile {
   const { fileName } = job.result as ConvertResult
   return { artifacts: files.results, key: resultKey(job.id), fileName, contentType: 'application/xml; charset=utf-8' }
 }

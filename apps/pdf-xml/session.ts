@@ -12,6 +12,10 @@ export interface Sessions {
   find(request: FastifyRequest): Caller | null
   /** Gives a stranger a name. */
   begin(reply: FastifyReply): Caller
+  /** Whether they are known by our cookie alone. */
+  isVisitor(caller: Caller): boolean
+  /** A name for something, from which nobody else can tell what it is. */
+  nameOf(text: string): string
 }
 
 /** Of what owners may do, what concerns a conversion. They submit by uploading alone. */
@@ -46,6 +50,8 @@ export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean
   }
 
   return {
+    isVisitor: ({ name, account }) => account === name && NAME.test(name),
+    nameOf: (text) => sign(`address ${text}`).slice(0, 22),
     find(request) {
       const [name = '', signature = ''] = (request.cookies[cookieName] ?? '').split('.')
       return NAME.test(name) && isSigned(name, signature) ? ownerNamed(name) : null

@@ -48,6 +48,12 @@ const KNOBS = z.object({
   RESULTS_KEEP_DAYS: whole(1, 3_650, 30),
   DISK_FREE_SOFT_MB: whole(0, 100_000_000, 512),
   DISK_FREE_HARD_MB: whole(0, 100_000_000, 64),
+  VISITOR_UPLOADS_PER_HOUR: whole(0, 1_000, 100),
+  VISITOR_KEPT_MB: whole(0, 1_000_000, 1_000),
+  VISITOR_CONCURRENCY: whole(1, 1_000, 5),
+  VISITOR_BACKLOG: whole(0, 1_000_000, 1_000),
+  ADDRESS_UPLOADS_PER_HOUR: whole(0, 1_000_000, 300),
+  ADDRESS_MB_PER_DAY: whole(0, 100_000_000, 4_000),
   MAPPINGS_DIR: place,
   SESSION_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
 })
@@ -80,6 +86,15 @@ export function readSettings(env: Environment, home: string) {
     space: {
       soft: { bytesFreeMin: knobs.DISK_FREE_SOFT_MB * MEBIBYTE },
       hard: { bytesFreeMin: knobs.DISK_FREE_HARD_MB * MEBIBYTE },
+    },
+    /** For those who have not signed in; 0 is no limit. */
+    visitors: {
+      uploadsPerHour: knobs.VISITOR_UPLOADS_PER_HOUR,
+      keptBytesMax: knobs.VISITOR_KEPT_MB * MEBIBYTE,
+      concurrency: knobs.VISITOR_CONCURRENCY,
+      backlogMax: knobs.VISITOR_BACKLOG,
+      addressUploadsPerHour: knobs.ADDRESS_UPLOADS_PER_HOUR,
+      addressBytesPerDay: knobs.ADDRESS_MB_PER_DAY * MEBIBYTE,
     },
     mappingsDir: knobs.MAPPINGS_DIR === undefined ? null : resolve(knobs.MAPPINGS_DIR),
     mappings: mappingsIn(knobs.MAPPINGS_DIR),

@@ -1,6 +1,6 @@
 import { RedressError } from 'redress'
 import { CODES } from '../codes.ts'
-import type { Received } from '../receive.ts'
+import type { Refused } from '../receive.ts'
 
 export interface Notice {
   message: string
@@ -20,6 +20,12 @@ const NOTICES = {
   'too-large': problem(CODES.TOO_LARGE.message, 'Split the file, or make it smaller.'),
   'io-error': problem('A storage issue kept us from taking the file.', 'Send it again in a while.'),
   paused: problem('Uploads are paused: there is no room for more files at the moment.', 'Send it again in a while.'),
+  quota: problem(
+    'Your files take all the room that a visitor has.',
+    'Come back when old ones were removed, or sign in.',
+  ),
+  'too-many': problem('Too many files came from you or your address.', 'Send it again later, or sign in.'),
+  busy: problem('Too many files wait to be converted.', 'Send it again in a while, or sign in.'),
   'no-file': problem('There was no file to convert.', 'Choose one, and a mapping from the list.'),
   expired: problem(CODES.EXPIRED.message, ''),
   forbidden: problem(CODES.FORBIDDEN.message, ''),
@@ -31,9 +37,10 @@ export type NoticeName = keyof typeof NOTICES
 export const noticeNamed = (name: unknown): Notice | null =>
   typeof name === 'string' && Object.hasOwn(NOTICES, name) ? NOTICES[name as NoticeName] : null
 
-type Refused = Extract<Received, { kind: 'refused' }>
-
 export function noticeOfRefusal({ code, status }: Refused): NoticeName {
+  if (code === 'QUOTA_EXCEEDED') return 'quota'
+  if (code === 'TOO_MANY_REQUESTS') return 'too-many'
+  if (code === 'BACKLOG_FULL') return 'busy'
   if (status === 507) return 'paused'
   if (code === 'NOT_PDF') return 'not-pdf'
   if (code === 'TOO_LARGE') return 'too-large'

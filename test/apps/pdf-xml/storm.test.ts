@@ -11,7 +11,13 @@ test('200 uploads of 20 sessions while every second call to the gateway fails: a
   // As in earnest, with every time a tenth of what it is there.
   const rig = await Rig.open({
     gatewayUrl: gateway.url,
-    env: { RETRY_BASE_DELAY_MS: '500', RETRY_JITTER_MAX_MS: '500', CIRCUIT_COOLDOWN_MS: '3000' },
+    // All sessions have one address.
+    env: {
+      RETRY_BASE_DELAY_MS: '500',
+      RETRY_JITTER_MAX_MS: '500',
+      CIRCUIT_COOLDOWN_MS: '3000',
+      VISITOR_CONCURRENCY: '10',
+    },
   })
   await until('the probe is known', async () => (await breaker(rig)).probe.isDeclared)
   const page = await visit(rig)

@@ -1,0 +1,184 @@
+import type { FastifyRequest } from 'fastify'
+import type { App } from 'redress'
+import { clientAddress } from 'redress/http'
+import { CONVERT, type ConvertInput } from './convert.ts'
+import type { Refused } from './receive.ts'
+import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 86_400_000
+/** The one that was quiet for longest is forgotten first. */
+const ADDRESSES_MAX = 10_000
+/** A visitor's own files are looked through for each upload of theirs, so their number has a bound. */
+const FILES_MAX = 1_000
+const BUSY_MS = 30_000
+const RECENT_MS = 10 * 60_000
+/** So many steps behind is enough to let others pass, and not so many that a busy day keeps a file waiting for ever. */
+const PRIORITIES = 10
+
+/** A visitor's leave to send one file. */
+export interface Leave {
+  /** Whose turn its conversion takes: visitors of one address share the parser as one. */
+  limitKey: string
+  /** Whoever sends many files lets those pass who send few. */
+  priority: number
+  /** Asked when the size of the file is known. */
+  refuse(bytes: number): Refused | null
+  /** When the upload is over; `bytes` is what is kept of it. */
+  end(bytes: number): void
+}
+
+/** What came from an address lately. While a file is under way, it counts with the size that it may have. */
+interface Meter {
+  uploads: { atMs: number; bytes: number }[]
+}
+
+/**
+ * What visitors who have not signed in may use. A visitor is a cookie, and whoever sends none is a new one each time: so
+ * addresses are counted, too, and those of IPv6 by their network of 64 bits.
+ *
+ * The files of a visitor, their turn in the parser and the backlog are counted in the store, over all processes. What an
+ * address sends is counted in the memory of each process.
+ */
+export class VisitorLimits {
+  readonly #app: App
+  readonly #settings: Settings
+  readonly #meters = new Map<string, Meter>()
+  /** A name for an address, from which nobody can tell the address. */
+  readonly #nameOf: (address: string) => string
+
+  constructor(app: App, settings: Settings, nameOf: (address: string) => string) {
+    this.#app = app
+    this.#settings = settings
+    this.#nameOf = nameOf
+  }
+
+  /** Before anything of the file is read. */
+  async admit(request: FastifyRequest, owner: string): Promise<Leave | Refused> {
+    const limits = this.#settings.visitors
+    const nowMs = await (await this.#app.store()).nowMs()
+    const address = clientAddress(request)
+    const meter = this.#meterOf(address, nowMs)
+    const tooOften = refusedAddress(meter, limits, nowMs)
+    if (tooOften !== null) return tooOften
+    // Counted before anything is waited for: of many at once, no more may pass than are left.
+    const entry = { atMs: nowMs, bytes: sizeOf(request) }
+    meter.uploads.push(entry)
+    const end = (bytes: number) => {
+      entry.bytes = bytes
+    }
+    try {
+      const refused = (await this.#refusedBacklog()) ?? (await this.#refusedOwner(owner, nowMs))
+      const keptBytes = await this.#keptBytes(owner, nowMs)
+      const refuse = (bytes: number) =>
+        isOver(keptBytes + bytes, limits.keptBytesMax) ? tooMuchKept(this.#settings) : null
+      const early = refused ?? refuse(1)
+      if (early === null) {
+        const others = meter.uploads.filter(({ atMs }) => atMs > nowMs - RECENT_MS).length - 1
+        const priority = -Math.min(others, PRIORITIES)
+        return { limitKey: `address-${this.#nameOf(address)}`, priority, refuse, end }
+      }
+      meter.uploads = meter.uploads.filter((one) => one !== entry)
+      end(0)
+      return early
+    } catch (error) {
+      end(0)
+      throw error
+    }
+  }
+
+  #meterOf(address: string, nowMs: number): Meter {
+    const meter = this.#meters.get(address) ?? { uploads: [] }
+    meter.uploads = meter.uploads.filter(({ atMs }) => atMs > nowMs - DAY_MS)
+    this.#meters.delete(address)
+    if (this.#meters.size >= ADDRESSES_MAX) this.#meters.delete(this.#meters.keys().next().value as string)
+    this.#meters.set(address, meter)
+    return meter
+  }
+
+  async #refusedBacklog(): Promise<Refused | null> {
+    const { backlogMax } = this.#settings.visitors
+    if (backlogMax === 0) return null
+    const store = await this.#app.store()
+    const { count } = await store.countJobs({ type: CONVERT, status: 'queued', max: backlogMax })
+    if (count < backlogMax) return null
+    return {
+      kind: 'refused',
+      status: 503,
+      code: 'BACKLOG_FULL',
+      retryAfterMs: BUSY_MS,
+      message: `${backlogMax} files or more wait to be converted, so no more are taken from visitors.`,
+      action: 'Send it again in a while, or sign in.',
+    }
+  }
+
+  async #refusedOwner(owner: string, nowMs: number): Promise<Refused | null> {
+    const { uploadsPerHour } = this.#settings.visitors
+    const recent = await this.#jobsOf(owner, nowMs - HOUR_MS)
+    const oldest = recent.at(-1)
+    if (oldest === undefined || !isOver(recent.length + 1, uploadsPerHour)) return null
+    return tooMany(
+      `You have sent ${uploadsPerHour} files in an hour, which is the limit.`,
+      oldest.createdAtMs + HOUR_MS - nowMs,
+    )
+  }
+
+  async #keptBytes(owner: string, nowMs: number): Promise<number> {
+    const jobs = await this.#jobsOf(owner, nowMs - this.#settings.uploads.keepDays * DAY_MS)
+    if (jobs.length >= FILES_MAX) return Number.POSITIVE_INFINITY
+    return jobs.reduce((sum, { payload }) => sum + (JSON.parse(payload) as ConvertInput).bytes, 0)
+  }
+
+  /** The newest first. */
+  async #jobsOf(owner: string, createdSinceMs: number) {
+    const store = await this.#app.store()
+    return store.jobs({ owner, type: CONVERT, createdSinceMs, limit: FILES_MAX })
+  }
+}
+
+/** 0: there is no limit. */
+const isOver = (value: number, max: number): boolean => max > 0 && value > max
+
+/** No file of more is taken, and a form is hardly larger than its file. */
+function sizeOf({ headers }: FastifyRequest): number {
+  const bytes = Number(headers['content-length'] ?? UPLOAD_BYTES_MAX)
+  return Number.isFinite(bytes) ? Math.min(bytes, UPLOAD_BYTES_MAX) : UPLOAD_BYTES_MAX
+}
+
+function refusedAddress({ uploads }: Meter, limits: Settings['visitors'], nowMs: number): Refused | null {
+  const { addressUploadsPerHour, addressBytesPerDay } = limits
+  const recent = uploads.filter(({ atMs }) => atMs > nowMs - HOUR_MS)
+  const [first] = recent
+  if (first !== undefined && isOver(recent.length + 1, addressUploadsPerHour)) {
+    return tooMany(
+      `Your address has sent ${addressUploadsPerHour} files in an hour, which is the limit.`,
+      first.atMs + HOUR_MS - nowMs,
+    )
+  }
+  const bytes = uploads.reduce((sum, upload) => sum + upload.bytes, 0)
+  const [oldest] = uploads
+  if (oldest === undefined || addressBytesPerDay === 0 || bytes < addressBytesPerDay) return null
+  return tooMany(
+    `Your address has sent ${inMb(addressBytesPerDay)} in a day, which is the limit.`,
+    oldest.atMs + DAY_MS - nowMs,
+  )
+}
+
+const tooMany = (message: string, retryAfterMs: number): Refused => ({
+  kind: 'refused',
+  status: 429,
+  code: 'TOO_MANY_REQUESTS',
+  message,
+  action: 'Send it again when Retry-After has passed, or sign in.',
+  retryAfterMs,
+})
+
+const tooMuchKept = ({ visitors: { keptBytesMax }, uploads: { keepDays } }: Settings): Refused => ({
+  kind: 'refused',
+  status: 507,
+  code: 'QUOTA_EXCEEDED',
+  message: `Your files would take more than ${inMb(keptBytesMax)}, or are more than ${FILES_MAX}, which is the limit.`,
+  action: `Files are removed ${keepDays} days after they were sent. Come back then, or sign in.`,
+})
+
+const inMb = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MB`
