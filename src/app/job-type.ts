@@ -34,6 +34,12 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   /** Of the input, for those who share `concurrency.perKey` or a rate; wins over the one given with the submission. */
   limitKey?(input: Input): string | undefined | Promise<string | undefined>
   /**
+   * How many jobs of this type one worker may run at once, asked before each claim: what a machine has of something, or
+   * what a service takes at the moment. The others stay queued and cost nothing. As many as the worker has slots when
+   * left out. A limit for all workers together is `concurrency` of the policy.
+   */
+  slots?(): number
+  /**
    * Runs after the claim and before the attempt begins: gets hold of what it needs, a lock or a machine. A throw is a
    * dispatch failure, of a job that never started. What it gives back is called when the attempt is over, however it
    * ended, and before its outcome is recorded.

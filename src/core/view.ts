@@ -13,7 +13,10 @@ export interface JobView {
   status: Status
   owner: string | null
   batchId: string | null
-  /** Dispatches since the job was submitted, or since a manual retry gave it a fresh budget. */
+  /**
+   * Dispatches since the job was submitted, or since a manual retry gave it a fresh budget. One that its handler put off
+   * (a snooze) did no work and is not counted.
+   */
   attemptCount: number
   maxAttempts: number
   retryCount: number
@@ -59,7 +62,7 @@ export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[
     status: job.status,
     owner: job.owner,
     batchId: job.batchId,
-    attemptCount: job.attempt - spent.attemptBase,
+    attemptCount: job.attempt - spent.attemptBase - spent.snoozes,
     maxAttempts: max,
     // The last failure is not followed by a retry, so max failures are max - 1 retries: "3/3", never "4/3".
     retryCount: retryCountOf(job, spent.failures),

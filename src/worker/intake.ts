@@ -21,10 +21,14 @@ export class Intake {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
+  /** With a type's own `slots`: it must not keep the others from being claimed. */
+  readonly #slotTrouble: Trouble
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
   readonly #learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
   readonly #lanes: Lane[]
+  /** Types of which this worker may have only so many at once. */
+  readonly #slotted: readonly Handler[]
   /** Jobs that can be given back, and take nothing from others while they wait, may be claimed before there is a slot. */
   readonly #lanesAhead: Lane[]
 
@@ -39,6 +43,7 @@ export class Intake {
     this.#store = store
     this.#clock = clock
     this.#trouble = new Trouble(clock, log)
+    this.#slotTrouble = new Trouble(clock, log)
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
     this.#learn = learn
@@ -46,7 +51,8 @@ export class Intake {
       served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     const served = [...handlers.values()]
     this.#lanes = lanesOf(served)
-    this.#lanesAhead = lanesOf(served.filter(({ policy }) => mayWaitHere(policy)))
+    this.#slotted = served.filter(({ slots }) => slots !== null)
+    this.#lanesAhead = lanesOf(served.filter(({ policy, slots }) => slots === null && mayWaitHere(policy)))
   }
 
   /** A job is done: the pace by which the next claim is measured. */
@@ -66,11 +72,11 @@ export class Intake {
     this.#trouble.failed({ waited_ms: waitedMs }, 'a claim was not answered; will ask again')
   }
 
-  /** `freeSlots` is negative by as many jobs as are buffered beyond the slots. */
-  async claim(worker: WorkerKey, freeSlots: number): Promise<TakenIn> {
+  /** `freeSlots` is negative by as many jobs as are buffered beyond the slots; `held` are those under way here. */
+  async claim(worker: WorkerKey, freeSlots: number, held: Iterable<Flight>): Promise<TakenIn> {
     const taken: TakenIn = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
     const askedMonoMs = this.#clock.monoMs()
-    const claims = this.#claims(freeSlots)
+    const claims = this.#claims(freeSlots, held)
     const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') {
@@ -93,16 +99,50 @@ export class Intake {
   }
 
   /** Slots go by priority, whatever the lane; only what can be given back is claimed beyond them. */
-  #claims(freeSlots: number): { lanes: readonly Lane[]; max: number }[] {
+  #claims(freeSlots: number, held: Iterable<Flight>): Claim[] {
     const ahead = this.#prefetch.size
     const claims =
       this.#lanesAhead.length === this.#lanes.length
         ? [{ lanes: this.#lanes, max: freeSlots + ahead }]
-        : [
-            { lanes: this.#lanes, max: freeSlots },
-            { lanes: this.#lanesAhead, max: Math.min(ahead, freeSlots + ahead) },
-          ]
+        : [...this.#slotClaims(freeSlots, held), { lanes: this.#lanesAhead, max: Math.min(ahead, freeSlots + ahead) }]
     return claims.filter(({ lanes, max }) => lanes.length > 0 && max > 0)
+  }
+
+  /**
+   * One claim for all lanes; but a type that may have fewer than there are free slots is asked for apart, with a share of
+   * its own: together they never bring more than fits.
+   */
+  #slotClaims(freeSlots: number, held: Iterable<Flight>): Claim[] {
+    if (this.#slotted.length === 0) return [{ lanes: this.#lanes, max: freeSlots }]
+    const underWay = new Map<string, number>()
+    for (const { lease, state } of held) {
+      if (state === 'running' || state === 'buffered') underWay.set(lease.type, (underWay.get(lease.type) ?? 0) + 1)
+    }
+    const apart: Claim[] = []
+    let rest = freeSlots
+    for (const { type, slots } of this.#slotted) {
+      const max = Math.max(0, this.#slotsOf(type, slots) - (underWay.get(type) ?? 0))
+      if (max >= rest) continue
+      apart.push({ lanes: this.#lanes.filter((lane) => lane.type === type), max })
+      rest -= max
+    }
+    const isApart = new Set(apart.flatMap(({ lanes }) => lanes))
+    return [{ lanes: this.#lanes.filter((lane) => !isApart.has(lane)), max: rest }, ...apart]
+  }
+
+  #slotsOf(type: string, slots: Handler['slots']): number {
+    if (this.#slotTrouble.isWaiting) return 0
+    try {
+      const answer = slots?.()
+      if (typeof answer !== 'number' || !(answer >= 0)) {
+        throw new TypeError(`slots must answer with a number from 0 on, not ${String(answer)}`)
+      }
+      this.#slotTrouble.isOver()
+      return Math.floor(answer)
+    } catch (error) {
+      this.#slotTrouble.failed({ type, err: error }, `slots of ${type} failed; its jobs are not claimed for now`)
+      return 0
+    }
   }
 
   #handlerOf({ type, isForwardOnly }: Lease): Handler {
@@ -111,6 +151,11 @@ export class Intake {
     if (!isForwardOnly || handler.policy.forwardOnly) return handler
     return { ...handler, policy: asForwardOnly(handler.policy) }
   }
+}
+
+interface Claim {
+  lanes: readonly Lane[]
+  max: number
 }
 
 /**

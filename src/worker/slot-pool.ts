@@ -15,6 +15,8 @@ interface SlotPoolOptions {
   pollMs: number
   /** Only while it does are jobs begun. */
   isRunning: () => boolean
+  /** Every job that the worker holds. */
+  held: () => Iterable<Flight>
   /** A job is leased; false when it must not wait for a slot. */
   claimed: (flight: Flight) => boolean
   start: (flight: Flight) => void
@@ -75,7 +77,7 @@ export class SlotPool {
     this.#isClaiming = true
     this.#isWanted = false
     this.#hasHint = false
-    const claimed = intake.claim(worker, free).then((taken) => {
+    const claimed = intake.claim(worker, free, this.#options.held()).then((taken) => {
       for (const flight of taken.flights) if (this.#options.claimed(flight)) this.line.add(flight)
       return taken
     })

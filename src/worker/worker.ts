@@ -251,6 +251,7 @@ export class Worker {
         this.#breakers?.learn(standings, askedMonoMs),
       ),
       isRunning: () => this.#state === 'running',
+      held: () => this.#held.values(),
       claimed: (flight) => this.#take(flight),
       start: (flight) => this.#start(flight),
       mustLookFirst: () => this.#mustLookFirst(),

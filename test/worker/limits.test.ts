@@ -210,3 +210,68 @@ describe('a retry budget', () => {
     for (const { id } of submitted) expect(await kit.app.find(id)).toMatchObject({ status: 'complete' })
   })
 })
+
+describe('a limit of one worker on how many of a type it runs at once (slots)', () => {
+  /** Jobs that last a second, of a type with slots and of one without. */
+  function slotted(slots: () => number) {
+    const kit = testKit()
+    onTestFinished(() => kit.stop())
+    const running = new Map<string, number>()
+    const most = new Map<string, number>()
+    const run = (type: string) => async () => {
+      running.set(type, (running.get(type) ?? 0) + 1)
+      most.set(type, Math.max(most.get(type) ?? 0, running.get(type) ?? 0))
+      await kit.sleep('1s')
+      running.set(type, (running.get(type) ?? 1) - 1)
+    }
+    kit.app.job('scarce', { policy: { orphan: 'requeue' }, slots, run: run('scarce') })
+    kit.app.job('plain', { policy: { orphan: 'requeue' }, run: run('plain') })
+    return { kit, most: (type: string) => most.get(type) ?? 0 }
+  }
+
+  test('the worker never has more of that type, and its other slots stay free for the rest', async () => {
+    const { kit, most } = slotted(() => 2)
+    const scarce = await kit.app.submitMany('scarce', Array(6).fill({}))
+    await kit.app.submitMany('plain', Array(6).fill({}))
+    await kit.tick()
+    expect((await kit.app.list({ type: 'scarce', status: 'processing' })).jobs).toHaveLength(2)
+    expect((await kit.app.list({ type: 'plain', status: 'processing' })).jobs).toHaveLength(6)
+    await kit.drain()
+    expect(most('scarce')).toBe(2)
+    for (const { id } of scarce) expect(await kit.app.find(id)).toMatchObject({ status: 'complete', attemptCount: 1 })
+  })
+
+  test('each claim asks again: a limit that opens lets waiting jobs begin, and 0 lets none', async () => {
+    let open = 0
+    const { kit, most } = slotted(() => open)
+    await kit.app.submitMany('scarce', Array(4).fill({}))
+    await kit.advance('10s')
+    expect(most('scarce')).toBe(0)
+    open = 3
+    await kit.drain()
+    expect(most('scarce')).toBe(3)
+  })
+
+  test.each([
+    [
+      'throws',
+      () => {
+        throw new Error('nobody knows')
+      },
+    ],
+    ['answers NaN', () => Number.NaN],
+    ['answers less than nothing', () => -1],
+  ])('a slots function that %s keeps its own type waiting, is told, and keeps no other type', async (_, slots) => {
+    const scene = new Scene()
+    onTestFinished(() => scene.end())
+    scene.app.job('scarce', { slots, run: () => 'done' })
+    scene.app.job('plain', { run: () => 'done' })
+    await scene.worker()
+    const scarce = await scene.app.submit('scarce', {})
+    const plain = await scene.app.submit('plain', {})
+    for (let i = 0; i < 5; i++) await scene.pass(100)
+    expect(await scene.status(plain.id)).toBe('complete')
+    expect(await scene.status(scarce.id)).toBe('queued')
+    expect(scene.log.lines.filter(({ message }) => message.startsWith('slots of scarce failed'))).not.toEqual([])
+  })
+})

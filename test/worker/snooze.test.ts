@@ -23,11 +23,13 @@ test('a snoozed job comes back after the delay and has spent none of its attempt
     const job = await scene.job(id)
     expect(job).toMatchObject({ status: 'queued', attempt, dueAtMs: scene.clock.nowMs() + 60_000 })
     expect(unpackSpent(job.spent)).toMatchObject({ failures: 0, snoozes: attempt })
+    expect(await scene.app.find(id)).toMatchObject({ attemptCount: 0 })
     await scene.pass(59_000)
     expect((await scene.job(id)).attempt).toBe(attempt)
     await scene.pass(1_000)
   }
   expect(await scene.job(id)).toMatchObject({ status: 'complete', result: '6' })
+  expect(await scene.app.find(id)).toMatchObject({ attemptCount: 1 })
   expect(await scene.failures(id)).toEqual([])
   const [first] = (await scene.store.events({ id })).filter((event) => event.kind === 'snoozed')
   expect(first?.data.reason).toBe('the quota is used up')
