@@ -1,5 +1,6 @@
 import { isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import { readEarlyAnswers } from './early-answer.ts'
 import { type ConnectCode, ConnectFailed, codeOf, NameNotResolved, ProxyFailed } from './errors.ts'
 import type { OutboundGuard, ResolvedAddress } from './guard.ts'
 import { withoutDot } from './rules.ts'
@@ -37,7 +38,7 @@ export async function openConnection(url: URL, options: ConnectorOptions, signal
     () => guard.resolve(url),
   )
   const [address, socket] = await firstThatTakesIt([target, ...target.others].slice(0, TRIES_MAX), target.port, way)
-  return url.protocol === 'https:' ? secured(socket, address, way) : socket
+  return readEarlyAnswers(url.protocol === 'https:' ? await secured(socket, address, way) : socket)
 }
 
 async function firstThatTakesIt(

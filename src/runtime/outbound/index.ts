@@ -1,5 +1,6 @@
 /** Requests to addresses that somebody else chose: `redress/outbound`. */
 export { type OutboundAgentOptions, outboundAgent } from './agent.ts'
+export { readEarlyAnswers } from './early-answer.ts'
 export {
   type ConnectCode,
   ConnectFailed,

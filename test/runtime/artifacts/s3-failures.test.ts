@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -51,6 +51,25 @@ describe('failures can be told apart', () => {
       expect(error.message).toContain(`${code} (${status})`)
       expect(count(operation)).toBe(asked + 1)
     }
+  })
+
+  test('a store that refuses an upload before all of it was sent, and closes, is heard', async () => {
+    const said = '<Error><Code>AccessDenied</Code><Message>no</Message></Error>'
+    const early = createServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.pause()
+      const head = `HTTP/1.1 403 Forbidden\r\ncontent-type: application/xml\r\ncontent-length: ${said.length}`
+      socket.write(`${head}\r\nconnection: close\r\n\r\n${said}`, () => socket.destroy())
+    })
+    early.listen(0, '127.0.0.1')
+    await once(early, 'listening')
+    const { port } = early.address() as AddressInfo
+    const url = `s3://artifacts/?endpoint=${encodeURIComponent(`http://127.0.0.1:${port}`)}`
+    const refusing = await artifactStore({ url, credentials: server.credentials })
+    const error = await refused('STORAGE_FAILED', refusing.put('k', someBytes(3 * 2 ** 20)))
+    expect(facts(error)).toMatchObject({ s3Code: 'AccessDenied', httpStatus: 403 })
+    await refusing.close()
+    early.close()
   })
 
   test('a bucket that is gone is not an artifact that is gone', async () => {

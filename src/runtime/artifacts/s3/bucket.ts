@@ -1,3 +1,6 @@
+import { Agent, type ClientRequestArgs } from 'node:http'
+import { Agent as SecureAgent } from 'node:https'
+import type { Socket } from 'node:net'
 import type {
   $Command,
   S3Client,
@@ -5,6 +8,7 @@ import type {
   ServiceInputTypes,
   ServiceOutputTypes,
 } from '@aws-sdk/client-s3'
+import { readEarlyAnswers } from '../../outbound/early-answer.ts'
 import { unlessAborted } from '../body.ts'
 
 export interface S3Credentials {
@@ -70,6 +74,19 @@ export class Bucket {
   }
 }
 
+/** As the SDK makes its own. */
+const AGENT = { keepAlive: true, maxSockets: 50 }
+
+/** A bucket that refuses a part before all of it was sent has said why. */
+function readingEarly<Some extends Agent>(agent: Some): Some {
+  const create = agent.createConnection.bind(agent)
+  agent.createConnection = (options: ClientRequestArgs, done) => {
+    const socket = create(options, done)
+    return socket === null || socket === undefined ? socket : readEarlyAnswers(socket as Socket)
+  }
+  return agent
+}
+
 /**
  * Everything is said here, because what is left out the SDK looks up in the environment and in ~/.aws: with
  * AWS_ENDPOINT_URL_S3 set, artifacts would go to a place that nobody configured.
@@ -99,6 +116,8 @@ function clientConfig(target: S3Target, { connectTimeoutMs = 5000, requestTimeou
     // Not every store answers '100 Continue', and the SDK would wait for it.
     expectContinueHeader: false,
     requestHandler: {
+      httpAgent: readingEarly(new Agent(AGENT)),
+      httpsAgent: readingEarly(new SecureAgent(AGENT)),
       connectionTimeout: connectTimeoutMs,
       requestTimeout: requestTimeoutMs,
       throwOnRequestTimeout: true,

@@ -1,0 +1,38 @@
+import type { Socket } from 'node:net'
+
+/** How long an answer may still take after the other side stopped reading. It lies in our buffers already, or never comes. */
+const ANSWER_MS_MAX = 2_000
+
+/**
+ * Lets an HTTP client read an answer that came before its request was sent to the end. A server that refuses early (401,
+ * 413, 415) and closes makes the next write fail with EPIPE or ECONNRESET. Node then destroys the socket, and with it the
+ * answer that was received but not read yet: a refusal looks like a network error. Here such a write stays pending, so
+ * that reading goes on until the answer, or the end of the connection, says what happened.
+ */
+export function readEarlyAnswers<Connection extends Socket>(socket: Connection): Connection {
+  const write = socket._write
+  const writev = socket._writev
+  socket._write = function (chunk, encoding, done) {
+    write.call(this, chunk, encoding, unlessBroken(socket, done))
+  }
+  if (writev !== undefined) {
+    socket._writev = function (chunks, done) {
+      writev.call(this, chunks, unlessBroken(socket, done))
+    }
+  }
+  return socket
+}
+
+type WriteDone = (error?: Error | null) => void
+
+function unlessBroken(socket: Socket, done: WriteDone): WriteDone {
+  return (error) => {
+    const { code } = (error ?? {}) as NodeJS.ErrnoException
+    if (code !== 'EPIPE' && code !== 'ECONNRESET') {
+      done(error)
+      return
+    }
+    const late = setTimeout(() => socket.destroy(error as Error), ANSWER_MS_MAX)
+    socket.once('close', () => clearTimeout(late))
+  }
+}
