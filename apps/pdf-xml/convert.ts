@@ -1,9 +1,11 @@
+import { randomInt } from 'node:crypto'
 import { type App, type Attempt, type JobType, RedressError, rule } from 'redress'
 import { z } from 'zod'
 import { isMissing } from '../shared/stores.ts'
 import { CODES, type Code } from './codes.ts'
 import { existingResult, type Files, NotWellFormed, resultKey, sourceKey, TooMuchXml, wellFormed } from './files.ts'
-import { callGateway, GatewayFailed } from './gateway-client.ts'
+import { callGateway, GatewayBusy, GatewayFailed } from './gateway-client.ts'
+import type { GatewayRoom } from './gateway-room.ts'
 import { convertPolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
 
@@ -39,14 +41,16 @@ export interface ConvertOptions {
   settings: Settings
   /** Where the gateway is now: one that was started again may have another port. */
   gatewayUrl(): string
+  room: GatewayRoom
 }
 
-export function declareConvert(app: App, { files, settings, gatewayUrl }: ConvertOptions): JobType<ConvertInput> {
+export function declareConvert(app: App, { files, settings, gatewayUrl, room }: ConvertOptions): JobType<ConvertInput> {
   return app.job(CONVERT, {
     queue: 'pdf-xml',
     input: inputSchema,
     codes: CODES,
     policy: convertPolicy(settings),
+    slots: () => room.slots,
     classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],
     admit: ({ refused }, submission) => {
       if (refused !== null) submission.fail(refused)
@@ -77,6 +81,8 @@ export function declareConvert(app: App, { files, settings, gatewayUrl }: Conver
             mapping: input.mapping,
             source: body,
             timeoutMs: settings.gateway.timeoutMs,
+            waitMs: settings.gateway.waitMs,
+            learnParsers: (parsers) => room.learn(parsers),
             signal: attempt.signal,
             traceparent: attempt.traceparent,
           })
@@ -114,6 +120,8 @@ async function storing<T>(attempt: Attempt<Code>, work: () => Promise<T>): Promi
 
 /** What went wrong, in one of the ten codes (E2 E7). */
 function fail(attempt: Attempt<Code>, error: unknown): never {
+  // No fault of the document or of the gateway: it costs no attempt and does not count in the breaker.
+  if (error instanceof GatewayBusy) attempt.snooze(holdMs(attempt.number, error.retryAfterMs), error.message)
   if (error instanceof GatewayFailed) {
     const { code, status, note, retryAfterMs, isFinal, message, cause } = error
     attempt.fail(code, {
@@ -140,4 +148,13 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
     attempt.fail('IO_ERROR', { detail: error.message, context: { storage: error.code }, final })
   }
   throw error
+}
+
+const HOLD_MS_MIN = 1_000
+const HOLD_MS_MAX = 30_000
+
+/** Longer each time, never sooner than the gateway asks for, and spread: not all that were sent away come back at once. */
+function holdMs(attempt: number, retryAfterMs: number): number {
+  const ms = Math.max(retryAfterMs, Math.min(HOLD_MS_MAX, HOLD_MS_MIN * 2 ** (attempt - 1)))
+  return Math.round((ms * randomInt(100, 200)) / 100)
 }

@@ -1,13 +1,25 @@
-import { type IncomingMessage, type RequestOptions, request as requestPlainly } from 'node:http'
+import {
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestOptions,
+  request as requestPlainly,
+} from 'node:http'
 import { request as requestSecurely } from 'node:https'
 import { pipeline } from 'node:stream/promises'
+import { readEarlyAnswers } from 'redress/outbound'
 import type { Code } from './codes.ts'
+import { NOTICES, PARSERS, STATE } from './gateway/notices.ts'
 
 export interface GatewayCall {
   url: string
   mapping: string
   source: AsyncIterable<Uint8Array>
+  /** From the moment at which the gateway says that parsing begins; of one that says nothing, from the call. */
   timeoutMs: number
+  /** How long the document may wait for its turn in the gateway. */
+  waitMs: number
+  /** Told as soon as the gateway says so: how many documents it parses at once. */
+  learnParsers?(parsers: number): void
   signal: AbortSignal
   traceparent: string | null
 }
@@ -51,17 +63,35 @@ export class GatewayFailed extends Error {
   }
 }
 
+/**
+ * The gateway has no room at the moment, or did not get round to the document. That is nobody's fault: the document waits
+ * here, and loses no attempt.
+ */
+export class GatewayBusy extends Error {
+  override readonly name = 'GatewayBusy'
+  readonly retryAfterMs: number
+
+  constructor(message: string, retryAfterMs = 0) {
+    super(message)
+    this.retryAfterMs = retryAfterMs
+  }
+}
+
 /** Sends the document. Resolves with the head of the answer; its body fails with GatewayFailed, too. */
 export async function callGateway(call: GatewayCall): Promise<Converted> {
-  const { url, mapping, timeoutMs, traceparent } = call
-  const late = AbortSignal.timeout(timeoutMs)
-  const signal = AbortSignal.any([call.signal, late])
+  const { url, mapping, traceparent } = call
+  const patience = new Patience(call)
+  const signal = AbortSignal.any([call.signal, patience.signal])
   const source = watched(call.source)
   const failed = (error: unknown): unknown => {
     // The attempt was told to stop: that is no answer of the gateway's.
     if (call.signal.aborted) return call.signal.reason
     if (source.failure !== null) return source.failure.error
-    return late.aborted ? tooLate(timeoutMs) : unreachable(error)
+    return patience.signal.aborted ? patience.signal.reason : unreachable(error)
+  }
+  const heard = (headers: IncomingHttpHeaders) => {
+    const parsers = wholeNumber(headerIn(headers, PARSERS))
+    if (parsers !== null && parsers > 0) call.learnParsers?.(parsers)
   }
   let answer: IncomingMessage
   try {
@@ -70,48 +100,111 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
       headers: {
         'content-type': 'application/pdf',
         accept: 'application/xml',
+        [NOTICES]: '1',
         ...(traceparent !== null && { traceparent }),
       },
       body: source.chunks,
       signal,
+      onNotice: (headers) => {
+        heard(headers)
+        patience.told(headerIn(headers, STATE))
+      },
     })
   } catch (error) {
+    patience.end()
     throw failed(error)
   }
   const { statusCode: status = 0, headers } = answer
-  if (status !== 200) throw await refused(answer, status)
+  heard(headers)
+  if (status !== 200) throw await refused(answer, status).finally(() => patience.end())
   const type = headers['content-type'] ?? ''
   if (!/^(application|text)\/xml\b/.test(type)) {
     answer.destroy()
+    patience.end()
     throw new GatewayFailed('GW_5XX', `the gateway answered 200 with ${type || 'no content type'}`, { status })
   }
   return {
-    body: failing(answer, failed),
+    body: failing(answer, failed, () => patience.end()),
     mapping: headerOf(answer, 'x-mapping') ?? mapping,
     pages: wholeNumber(headerOf(answer, 'x-pages')),
     parseMs: wholeNumber(headerOf(answer, 'x-parse-ms')),
   }
 }
 
-/** How it is, in the cheapest way there is. */
-export async function probeGateway(url: string, signal: AbortSignal): Promise<void> {
-  const { statusCode } = (await ask(`${url}/health`, { signal })).destroy()
-  if (statusCode !== 200) throw new Error(`the gateway answered ${statusCode} when asked for its health`)
+/** A gateway that says nothing for so long while a document waits in it is not there any more. */
+const SILENCE_MS_MIN = 10_000
+
+/** How long a call goes on. The gateway's word that a document waits, or that its parsing begins, starts the clock anew. */
+class Patience {
+  readonly #timeoutMs: number
+  readonly #waitMs: number
+  readonly #over = new AbortController()
+  #clock: NodeJS.Timeout | undefined
+  #turn: NodeJS.Timeout | undefined
+
+  constructor({ timeoutMs, waitMs }: Pick<GatewayCall, 'timeoutMs' | 'waitMs'>) {
+    this.#timeoutMs = timeoutMs
+    this.#waitMs = waitMs
+    this.#start(timeoutMs)
+  }
+
+  get signal(): AbortSignal {
+    return this.#over.signal
+  }
+
+  told(state: string | null): void {
+    if (this.signal.aborted) return
+    if (state === 'waiting') {
+      this.#start(Math.max(this.#timeoutMs, SILENCE_MS_MIN))
+      this.#turn ??= setTimeout(() => {
+        this.#over.abort(new GatewayBusy(`the document had no turn in ${this.#waitMs} ms`))
+      }, this.#waitMs)
+    } else if (state === 'parsing') {
+      clearTimeout(this.#turn)
+      this.#start(this.#timeoutMs)
+    }
+  }
+
+  end(): void {
+    clearTimeout(this.#clock)
+    clearTimeout(this.#turn)
+  }
+
+  #start(ms: number): void {
+    clearTimeout(this.#clock)
+    this.#clock = setTimeout(() => this.#over.abort(tooLate(ms)), ms)
+  }
+}
+
+/** How the gateway is: whether it answers, and how many documents it parses at once, if it says so. */
+export async function probeGateway(url: string, signal: AbortSignal): Promise<{ parsers: number | null }> {
+  const answer = await ask(`${url}/health`, { signal })
+  const parsers = wholeNumber(headerIn(answer.headers, PARSERS))
+  const { statusCode } = answer
+  // One that has its hands full is well: it is asked to do more again as soon as it has room.
+  const isWell = statusCode === 200 || (statusCode === 503 && headerIn(answer.headers, STATE) === 'saturated')
+  answer.destroy()
+  if (!isWell) throw new Error(`the gateway answered ${statusCode} when asked for its health`)
+  return { parsers }
 }
 
 interface Asked extends Pick<RequestOptions, 'method' | 'headers'> {
   signal: AbortSignal
   body?: AsyncIterable<Uint8Array>
+  /** The headers of what the gateway says before its answer. */
+  onNotice?(headers: IncomingHttpHeaders): void
 }
 
 /**
  * The head of an answer. Not by `fetch`: what went through one of its bodies stayed in memory, and ten documents of 50 MB
  * were 500 MB. Each call has a connection of its own: one that is used again may just be closing.
  */
-function ask(address: string, { body, ...options }: Asked): Promise<IncomingMessage> {
+function ask(address: string, { body, onNotice, ...options }: Asked): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const start = address.startsWith('https:') ? requestSecurely : requestPlainly
     const request = start(address, { ...options, agent: false })
+    request.once('socket', readEarlyAnswers)
+    request.on('information', ({ headers }) => onNotice?.(headers))
     request.once('response', resolve)
     // Also after the answer has begun, where its own stream says the same: an error that nobody hears ends the process.
     request.on('error', reject)
@@ -130,10 +223,11 @@ const REFUSALS: ReadonlySet<number> = new Set([400, 406, 413, 415, 422])
 const SAID_BYTES_MAX = 16_384
 
 /** D7 E7: whose fault an answer is. A 404 is a wrong address of ours and no fault of the document. */
-async function refused(answer: IncomingMessage, status: number): Promise<GatewayFailed> {
+async function refused(answer: IncomingMessage, status: number): Promise<GatewayFailed | GatewayBusy> {
   const said = await errorIn(answer)
   const message = `the gateway answered ${status}${said === null ? '' : ` ${said.code}: ${said.message}`}`
   const retryAfterMs = secondsToMs(headerOf(answer, 'retry-after'))
+  if (status === 503 && said?.code === 'SATURATED') return new GatewayBusy(message, retryAfterMs ?? 0)
   // The document needs more memory than there is for one: it will the next time, too.
   if (said?.code === 'MEMORY') {
     return new GatewayFailed('UNKNOWN', message, {
@@ -194,15 +288,20 @@ function watched(source: AsyncIterable<Uint8Array>) {
 async function* failing(
   body: AsyncIterable<Uint8Array>,
   failed: (error: unknown) => unknown,
+  ended: () => void,
 ): AsyncGenerator<Uint8Array> {
   try {
     yield* body
   } catch (error) {
     throw failed(error)
+  } finally {
+    ended()
   }
 }
 
-function headerOf({ headers }: IncomingMessage, name: string): string | null {
+const headerOf = ({ headers }: IncomingMessage, name: string): string | null => headerIn(headers, name)
+
+function headerIn(headers: IncomingHttpHeaders, name: string): string | null {
   const value = headers[name]
   return typeof value === 'string' ? value : null
 }

@@ -1,7 +1,7 @@
 import type { AppModule } from 'redress/http'
 import { declareConvert } from './convert.ts'
 import { openFiles } from './files.ts'
-import { probeGateway } from './gateway-client.ts'
+import { GatewayRoom } from './gateway-room.ts'
 import { GatewayService } from './gateway-service.ts'
 import { GATEWAY } from './policy.ts'
 import { declareRetention } from './retention.ts'
@@ -19,9 +19,10 @@ const pdfXml: AppModule = {
     const { url, timeoutMs } = settings.gateway
     const service = url === null ? new GatewayService({ mappingsDir: settings.mappingsDir, timeoutMs, log }) : null
     const gatewayUrl = () => url ?? (service as GatewayService).url
-    const convert = declareConvert(app, { files, settings, gatewayUrl })
+    const room = new GatewayRoom(gatewayUrl)
+    const convert = declareConvert(app, { files, settings, gatewayUrl, room })
     app.dependency(GATEWAY, {
-      probe: ({ signal }) => probeGateway(gatewayUrl(), signal),
+      probe: ({ signal }) => room.probe(signal),
       // Who wants it tried again soon wants it asked soon.
       every: Math.min(PROBE_MS_MAX, settings.breaker.cooldownMs),
     })

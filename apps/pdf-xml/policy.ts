@@ -12,8 +12,8 @@ export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Se
     // A lost worker costs an attempt; but where there is only one, it would cost the file.
     orphan: { action: 'requeue', budget: retry.attemptsMax === 1 ? 'free' : 'consume' },
     lease: { ttl: leaseMs },
-    // The call has its own limit, of which GW_TIMEOUT speaks; this one is for everything around it.
-    timeout: { attempt: gateway.timeoutMs + STORING_MS },
+    // The call has its own limits, of which GW_TIMEOUT speaks; this one is for everything around it.
+    timeout: { attempt: gateway.waitMs + gateway.timeoutMs + STORING_MS },
     deadLetter: 'flag',
     reject: 'record',
     // Only the jobs of visitors have a key: their address. One address does not get every parser.

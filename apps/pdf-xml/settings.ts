@@ -24,6 +24,7 @@ const share = z.coerce
 
 const DAY_MS = 86_400_000
 const MEBIBYTE = 2 ** 20
+const WAIT_MS_MIN = 30_000
 
 /** The knobs of E29 that are this app's own; DATABASE_URL and WORKER_CONCURRENCY are the engine's. */
 const KNOBS = z.object({
@@ -74,7 +75,12 @@ export function readSettings(env: Environment, home: string) {
       backoff: knobs.RETRY_BACKOFF,
     },
     leaseMs: knobs.WORKER_LEASE_TTL_SEC * 1000,
-    gateway: { url: knobs.GATEWAY_URL?.replace(/\/+$/, '') ?? null, timeoutMs: knobs.GATEWAY_TIMEOUT_MS },
+    gateway: {
+      url: knobs.GATEWAY_URL?.replace(/\/+$/, '') ?? null,
+      timeoutMs: knobs.GATEWAY_TIMEOUT_MS,
+      /** For a turn in the gateway: the document before this one may take its whole time. */
+      waitMs: Math.max(knobs.GATEWAY_TIMEOUT_MS, WAIT_MS_MIN),
+    },
     breaker: {
       mode: knobs.CIRCUIT_MODE,
       windowCalls: knobs.CIRCUIT_WINDOW,

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import * as z from 'zod'
 
 /** What a drill may ask for; every part of it says when it applies and what it does. */
@@ -6,6 +7,7 @@ export const faultSchema = z
     status: z.int().min(400).max(599).optional(),
     delayMs: z.int().min(0).max(600_000).optional(),
     drop: z.enum(['before', 'during']).optional(),
+    at: z.enum(['request', 'parsing']).default('request'),
     share: z.number().min(0).max(1).default(1),
     count: z.int().min(1).optional(),
     forMs: z.int().min(1).optional(),
@@ -17,6 +19,12 @@ export const faultSchema = z
   .refine(({ status, drop }) => status === undefined || drop === undefined, {
     message: 'A dropped connection has no status: give one of the two.',
   })
+  .refine(
+    ({ at, status, drop, health }) => at === 'request' || (status === undefined && drop === undefined && !health),
+    {
+      message: 'While a document is parsed there is only a delay: give delayMs alone.',
+    },
+  )
 
 export type Fault = z.output<typeof faultSchema>
 
@@ -49,8 +57,18 @@ export class Faults {
 
   /** The fault that this request meets, if it meets one. */
   strike(isHealth: boolean): Fault | undefined {
+    return isHealth && this.#current()?.health !== true ? undefined : this.#struckAt('request')
+  }
+
+  /** Keeps a document in its parser for longer. */
+  async heldUp(signal: AbortSignal): Promise<void> {
+    const delayMs = this.#struckAt('parsing')?.delayMs
+    if (delayMs !== undefined) await wait(delayMs, undefined, { signal, ref: false }).catch(() => undefined)
+  }
+
+  #struckAt(at: Fault['at']): Fault | undefined {
     const fault = this.#current()
-    if (fault === undefined || (isHealth && !fault.health)) return undefined
+    if (fault?.at !== at) return undefined
     const before = Math.floor(this.#seen * fault.share)
     this.#seen++
     if (Math.floor(this.#seen * fault.share) === before) return undefined

@@ -108,12 +108,18 @@ export class ParserProcess {
     }
   }
 
-  async parse(pdfPath: string, order: Pick<ParseOrder, 'mapping' | 'generator'>, signal: AbortSignal): Promise<Parsed> {
+  async parse(
+    pdfPath: string,
+    order: Pick<ParseOrder, 'mapping' | 'generator'>,
+    begins: () => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<Parsed> {
     const { parseMs, pagesMax, xmlBytesMax } = this.#limits
     const stop = () => this.kill()
     signal.addEventListener('abort', stop, { once: true })
     try {
       await this.#ready
+      await begins()
       signal.throwIfAborted()
       this.#documents++
       const own = { pdfPath: join(this.#folder, 'in.pdf'), xmlPath: join(this.#folder, 'out.xml') }

@@ -20,7 +20,8 @@ type Order = Pick<ParseOrder, 'mapping' | 'generator'>
 
 /** A place among those that are parsed or wait for it. */
 interface Place {
-  parse(pdfPath: string, order: Order): Promise<Parsed>
+  /** `begins` is awaited when the document has its parser. */
+  parse(pdfPath: string, order: Order, begins: () => Promise<void>): Promise<Parsed>
   leave(): void
 }
 
@@ -46,6 +47,10 @@ export class ParserPool {
     return { busy: this.#busy, idle: this.#options.parsers - this.#busy, waiting }
   }
 
+  get parsers(): number {
+    return this.#options.parsers
+  }
+
   get isSaturated(): boolean {
     return this.#places >= this.#options.parsers + this.#options.queueMax
   }
@@ -66,7 +71,7 @@ export class ParserPool {
     this.#places++
     let isLeft = false
     return {
-      parse: (pdfPath, order) => this.#parse(pdfPath, order, AbortSignal.any([signal, this.#stopped.signal])),
+      parse: (...given) => this.#parse(...given, AbortSignal.any([signal, this.#stopped.signal])),
       leave: () => {
         if (!isLeft) this.#places--
         isLeft = true
@@ -87,12 +92,12 @@ export class ParserPool {
     }
   }
 
-  async #parse(pdfPath: string, order: Order, signal: AbortSignal): Promise<Parsed> {
+  async #parse(pdfPath: string, order: Order, begins: () => Promise<void>, signal: AbortSignal): Promise<Parsed> {
     await this.#turn(signal)
     let parser: ParserProcess | undefined
     try {
       parser = await this.#take()
-      return await parser.parse(pdfPath, order, signal)
+      return await parser.parse(pdfPath, order, begins, signal)
     } catch (error) {
       throw this.#stopped.signal.aborted ? stopping() : error
     } finally {

@@ -3,7 +3,9 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Log } from 'redress'
+import type { Faults } from './faults.ts'
 import { idOf, type Mappings } from './mappings.ts'
+import { Notices, PARSERS } from './notices.ts'
 import { counted } from './passed-buffers.ts'
 import type { ParserPool } from './pool.ts'
 import { Refusal } from './refusals.ts'
@@ -17,6 +19,7 @@ interface ProcessParts {
   bytesMax: number
   generator: string
   log: Log
+  faults: Faults | undefined
 }
 
 export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
@@ -26,8 +29,10 @@ export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
     const startedMs = performance.now()
     const gone = new AbortController()
     reply.raw.once('close', () => gone.abort(new Error('the client hung up')))
+    reply.header(PARSERS, parts.pool.parsers)
+    const notices = new Notices(request.raw, reply.raw, parts.pool.parsers)
     try {
-      const { pages, xml, mapping } = await processed(request, gone.signal, parts)
+      const { pages, xml, mapping } = await processed(request, gone.signal, notices, parts)
       const tookMs = Math.round(performance.now() - startedMs)
       parts.log.info({ event: 'processed', mapping, pages, duration_ms: tookMs }, 'a document was processed')
       const { size } = await xml.stat()
@@ -38,18 +43,25 @@ export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
     } catch (error) {
       drain(request.raw)
       throw error
+    } finally {
+      notices.end()
     }
   })
 }
 
-async function processed(request: FastifyRequest, gone: AbortSignal, parts: ProcessParts) {
+async function processed(request: FastifyRequest, gone: AbortSignal, notices: Notices, parts: ProcessParts) {
   const mapping = parts.mappings.find((request.query as { mapping?: string }).mapping)
   checkHeaders(request)
   const place = parts.pool.enter(gone)
+  notices.waiting()
   const path = join(parts.folder, `${randomUUID()}.pdf`)
   try {
     await receive(request.raw, path, parts.bytesMax)
-    const { pages, xml } = await place.parse(path, { mapping, generator: parts.generator })
+    const begins = async () => {
+      notices.parsing()
+      await parts.faults?.heldUp(gone)
+    }
+    const { pages, xml } = await place.parse(path, { mapping, generator: parts.generator }, begins)
     return { pages, xml, mapping: idOf(mapping) }
   } finally {
     place.leave()

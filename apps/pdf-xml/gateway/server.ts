@@ -9,6 +9,7 @@ import { addFaults } from './fault-routes.ts'
 import { Faults } from './faults.ts'
 import { mappingJsonSchema } from './mapping-schema.ts'
 import { Mappings, problemText } from './mappings.ts'
+import { PARSERS, STATE } from './notices.ts'
 import { ParserPool } from './pool.ts'
 import { addProcess } from './process-route.ts'
 import { RETRY_AFTER_S, Refusal } from './refusals.ts'
@@ -86,6 +87,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
   answerRefusals(server, log)
   server.get('/health', async (_request, reply) => {
     const status = pool.isStopping ? 'stopping' : pool.isSaturated ? 'saturated' : 'ok'
+    reply.headers({ [STATE]: status, [PARSERS]: pool.parsers })
     if (status !== 'ok') reply.status(503).header('retry-after', RETRY_AFTER_S)
     return {
       status,
@@ -108,6 +110,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
     bytesMax: options.bytesMax,
     generator: `redress-gateway/${manifest.version}`,
     log,
+    faults,
   })
 
   try {

@@ -1,7 +1,7 @@
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { callGateway, GatewayFailed } from '../../../apps/pdf-xml/gateway-client.ts'
+import { callGateway, GatewayBusy, GatewayFailed } from '../../../apps/pdf-xml/gateway-client.ts'
 
 /** The other end of the line, which may say anything. */
 async function answering(listener: RequestListener): Promise<string> {
@@ -25,11 +25,13 @@ async function* source(): AsyncGenerator<Uint8Array> {
 interface Calling {
   source?: AsyncIterable<Uint8Array>
   timeoutMs?: number
+  waitMs?: number
+  learnParsers?: (parsers: number) => void
   signal?: AbortSignal
 }
 
 const call = (url: string, { signal = new AbortController().signal, timeoutMs = 5_000, ...rest }: Calling = {}) =>
-  callGateway({ url, mapping: 'text', source: source(), timeoutMs, signal, traceparent: null, ...rest })
+  callGateway({ url, mapping: 'text', source: source(), timeoutMs, waitMs: 5_000, signal, traceparent: null, ...rest })
 
 async function failure(url: string, calling?: Calling): Promise<GatewayFailed> {
   const failed = await call(url, calling)
@@ -74,7 +76,8 @@ describe('D7 E7 E25 what an answer means', () => {
     ['VALIDATION', 400, 'GW_4XX', 'It has no invoice number.', false],
     ['INVALID_MAPPING', 400, 'GW_4XX', 'There is no such mapping.', false],
     ['PARSE_TIMEOUT', 504, 'GW_TIMEOUT', 'It took too long.', false],
-    ['SATURATED', 503, 'GW_5XX', 'Too many wait.', false],
+    ['STOPPING', 503, 'GW_5XX', 'It is being stopped.', false],
+    ['SATURATED', 500, 'GW_5XX', 'Too many wait.', false],
     ['MEMORY', 400, 'UNKNOWN', 'It took too much memory.', true],
   ])('%s with %i is %s', async (inner, status, code, message, isFinal) => {
     const failed = await failure(await saying(status, error(inner, message)))
@@ -98,6 +101,14 @@ describe('D7 E7 E25 what an answer means', () => {
   test('the wait that it asks for is kept', async () => {
     expect((await failure(await saying(503, '', { 'retry-after': '7' }))).retryAfterMs).toBe(7_000)
     expect((await failure(await saying(503, '', { 'retry-after': 'soon' }))).retryAfterMs).toBeNull()
+  })
+
+  test('503 SATURATED is no failure: the document is held, no shorter than the gateway asks for', async () => {
+    const busy = await call(await saying(503, error('SATURATED', 'Too many wait.'), { 'retry-after': '3' })).catch(
+      (thrown: unknown) => thrown,
+    )
+    expect(busy).toBeInstanceOf(GatewayBusy)
+    expect(busy).toMatchObject({ retryAfterMs: 3_000, message: expect.stringContaining('SATURATED') })
   })
 
   test('an answer that is no XML is a fault of the gateway', async () => {
@@ -200,6 +211,7 @@ test('what is sent: the document, its mapping, and whose attempt it was', async 
     mapping: 'a b&c',
     source: source(),
     timeoutMs: 5_000,
+    waitMs: 5_000,
     signal: new AbortController().signal,
     traceparent: '00-1-2-01',
   })
@@ -210,4 +222,116 @@ test('what is sent: the document, its mapping, and whose attempt it was', async 
     traceparent: '00-1-2-01',
   })
   expect([answer.mapping, answer.pages]).toEqual(['text@3', 12])
+})
+
+describe('a gateway that answers before the document was sent', () => {
+  const BODY = error('UNSUPPORTED_MEDIA_TYPE', 'Only application/pdf is taken here.')
+  const HEAD = 'HTTP/1.1 415 Unsupported Media Type\r\ncontent-type: application/json\r\n'
+  const SIZED = `${HEAD}content-length: ${BODY.length}\r\nconnection: close\r\n\r\n${BODY}`
+  const CHUNKED = `${HEAD}transfer-encoding: chunked\r\n\r\n${BODY.length.toString(16)}\r\n${BODY}\r\n0\r\n\r\n`
+  const UNSIZED = `${HEAD}connection: close\r\n\r\n${BODY}`
+
+  async function* threeMegabytes(): AsyncGenerator<Uint8Array> {
+    for (let i = 0; i < 48; i++) yield Buffer.alloc(65_536)
+  }
+
+  async function listening(answer: (socket: Socket) => void): Promise<string> {
+    const server = createTcpServer((socket) => {
+      socket.on('error', () => undefined)
+      answer(socket)
+    })
+    server.listen(0, '127.0.0.1')
+    await new Promise((resolve) => server.once('listening', resolve))
+    onTestFinished(() => void server.close())
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  }
+
+  /** Having read no more than the first bytes. */
+  const afterTheHead = (then: (socket: Socket) => void) => (socket: Socket) =>
+    void socket.once('data', () => {
+      socket.pause()
+      then(socket)
+    })
+  const WAYS: Record<string, (answer: string) => (socket: Socket) => void> = {
+    'closes without having read anything': (answer) => (socket) => {
+      socket.pause()
+      socket.write(answer, () => socket.destroy())
+    },
+    'ends, and reads no more': (answer) => afterTheHead((socket) => socket.end(answer)),
+    'closes with the rest unread': (answer) => afterTheHead((socket) => socket.write(answer, () => socket.destroy())),
+    'resets the connection': (answer) => afterTheHead((socket) => socket.write(answer, () => socket.resetAndDestroy())),
+    'keeps the connection open and reads no more': (answer) =>
+      afterTheHead((socket) => {
+        socket.write(answer)
+        onTestFinished(() => void socket.destroy())
+      }),
+    'reads on': (answer) => (socket) => {
+      socket.once('data', () => socket.write(answer))
+      socket.resume()
+    },
+  }
+
+  for (const [way, answering] of Object.entries(WAYS)) {
+    test.each([
+      ['of known length', SIZED],
+      ['in chunks', CHUNKED],
+    ])(`%s, and ${way}: GW_4XX with what it said`, async (_, answer) => {
+      const url = await listening(answering(answer))
+      for (let i = 0; i < 10; i++) {
+        const failed = await failure(url, { source: threeMegabytes() })
+        expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is taken here.' })
+      }
+    })
+  }
+
+  test('an answer that ends with its connection is read, too', async () => {
+    const url = await listening(afterTheHead((socket) => socket.end(UNSIZED)))
+    const failed = await failure(url, { source: threeMegabytes() })
+    expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is taken here.' })
+  })
+
+  test.each<[string, (socket: Socket) => void]>([
+    ['hangs up', afterTheHead((socket) => socket.destroy())],
+    ['resets the connection', (socket) => socket.resetAndDestroy()],
+    ['hangs up in the middle of the head', afterTheHead((socket) => socket.end('HTTP/1.1 415 Unsup'))],
+  ])('one that says nothing and %s could not be reached', async (_, answer) => {
+    expect(await failure(await listening(answer), { source: threeMegabytes() })).toMatchObject({
+      code: 'GW_5XX',
+      status: null,
+    })
+  })
+})
+
+describe('how long a call may take', () => {
+  const tell = (socket: Socket | null, state: string) =>
+    socket?.write(`HTTP/1.1 102 Processing\r\nx-gateway-state: ${state}\r\nx-gateway-parsers: 3\r\n\r\n`)
+
+  test('the clock stands still while the document waits, and starts when its parsing begins', async () => {
+    const learned: number[] = []
+    const url = await answering((request, response) => {
+      tell(response.socket, 'waiting')
+      // Longer than the limit.
+      setTimeout(() => {
+        tell(response.socket, 'parsing')
+        response.writeHead(200, { 'content-type': 'application/xml' }).end('<document/>')
+      }, 1_500)
+      expect(request.headers['x-gateway-notices']).toBe('1')
+    })
+    const { body } = await call(url, { timeoutMs: 1_000, learnParsers: (parsers) => learned.push(parsers) })
+    for await (const _ of body);
+    expect(learned).toEqual([3, 3])
+  })
+
+  test('a document whose parsing takes too long is GW_TIMEOUT', async () => {
+    const url = await answering((_, response) => {
+      tell(response.socket, 'waiting')
+      tell(response.socket, 'parsing')
+    })
+    expect((await failure(url, { timeoutMs: 100 })).code).toBe('GW_TIMEOUT')
+  })
+
+  test('a document that waits longer than it may is taken back, and nobody is at fault', async () => {
+    const url = await answering((_, response) => void tell(response.socket, 'waiting'))
+    await expect(call(url, { timeoutMs: 50, waitMs: 100 })).rejects.toBeInstanceOf(GatewayBusy)
+  })
 })

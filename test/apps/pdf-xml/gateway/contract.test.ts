@@ -189,6 +189,38 @@ describe('limits', () => {
     expect((await send(gateway.url, plain())).status).toBe(200)
   })
 
+  test('a caller that asks for notices hears that its document waits and when its parsing begins; another hears nothing', async () => {
+    const busy = await keepBusy(gateway.url)
+    const heard = (headers: Record<string, string>) => {
+      const states: string[] = []
+      const sent = request(`${gateway.url}/process?mapping=text`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/pdf', ...headers },
+      })
+      const answer = new Promise<string | undefined>((resolve, reject) => {
+        sent.on('information', ({ statusCode, headers }) => {
+          states.push(`${statusCode} ${headers['x-gateway-state']} of ${headers['x-gateway-parsers']}`)
+        })
+        sent.once('response', (response) => {
+          response.resume()
+          resolve(response.headers['x-gateway-parsers'] as string | undefined)
+        })
+        sent.once('error', reject)
+      })
+      sent.end(plain())
+      return { states, answer }
+    }
+    const asking = heard({ 'x-gateway-notices': '1' })
+    await until('it is told that it waits', async () => asking.states.length > 0)
+    busy.hangUp()
+    expect(await asking.answer).toBe('1')
+    expect(asking.states[0]).toBe('102 waiting of 1')
+    expect(asking.states.at(-1)).toBe('102 parsing of 1')
+    const other = heard({})
+    expect(await other.answer).toBe('1')
+    expect(other.states).toEqual([])
+  })
+
   test('E7 a parser that dies fails its document alone', async () => {
     const before = new Set(descendants(process.pid))
     const own = await start({})
@@ -320,6 +352,35 @@ describe('faults that were asked for', () => {
     await until('the fault has passed', async () => (await send(gateway.url, plain())).status === 200)
   })
 
+  test('a document that its parser is held up with keeps the others waiting', async () => {
+    await ask({ delayMs: 600_000, at: 'parsing', count: 1 })
+    const leave = new AbortController()
+    const held = send(gateway.url, plain(), { signal: leave.signal }).catch((error: Error) => error.name)
+    await until('it has the parser', async () => (await health()).parsers.busy === 1)
+    const next = send(gateway.url, plain())
+    await until('the next one waits', async () => (await health()).parsers.waiting === 1)
+    leave.abort()
+    expect(await held).toBe('AbortError')
+    expect((await next).status).toBe(200)
+  })
+
+  test('clients that hang up before their document was looked at leave no place taken', async () => {
+    await ask({ delayMs: 600_000 })
+    for (let i = 0; i < 3; i++) {
+      const leave = new AbortController()
+      const sent = send(gateway.url, plain(), { signal: leave.signal }).catch((error: Error) => error.name)
+      await until('it was met by the fault', async () => {
+        const { struck } = (await (await fetch(`${gateway.url}/faults`)).json()) as { struck: number }
+        return struck === i + 1
+      })
+      leave.abort()
+      expect(await sent).toBe('AbortError')
+    }
+    await fetch(`${gateway.url}/faults`, { method: 'DELETE' })
+    await until('nobody waits', async () => (await health()).parsers.waiting === 0)
+    expect(await statuses(1)).toEqual([200])
+  })
+
   test('answers that come late over one connection leave nothing behind on it', async () => {
     const warnings: string[] = []
     const keep = ({ name }: Error) => void warnings.push(name)
@@ -342,6 +403,7 @@ describe('faults that were asked for', () => {
       [{}, 'Say what is to go wrong'],
       [{ status: 200 }, 'status: '],
       [{ status: 500, drop: 'before' }, 'give one of the two'],
+      [{ status: 500, at: 'parsing' }, 'give delayMs alone'],
       [{ stauts: 500 }, 'stauts'],
       [{ status: 500, share: 2 }, 'share: '],
     ]

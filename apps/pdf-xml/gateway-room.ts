@@ -1,0 +1,46 @@
+import { probeGateway } from './gateway-client.ts'
+
+/** While as many are parsed as can be, the next one is on its way, so that no parser waits for an upload. */
+const AHEAD = 1
+const ASK_MS_MAX = 2_000
+
+/**
+ * How many documents this process may send to the gateway at once. The gateway says how many it parses; more would only
+ * lie in its queue, or be refused. A gateway that does not say so gets as many as the worker has slots.
+ */
+export class GatewayRoom {
+  readonly #url: () => string
+  #isAsked = false
+  #isKnown = false
+  #parsers: number | null = null
+
+  constructor(url: () => string) {
+    this.#url = url
+  }
+
+  /** None until the gateway was asked once, which takes a moment. */
+  get slots(): number {
+    if (!this.#isAsked) void this.#ask()
+    if (!this.#isKnown) return 0
+    return this.#parsers === null ? Number.POSITIVE_INFINITY : this.#parsers + AHEAD
+  }
+
+  learn(parsers: number): void {
+    this.#parsers = parsers
+  }
+
+  async probe(signal: AbortSignal): Promise<void> {
+    const { parsers } = await probeGateway(this.#url(), signal)
+    if (parsers !== null) this.learn(parsers)
+  }
+
+  async #ask(): Promise<void> {
+    this.#isAsked = true
+    try {
+      await this.probe(AbortSignal.timeout(ASK_MS_MAX))
+    } catch {
+      // It is down, or knows no such question: calls say how it is, and the breaker counts them.
+    }
+    this.#isKnown = true
+  }
+}

@@ -1,0 +1,47 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+/** A caller that sends this header is told how its document stands before the answer: not every HTTP client bears it. */
+export const NOTICES = 'x-gateway-notices'
+/** In a notice: 'waiting' or 'parsing'. Of the gateway's health: 'ok', 'saturated' or 'stopping'. */
+export const STATE = 'x-gateway-state'
+/** How many documents are parsed at once: who has one gateway to itself need not send more. */
+export const PARSERS = 'x-gateway-parsers'
+
+const EVERY_MS = 1_000
+
+/** Tells a caller by `102 Processing` that its document waits, again and again, and once that its parsing begins. */
+export class Notices {
+  readonly #request: IncomingMessage
+  readonly #response: ServerResponse
+  readonly #parsers: number
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(request: IncomingMessage, response: ServerResponse, parsers: number) {
+    this.#request = request
+    this.#response = response
+    this.#parsers = parsers
+  }
+
+  waiting(): void {
+    this.#tell('waiting')
+    this.#timer = setInterval(() => this.#tell('waiting'), EVERY_MS)
+    this.#timer.unref()
+  }
+
+  parsing(): void {
+    this.end()
+    this.#tell('parsing')
+  }
+
+  end(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** By hand: `writeProcessing` has no headers. Until its turn among pipelined requests, a response has no socket. */
+  #tell(state: 'waiting' | 'parsing'): void {
+    if (this.#request.headers[NOTICES] === undefined || this.#request.httpVersion !== '1.1') return
+    if (this.#response.headersSent || this.#response.destroyed) return
+    const head = ['HTTP/1.1 102 Processing', `${STATE}: ${state}`, `${PARSERS}: ${this.#parsers}`]
+    this.#response.socket?.write(`${head.join('\r\n')}\r\n\r\n`)
+  }
+}
