@@ -50,7 +50,7 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
     input: inputSchema,
     codes: CODES,
     policy: convertPolicy(settings),
-    slots: () => room.slots,
+    slotsMax: () => room.slots,
     classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],
     admit: ({ refused }, submission) => {
       if (refused !== null) submission.fail(refused)

@@ -28,7 +28,7 @@ export function declaredOf(
   checkRules(rules, codes)
   const policy = makePolicy(definition.policy)
   checkPolicyCodes(policy, codes)
-  const { admit, admitRetry, limitKey, slots, acquire, verify } = definition
+  const { admit, admitRetry, limitKey, slotsMax, acquire, verify } = definition
   return {
     queue: definition.queue ?? 'default',
     admit:
@@ -60,7 +60,7 @@ export function declaredOf(
       ownSlots,
       rules,
       readInput: (payload) => readInput(name, definition.input, payload),
-      slots: slots?.bind(definition) ?? null,
+      slotsMax: slotsMax?.bind(definition) ?? null,
       // Bound, not wrapped: a wrapper would stand in every stack.
       acquire: (acquire?.bind(definition) as Handler['acquire'] | undefined) ?? null,
       run: definition.run.bind(definition) as Handler['run'],

@@ -38,7 +38,7 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
    * what a service takes at the moment. The others stay queued and cost nothing. As many as the worker has slots when
    * left out. A limit for all workers together is `concurrency` of the policy.
    */
-  slots?(): number
+  slotsMax?(): number
   /**
    * Runs after the claim and before the attempt begins: gets hold of what it needs, a lock or a machine. A throw is a
    * dispatch failure, of a job that never started. What it gives back is called when the attempt is over, however it

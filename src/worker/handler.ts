@@ -15,7 +15,7 @@ export interface Handler {
   /** Reads a stored payload; a throw (or rejection) is a dispatch failure: the handler never saw it. */
   readInput(payload: unknown): unknown
   /** How many of this type the worker may have at once, asked before each claim; null for as many as it has slots. */
-  readonly slots: (() => number) | null
+  readonly slotsMax: (() => number) | null
   /** Before the attempt begins; a throw is a dispatch failure. What it gives back is called when the attempt is over. */
   readonly acquire: ((input: unknown, attempt: Attempt) => unknown) | null
   run(input: unknown, attempt: Attempt): unknown

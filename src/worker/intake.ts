@@ -21,7 +21,7 @@ export class Intake {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
-  /** With a type's own `slots`: it must not keep the others from being claimed. */
+  /** With a type's own `slotsMax`: it must not keep the others from being claimed. */
   readonly #slotTrouble: Trouble
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
@@ -51,8 +51,8 @@ export class Intake {
       served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     const served = [...handlers.values()]
     this.#lanes = lanesOf(served)
-    this.#slotted = served.filter(({ slots }) => slots !== null)
-    this.#lanesAhead = lanesOf(served.filter(({ policy, slots }) => slots === null && mayWaitHere(policy)))
+    this.#slotted = served.filter(({ slotsMax }) => slotsMax !== null)
+    this.#lanesAhead = lanesOf(served.filter(({ policy, slotsMax }) => slotsMax === null && mayWaitHere(policy)))
   }
 
   /** A job is done: the pace by which the next claim is measured. */
@@ -120,8 +120,8 @@ export class Intake {
     }
     const apart: Claim[] = []
     let rest = freeSlots
-    for (const { type, slots } of this.#slotted) {
-      const max = Math.max(0, this.#slotsOf(type, slots) - (underWay.get(type) ?? 0))
+    for (const { type, slotsMax } of this.#slotted) {
+      const max = Math.max(0, this.#slotsOf(type, slotsMax) - (underWay.get(type) ?? 0))
       if (max >= rest) continue
       apart.push({ lanes: this.#lanes.filter((lane) => lane.type === type), max })
       rest -= max
@@ -130,17 +130,17 @@ export class Intake {
     return [{ lanes: this.#lanes.filter((lane) => !isApart.has(lane)), max: rest }, ...apart]
   }
 
-  #slotsOf(type: string, slots: Handler['slots']): number {
+  #slotsOf(type: string, slotsMax: Handler['slotsMax']): number {
     if (this.#slotTrouble.isWaiting) return 0
     try {
-      const answer = slots?.()
+      const answer = slotsMax?.()
       if (typeof answer !== 'number' || !(answer >= 0)) {
-        throw new TypeError(`slots must answer with a number from 0 on, not ${String(answer)}`)
+        throw new TypeError(`slotsMax must answer with a number from 0 on, not ${String(answer)}`)
       }
       this.#slotTrouble.isOver()
       return Math.floor(answer)
     } catch (error) {
-      this.#slotTrouble.failed({ type, err: error }, `slots of ${type} failed; its jobs are not claimed for now`)
+      this.#slotTrouble.failed({ type, err: error }, `slotsMax of ${type} failed; its jobs are not claimed for now`)
       return 0
     }
   }

@@ -211,9 +211,9 @@ describe('a retry budget', () => {
   })
 })
 
-describe('a limit of one worker on how many of a type it runs at once (slots)', () => {
+describe('a limit of one worker on how many of a type it runs at once (slotsMax)', () => {
   /** Jobs that last a second, of a type with slots and of one without. */
-  function slotted(slots: () => number) {
+  function slotted(slotsMax: () => number) {
     const kit = testKit()
     onTestFinished(() => kit.stop())
     const running = new Map<string, number>()
@@ -224,7 +224,7 @@ describe('a limit of one worker on how many of a type it runs at once (slots)', 
       await kit.sleep('1s')
       running.set(type, (running.get(type) ?? 1) - 1)
     }
-    kit.app.job('scarce', { policy: { orphan: 'requeue' }, slots, run: run('scarce') })
+    kit.app.job('scarce', { policy: { orphan: 'requeue' }, slotsMax, run: run('scarce') })
     kit.app.job('plain', { policy: { orphan: 'requeue' }, run: run('plain') })
     return { kit, most: (type: string) => most.get(type) ?? 0 }
   }
@@ -261,10 +261,10 @@ describe('a limit of one worker on how many of a type it runs at once (slots)', 
     ],
     ['answers NaN', () => Number.NaN],
     ['answers less than nothing', () => -1],
-  ])('a slots function that %s keeps its own type waiting, is told, and keeps no other type', async (_, slots) => {
+  ])('a slotsMax function that %s keeps its own type waiting, is told, and keeps no other type', async (_, slotsMax) => {
     const scene = new Scene()
     onTestFinished(() => scene.end())
-    scene.app.job('scarce', { slots, run: () => 'done' })
+    scene.app.job('scarce', { slotsMax, run: () => 'done' })
     scene.app.job('plain', { run: () => 'done' })
     await scene.worker()
     const scarce = await scene.app.submit('scarce', {})
@@ -272,6 +272,6 @@ describe('a limit of one worker on how many of a type it runs at once (slots)', 
     for (let i = 0; i < 5; i++) await scene.pass(100)
     expect(await scene.status(plain.id)).toBe('complete')
     expect(await scene.status(scarce.id)).toBe('queued')
-    expect(scene.log.lines.filter(({ message }) => message.startsWith('slots of scarce failed'))).not.toEqual([])
+    expect(scene.log.lines.filter(({ message }) => message.startsWith('slotsMax of scarce failed'))).not.toEqual([])
   })
 })

@@ -1,9 +1,10 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { constants, readFileSync } from 'node:fs'
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { forkIsolated, type Isolation } from './isolation.ts'
 import type { ParseOrder, ParserSays } from './messages.ts'
 import { Refusal } from './refusals.ts'
 
@@ -12,6 +13,7 @@ export interface ParserLimits {
   memoryMb: number
   pagesMax: number
   xmlBytesMax: number
+  isolation: Isolation
 }
 
 export interface Parsed {
@@ -57,20 +59,16 @@ export class ParserProcess {
   private constructor(folder: string, limits: ParserLimits) {
     this.#folder = folder
     this.#limits = limits
-    this.#child = fork(ENTRY, [], {
-      cwd: '/',
-      env: {},
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      execArgv: [
-        // Its code and its own folder are all it may touch: no other file, no program, no thread, no native code.
-        '--permission',
-        ...readable(folder).map((path) => `--allow-fs-read=${path}`),
-        `--allow-fs-write=${folder}`,
-        `--max-old-space-size=${Math.max(limits.memoryMb - BASE_MB, HEAP_MB_MIN)}`,
-        '--max-semi-space-size=4',
-        '--disable-warning=ExperimentalWarning',
-      ],
-    })
+    const flags = [
+      // Its code and its own folder are all it may touch: no other file, no program, no thread, no native code.
+      '--permission',
+      ...readable(folder).map((path) => `--allow-fs-read=${path}`),
+      `--allow-fs-write=${folder}`,
+      `--max-old-space-size=${Math.max(limits.memoryMb - BASE_MB, HEAP_MB_MIN)}`,
+      '--max-semi-space-size=4',
+      '--disable-warning=ExperimentalWarning',
+    ]
+    this.#child = forkIsolated(ENTRY, flags, limits.isolation)
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_CHARS_MAX)
     })

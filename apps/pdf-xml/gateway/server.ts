@@ -7,6 +7,7 @@ import type { Log } from 'redress'
 import manifest from 'redress/package.json' with { type: 'json' }
 import { addFaults } from './fault-routes.ts'
 import { Faults } from './faults.ts'
+import { findIsolation } from './isolation.ts'
 import { mappingJsonSchema } from './mapping-schema.ts'
 import { Mappings, problemText } from './mappings.ts'
 import { PARSERS, STATE } from './notices.ts'
@@ -80,7 +81,15 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
   }
   const xsd = await readFile(XSD, 'utf8')
   const folder = await makeFolder()
-  const pool = new ParserPool({ ...options, folder })
+  const isolation = await findIsolation()
+  const { whyOpen } = isolation
+  if (whyOpen !== null) {
+    log.warn(
+      { event: 'parser_network_open', why: whyOpen },
+      'this machine cannot take the network from the processes that parse documents: keep the gateway in a network of its own',
+    )
+  }
+  const pool = new ParserPool({ ...options, isolation, folder })
   const faults = options.faults ? new Faults(() => performance.now()) : undefined
   const server = fastify({ logger: false, requestTimeout: REQUEST_MS_MAX, forceCloseConnections: 'idle' })
 
@@ -92,6 +101,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
     return {
       status,
       parsers: pool.state,
+      network: whyOpen === null ? 'closed' : 'open',
       mappings: mappings.entries.map(({ name, version }) => `${name}@${version}`),
       broken: mappings.broken,
       version: manifest.version,

@@ -2,6 +2,7 @@ import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { callGateway, GatewayBusy, GatewayFailed } from '../../../apps/pdf-xml/gateway-client.ts'
+import { until } from '../../support/until.ts'
 
 /** The other end of the line, which may say anything. */
 async function answering(listener: RequestListener): Promise<string> {
@@ -308,14 +309,13 @@ describe('how long a call may take', () => {
 
   test('the clock stands still while the document waits, and starts when its parsing begins', async () => {
     const learned: number[] = []
-    const url = await answering((request, response) => {
-      tell(response.socket, 'waiting')
-      // Longer than the limit.
-      setTimeout(() => {
-        tell(response.socket, 'parsing')
-        response.writeHead(200, { 'content-type': 'application/xml' }).end('<document/>')
-      }, 1_500)
+    const begunMs = performance.now()
+    const url = await answering(async (request, response) => {
       expect(request.headers['x-gateway-notices']).toBe('1')
+      tell(response.socket, 'waiting')
+      await until('the limit has gone by', async () => performance.now() - begunMs > 1_500)
+      tell(response.socket, 'parsing')
+      response.writeHead(200, { 'content-type': 'application/xml' }).end('<document/>')
     })
     const { body } = await call(url, { timeoutMs: 1_000, learnParsers: (parsers) => learned.push(parsers) })
     for await (const _ of body);
