@@ -34,6 +34,10 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
   ],
   'orphan.budget': ['`free`, `consume`', 'Whether a lost worker counts as a failure.'],
   'orphan.maxReclaims': ['1 to 1000', 'How often a job may lose its worker before it is set aside as what kills them.'],
+  'orphan.stuckAfter': [
+    'duration or null',
+    'An attempt that still runs after this long is taken back as if its worker were lost, also from a live worker. Only with `requeue`.',
+  ],
   'lease.ttl': ['duration, at least 1s', "How long a worker's right to a job lasts unless it is renewed."],
   'lease.startTimeout': ['duration or null', 'How long a claimed job may take to begin.'],
   'timeout.attempt': [

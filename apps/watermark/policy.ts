@@ -34,10 +34,14 @@ export function detectPolicy(settings: Settings): PolicyInput {
   return { ...common(settings), retry: { max: 1 }, manualRetry: 'off', timeout: { attempt: settings.attemptMs } }
 }
 
-const common = ({ leaseMs }: Settings): PolicyInput => ({
+const common = ({ leaseMs, attemptMs, stuckAfterMs }: Settings): PolicyInput => ({
   lease: { ttl: leaseMs },
   // A worker that was killed says nothing about the file (W40); one whose workers die again and again is set aside.
-  orphan: { action: 'requeue', budget: 'free', maxReclaims: 5 },
+  // A handler that hangs in a live worker is treated alike (W39); where its time limit is as short, that one ends it.
+  orphan: {
+    ...{ action: 'requeue', budget: 'free', maxReclaims: 5 },
+    stuckAfter: stuckAfterMs < attemptMs ? stuckAfterMs : null,
+  },
   errors: 'latest',
   reject: 'refuse',
   shutdown: 'requeue',

@@ -20,6 +20,7 @@ const KNOBS = z
     WATERMARK_MAX_RETRIES: whole(0, 99, 3),
     WATERMARK_RETRY_DELAYS: delays,
     WATERMARK_LEASE_SEC: whole(1, 86_400, 30),
+    WATERMARK_STUCK_MINUTES: whole(1, 1_440, 30),
     WATERMARK_TIMEOUT_MINUTES: whole(1, 1_440, 60),
     WATERMARK_UPLOAD_MB: whole(1, 1_000_000, 2_048),
     WATERMARK_ASSETS_DIR: storePlace,
@@ -57,6 +58,7 @@ export function readSettings(env: Environment, home: string) {
     /** Before the first retry, the second, and so on; the last holds for all that follow. */
     retryDelays: knobs.WATERMARK_RETRY_DELAYS,
     leaseMs: knobs.WATERMARK_LEASE_SEC * 1000,
+    stuckAfterMs: knobs.WATERMARK_STUCK_MINUTES * MINUTE_MS,
     attemptMs: knobs.WATERMARK_TIMEOUT_MINUTES * MINUTE_MS,
     uploadBytesMax: knobs.WATERMARK_UPLOAD_MB * MEBIBYTE,
     assetsUrl: storeUrl(knobs.WATERMARK_ASSETS_DIR ?? join(home, 'assets')),

@@ -63,6 +63,17 @@ export class TotalTimeout extends Error {
   }
 }
 
+/** An attempt still ran after `orphan.stuckAfter`, and its job was taken back to be tried anew. */
+export class AttemptStuck extends Error {
+  override readonly name = 'AttemptStuck'
+  readonly limitMs: number
+
+  constructor(limitMs: number) {
+    super(`the attempt was still running after ${limitMs} ms, and its job was taken back`)
+    this.limitMs = limitMs
+  }
+}
+
 /** One try of a stage took longer than it may. */
 export class StageTimeout extends Error {
   override readonly name = 'StageTimeout'

@@ -179,15 +179,17 @@ export type OrphanDecision =
 
 export interface OrphanSoFar extends JobSoFar {
   started: boolean
+  /** Its worker may be alive, but the attempt ran for longer than `orphan.stuckAfter`. */
+  stuck?: boolean
   cancelRequested: boolean
 }
 
-/** Called when a job is processing and its lease ran out, or it was claimed and did not start in time. */
+/** Called when a job is processing and its lease ran out, it did not start in time, or it ran for too long. */
 export function decideOrphan(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
   if (job.cancelRequested && policy.cancel) {
     return {
       kind: 'cancel',
-      reasons: orphanReasons(job, policy, 'cancel', 'its worker is lost and it was to be cancelled'),
+      reasons: orphanReasons(job, policy, 'cancel', `${plightOf(job, policy)} and it was to be cancelled`),
     }
   }
   return job.started ? decideLost(job, policy, nowMs) : decideNeverStarted(job, policy, nowMs)
@@ -222,6 +224,7 @@ function decideNeverStarted(job: OrphanSoFar, policy: Policy, nowMs: number): Or
 
 function decideLost(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
   const { action, budget, maxReclaims } = policy.orphan
+  const plight = plightOf(job, policy)
   if (action === 'report') {
     const because = 'its worker is lost; under this policy a person decides'
     return { kind: 'report', reasons: orphanReasons(job, policy, 'orphan.action = report', because) }
@@ -241,24 +244,29 @@ function decideLost(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDeci
     return fail('WORKER_LOST', orphanReasons(job, policy, 'orphan.action = fail', 'its worker is lost'))
   }
   if (job.spent.reclaims >= maxReclaims) {
-    const because = `its worker is lost, and it was already taken back ${maxReclaims} times: it may be what kills them`
+    const suspicion = job.stuck ? '' : ': it may be what kills them'
+    const because = `${plight}, and it was already taken back ${maxReclaims} times${suspicion}`
     return fail('QUARANTINED', orphanReasons(job, policy, 'orphan.maxReclaims', because))
   }
   const exhausted = consumes ? exhaustedOf(failureBudgets(job.spent, 'WORKER_LOST', policy)) : undefined
   if (exhausted !== undefined) {
-    const because = `its worker is lost, which counts as a failure; ${counted(job, exhausted)}; no attempt is left`
+    const because = `${plight}, which counts as a failure; ${counted(job, exhausted)}; no attempt is left`
     return fail('WORKER_LOST', { because, rule: exhausted.name, budget: exhausted })
   }
   if (isOver(job.createdAtMs, policy, nowMs)) {
-    const because = `its worker is lost, and timeout.total${totalOf(policy)} is over`
+    const because = `${plight}, and timeout.total${totalOf(policy)} is over`
     return fail('WORKER_LOST', orphanReasons(job, policy, 'timeout.total', because))
   }
   const after = spendReclaim(spent)
   const cost = consumes ? `, which counts as ${counted(job, failureBudgets(job.spent, 'WORKER_LOST', policy)[0])}` : ''
   const times = `${after.reclaims} of ${maxReclaims} times`
-  const because = `its worker is lost${cost}; taken back ${times}; next attempt at once`
+  const because = `${plight}${cost}; taken back ${times}; next attempt at once`
   const reasons = orphanReasons(job, policy, 'orphan.action = requeue', because, after.reclaims)
   return { kind: 'requeue', spent: after, reasons }
+}
+
+function plightOf({ stuck }: OrphanSoFar, { orphan }: Policy): string {
+  return stuck ? `it still ran after orphan.stuckAfter (${formatMs(orphan.stuckAfterMs ?? 0)})` : 'its worker is lost'
 }
 
 function orphanReasons(job: OrphanSoFar, policy: Policy, rule: string, because: string, after?: number): Reasons {

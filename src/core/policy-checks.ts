@@ -87,6 +87,17 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     why: 'the first lost worker would consume the only attempt, so no orphan could ever be requeued',
   },
   {
+    fields: ['orphan.stuckAfter', 'orphan.action'],
+    contradicts: ({ orphan }) => orphan.stuckAfterMs !== null && orphan.action !== 'requeue',
+    why: "only a requeue takes a stuck attempt back; where it must fail, 'timeout.attempt' ends it",
+  },
+  {
+    fields: ['orphan.stuckAfter', 'timeout.attempt'],
+    contradicts: ({ orphan, timeout }) =>
+      orphan.stuckAfterMs !== null && timeout.attemptMs !== null && orphan.stuckAfterMs >= timeout.attemptMs,
+    why: 'the attempt would always have ended at its time limit before it counts as stuck',
+  },
+  {
     fields: ['timeout.attempt', 'timeout.total'],
     contradicts: ({ timeout }) =>
       timeout.attemptMs !== null && timeout.totalMs !== null && timeout.attemptMs > timeout.totalMs,
@@ -153,6 +164,7 @@ const STRICTNESS: readonly [field: string, of: (policy: Policy) => number, weake
   ['orphan.action', (p) => ['requeue', 'fail', 'report'].indexOf(p.orphan.action), 'a person is no longer asked'],
   ['orphan.budget', (p) => Number(p.orphan.budget === 'consume'), 'lost workers no longer count'],
   ['orphan.maxReclaims', (p) => -p.orphan.maxReclaims, 'more lost workers are overlooked'],
+  ['orphan.stuckAfter', (p) => -endless(p.orphan.stuckAfterMs), 'a stuck attempt is noticed later'],
   ['lease.startTimeout', (p) => -endless(p.lease.startTimeoutMs), 'a job that never starts is noticed later'],
   ['timeout.attempt', (p) => -endless(p.timeout.attemptMs), 'an attempt may last longer'],
   ['timeout.total', (p) => -endless(p.timeout.totalMs), 'a job may last longer'],

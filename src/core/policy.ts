@@ -38,7 +38,13 @@ export interface Policy extends FlowPolicy {
     budget: RetryBudgetPolicy | null
   }>
   readonly manualRetry: Readonly<{ mode: ManualRetryMode; budget: 'reset' | 'keep' }>
-  readonly orphan: Readonly<{ action: OrphanAction; budget: 'free' | 'consume'; maxReclaims: number }>
+  readonly orphan: Readonly<{
+    action: OrphanAction
+    budget: 'free' | 'consume'
+    maxReclaims: number
+    /** An attempt that runs for so long is taken back like one whose worker is lost, also from a live worker. null = never. */
+    stuckAfterMs: number | null
+  }>
   readonly lease: Readonly<{ ttlMs: number; startTimeoutMs: number | null }>
   readonly timeout: Readonly<{ attemptMs: number | null; totalMs: number | null }>
   readonly deadLetter: DeadLetter
@@ -76,7 +82,9 @@ export interface PolicyInput extends FlowPolicyInput {
     budget?: Partial<RetryBudgetPolicy> | null
   }
   manualRetry?: ManualRetryMode | { mode?: ManualRetryMode; budget?: 'reset' | 'keep' }
-  orphan?: OrphanAction | { action?: OrphanAction; budget?: 'free' | 'consume'; maxReclaims?: number }
+  orphan?:
+    | OrphanAction
+    | { action?: OrphanAction; budget?: 'free' | 'consume'; maxReclaims?: number; stuckAfter?: Duration | null }
   lease?: { ttl?: Duration; startTimeout?: Duration | null }
   timeout?: { attempt?: Duration | null; total?: Duration | null }
   deadLetter?: DeadLetter
@@ -118,6 +126,7 @@ const FIELDS = {
     action: z.enum(ORPHAN_ACTIONS).default('report'),
     budget: z.enum(['free', 'consume']).default('free'),
     maxReclaims: countField.default(5),
+    stuckAfter: durationField(SECOND_MS).nullable().default(null),
   },
   lease: {
     ttl: durationField(SECOND_MS).default(30 * SECOND_MS),
@@ -146,7 +155,10 @@ const schema = z
       .transform(({ retryAfterMax, ...rest }) => ({ ...rest, retryAfterMsMax: retryAfterMax }))
       .prefault({}),
     manualRetry: z.strictObject(FIELDS.manualRetry).prefault({}),
-    orphan: z.strictObject(FIELDS.orphan).prefault({}),
+    orphan: z
+      .strictObject(FIELDS.orphan)
+      .transform(({ stuckAfter, ...rest }) => ({ ...rest, stuckAfterMs: stuckAfter }))
+      .prefault({}),
     lease: z
       .strictObject(FIELDS.lease)
       .transform(({ ttl, startTimeout }) => ({ ttlMs: ttl, startTimeoutMs: startTimeout }))
@@ -195,6 +207,7 @@ const STORED_NAMES: Readonly<Record<string, string>> = {
   retryAfterMsMax: 'retryAfterMax',
   ttlMs: 'ttl',
   startTimeoutMs: 'startTimeout',
+  stuckAfterMs: 'stuckAfter',
   attemptMs: 'attempt',
   totalMs: 'total',
   completeMs: 'complete',
@@ -225,7 +238,7 @@ export function asForwardOnly(policy: Policy): Policy {
     shutdown: 'fail',
     retry: { ...retry, max: 1, perCode: {} },
     manualRetry: { ...manualRetry, mode: manualRetry.mode === 'in-place' ? 'new-job' : manualRetry.mode },
-    orphan: { ...orphan, action: orphan.action === 'requeue' ? 'report' : orphan.action },
+    orphan: { ...orphan, action: orphan.action === 'requeue' ? 'report' : orphan.action, stuckAfterMs: null },
   })
 }
 
@@ -277,7 +290,7 @@ function inAuthorsForm(value: unknown): unknown {
       Object.entries(rest).map(([name, part]) => [name, isRecord(part) ? withoutUnits(part) : part]),
     ),
     manualRetry: typeof manualRetry === 'string' ? { mode: manualRetry } : manualRetry,
-    orphan: typeof orphan === 'string' ? { action: orphan } : orphan,
+    orphan: typeof orphan === 'string' ? { action: orphan } : isRecord(orphan) ? withoutUnits(orphan) : orphan,
     concurrency: typeof concurrency === 'number' ? { max: concurrency } : concurrency,
   }
 }

@@ -69,8 +69,11 @@ export interface Store
   /** The jobs this worker holds that somebody asked to cancel. Cheap enough to ask often. */
   cancellations(params: { worker: WorkerKey }): Promise<Cancellation[]>
 
-  /** Processing jobs whose lease ran out (and were not reported yet), or that were claimed and not started for long. */
-  stalled(params: { unstartedForMs: number; limit: number }): Promise<Stalled[]>
+  /**
+   * Processing jobs whose lease ran out (and were not reported yet), that were claimed and not started for long, or that
+   * are of a type in `stuck` and started so long ago.
+   */
+  stalled(params: { unstartedForMs: number; stuck?: readonly StuckAge[]; limit: number }): Promise<Stalled[]>
   /** Takes jobs back from lost workers, or reports them. Refused for one whose lease was renewed meanwhile. */
   reclaim(params: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]>
 
@@ -271,6 +274,12 @@ export interface Close extends Held {
 
 export type CloseAnswer = 'closed' | 'lost'
 
+/** Jobs of this type are stuck when their attempt started so long ago. */
+export interface StuckAge {
+  type: string
+  startedForMs: number
+}
+
 export interface Stalled extends Held {
   id: string
   type: string
@@ -291,7 +300,7 @@ export interface Stalled extends Held {
 
 export interface Reclaim extends Held {
   /** The row must still be so, or it is left alone. */
-  expect: 'expired' | 'expired-unstarted' | 'unstarted'
+  expect: 'expired' | 'expired-unstarted' | 'unstarted' | 'stuck'
   change: Exclude<Change, { to: 'complete' }> | { to: 'orphaned' }
   /** To be told if it is done. */
   notices?: readonly NewNotice[]

@@ -48,8 +48,8 @@ export class Deadlines {
       // What has ended and only waits to be recorded does no harm: its outcome counts if the store still says so.
       if (flight.state === 'closing') continue
       if (flight.trustedUntilMonoMs <= nowMonoMs) lost(flight)
-      else if (flight.state === 'running' && flight.deadlineMonoMs <= nowMonoMs) timedOut(flight)
-      else nextMonoMs = Math.min(nextMonoMs, flight.trustedUntilMonoMs, flight.deadlineMonoMs)
+      else if (flight.state === 'running' && flight.endMonoMs <= nowMonoMs) timedOut(flight)
+      else nextMonoMs = Math.min(nextMonoMs, flight.trustedUntilMonoMs, flight.endMonoMs)
     }
     this.watch(nextMonoMs)
   }

@@ -27,6 +27,8 @@ export class Flight {
   /** Null also while it gets hold of what it needs: until then nothing has begun. */
   startedMonoMs: number | null = null
   deadlineMonoMs = Number.POSITIVE_INFINITY
+  /** From then on the attempt counts as stuck, and its job is taken back. */
+  stuckMonoMs = Number.POSITIVE_INFINITY
   /** Until then nobody else can have the job, whatever the store says by then. */
   trustedUntilMonoMs: number
   renewedMonoMs: number
@@ -78,6 +80,11 @@ export class Flight {
   totalDeadlineMonoMs(): number {
     const { totalMs } = this.handler.policy.timeout
     return totalMs === null ? Number.POSITIVE_INFINITY : this.lease.queuedAtMs + totalMs - this.#storeMinusMonoMs
+  }
+
+  /** When its time is over, unless its lease ends before. */
+  get endMonoMs(): number {
+    return Math.min(this.deadlineMonoMs, this.stuckMonoMs)
   }
 
   /** Once: whoever is heard of later has not changed the outcome. */

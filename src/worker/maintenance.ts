@@ -41,7 +41,8 @@ export class Maintenance {
   /** Orphans and claims that never started. Repeats while a full step was found, so that a crash of many is one pass. */
   async lookAfterStalled(): Promise<MaintenanceReport> {
     const report = await this.#lookAfterStalled()
-    if (Object.values(report).some((jobs) => jobs > 0)) this.#options.log.warn(report, 'stuck jobs were looked after')
+    const count = Object.values(report).reduce((sum, jobs) => sum + jobs, 0)
+    if (count > 0) this.#options.log.warn({ count, ...report }, 'stuck jobs were looked after')
     return report
   }
 
@@ -51,8 +52,11 @@ export class Maintenance {
     const policies = new Map((await store.types()).map((type) => [type.name, type.policy]))
     const startTimeouts = [...policies.values()].map(({ lease }) => lease.startTimeoutMs ?? NO_START_TIMEOUT_MS)
     const unstartedForMs = Math.min(NO_START_TIMEOUT_MS, ...startTimeouts)
+    const stuck = [...policies].flatMap(([type, { orphan }]) =>
+      orphan.stuckAfterMs === null ? [] : [{ type, startedForMs: orphan.stuckAfterMs }],
+    )
     for (;;) {
-      const stalled = await store.stalled({ unstartedForMs, limit: STALLED_PER_STEP })
+      const stalled = await store.stalled({ unstartedForMs, stuck, limit: STALLED_PER_STEP })
       const reclaims = stalled.flatMap((job) => {
         const policy = policies.get(job.type)
         if (policy === undefined) return []
@@ -75,7 +79,7 @@ export class Maintenance {
             worker_id: job.worker,
             lease_until_ms: job.leaseUntilMs,
           },
-          job.isExpired ? 'the worker of this job is gone' : 'a claimed job was not started in time',
+          plightOf(job),
         )
       }
       if (stalled.length < STALLED_PER_STEP || closed === 0) return report
@@ -85,7 +89,10 @@ export class Maintenance {
   #reclaimFor(job: Stalled, policy: Policy): Reclaim[] {
     const unstartedMs = job.startedAtMs === null ? job.nowMs - job.claimedAtMs : 0
     const isUnstarted = policy.lease.startTimeoutMs !== null && unstartedMs >= policy.lease.startTimeoutMs
-    if (!job.isExpired && !isUnstarted) return []
+    const { stuckAfterMs } = policy.orphan
+    const isStuck =
+      !job.isExpired && stuckAfterMs !== null && job.startedAtMs !== null && job.nowMs - job.startedAtMs >= stuckAfterMs
+    if (!job.isExpired && !isUnstarted && !isStuck) return []
     const { key, attempt } = job
     const lost = {
       type: job.type,
@@ -93,6 +100,7 @@ export class Maintenance {
       spent: job.spent,
       queuedAtMs: job.queuedAtMs,
       isStarted: job.startedAtMs !== null,
+      isStuck,
       isCancelRequested: job.isCancelRequested,
       detail: describeStalled(job),
       context: { worker: job.worker, leaseUntilMs: job.leaseUntilMs },
@@ -102,7 +110,7 @@ export class Maintenance {
     // What was decided about a job that never started must not befall one that has started since.
     const expired = lost.isStarted ? 'expired' : 'expired-unstarted'
     const told = toldOf(job, change, policy, job.worker)
-    return [{ key, attempt, expect: job.isExpired ? expired : 'unstarted', change, ...told }]
+    return [{ key, attempt, expect: job.isExpired ? expired : isStuck ? 'stuck' : 'unstarted', change, ...told }]
   }
 
   /** Walks the whole store once, in short transactions with room between them for everybody else. */
@@ -128,6 +136,13 @@ export class Maintenance {
     if (letters > 0) log.info({ letters }, 'dead letters past their retention were removed')
     return removed
   }
+}
+
+function plightOf({ isExpired, startedAtMs }: Stalled): string {
+  if (isExpired) return 'the worker of this job is gone'
+  return startedAtMs === null
+    ? 'a claimed job was not started in time'
+    : 'a job runs for longer than it may: it is stuck'
 }
 
 function describeStalled(job: Stalled): string {

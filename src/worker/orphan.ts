@@ -11,6 +11,7 @@ export interface LostJob {
   spent: string | null
   queuedAtMs: number
   isStarted: boolean
+  isStuck?: boolean
   isCancelRequested: boolean
   /** For the failure record, should there be one. */
   detail: string
@@ -24,6 +25,7 @@ export function changeForLost(job: LostJob, policy: Policy, codes: Taxonomy, now
       spent: unpackSpent(job.spent),
       attempt: job.attempt,
       started: job.isStarted,
+      stuck: job.isStuck === true,
       cancelRequested: job.isCancelRequested,
       createdAtMs: job.queuedAtMs,
     },

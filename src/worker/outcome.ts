@@ -1,4 +1,4 @@
-import { AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
+import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
 import { packSpent, spendRelease, spendSnooze, unpackSpent } from '../core/budget.ts'
 import { type Captured, captureFailure, engineFailure } from '../core/capture.ts'
 import type { Change } from '../core/change.ts'
@@ -29,6 +29,7 @@ function changeOf(flight: Flight, outcome: Outcome, monoMs: number, chance: numb
   const { stopReason } = flight
   if (stopReason instanceof Cancelled) return { to: 'cancelled', note: stopReason.message }
   if (stopReason instanceof ShuttingDown) return changeForShutdown(flight, monoMs, chance)
+  if (isA(thrown, AttemptStuck)) return changeForStuck(flight, thrown, monoMs)
   if (isA(thrown, Snoozed)) return changeForSnooze(flight, thrown, monoMs, chance)
   const isTimeLimit = isA(thrown, AttemptTimeout) || isA(thrown, TotalTimeout)
   const givenUp = Attempt.givenUpWith(flight.attempt, thrown, isTimeLimit)
@@ -47,6 +48,22 @@ export function changeForShutdown(flight: Flight, monoMs: number, chance: number
     context: Attempt.contextOf(flight.attempt) ?? undefined,
   })
   return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
+}
+
+/** Its handler hangs in a worker that is alive; the policy's answer is that for lost workers. */
+function changeForStuck(flight: Flight, { limitMs }: AttemptStuck, monoMs: number): Change {
+  const { lease, handler } = flight
+  const job = {
+    ...lease,
+    isStarted: true,
+    isStuck: true,
+    isCancelRequested: false,
+    detail: `the attempt was still running after ${formatMs(limitMs)}; its worker told the handler to stop`,
+    context: { ...Attempt.contextOf(flight.attempt), stuckAfterMs: limitMs },
+  }
+  const change = changeForLost(job, handler.policy, handler.codes, flight.storeNowMs(monoMs))
+  if (change.to === 'orphaned') throw new Error('a policy with orphan.stuckAfter takes jobs back')
+  return change
 }
 
 /** The process is about to end with this attempt in its hands; what the policy says of lost workers is done at once. */

@@ -1,4 +1,4 @@
-import { AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
+import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
 import { unpackSpent } from '../core/budget.ts'
 import type { Change } from '../core/change.ts'
 import { describe } from '../core/describe.ts'
@@ -72,6 +72,7 @@ export class Pipeline {
 
   #depart(flight: Flight, nowMonoMs: number): void {
     flight.startedMonoMs = nowMonoMs
+    flight.stuckMonoMs = nowMonoMs + (flight.handler.policy.orphan.stuckAfterMs ?? Number.POSITIVE_INFINITY)
     // When the process stood still for longer than the lease, somebody else may have the job: the store knows.
     if (mustStartDurably(flight) || flight.trustedUntilMonoMs <= nowMonoMs) {
       void this.#host.tellStartNow(flight).then((isOurs) => {
@@ -203,6 +204,13 @@ export class Pipeline {
     const change = changeFor(flight, outcome, nowMonoMs, this.#host.chance())
     flight.endSpan(change.to === 'queued' ? change.cause : change.to, codeOf(change))
     this.#host.close(flight, change, nowMonoMs)
+  }
+
+  /** Why it is stopped at `endMonoMs`. */
+  endOf(flight: Flight): AttemptTimeout | TotalTimeout | AttemptStuck {
+    const { stuckAfterMs } = flight.handler.policy.orphan
+    const isStuck = stuckAfterMs !== null && flight.stuckMonoMs < flight.deadlineMonoMs
+    return isStuck ? new AttemptStuck(stuckAfterMs) : this.timeoutOf(flight)
   }
 
   timeoutOf(flight: Flight): AttemptTimeout | TotalTimeout {

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import { AttemptStuck } from '../core/attempt-failed.ts'
 import { systemChance } from '../runtime/chance.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
@@ -311,7 +312,7 @@ export class Worker {
     }
     this.#pools.of(flight).take()
     this.#pipeline.start(flight, nowMonoMs)
-    this.#deadlines.watch(flight.deadlineMonoMs)
+    this.#deadlines.watch(flight.endMonoMs)
   }
 
   #close(flight: Flight, change: Close['change'], nowMonoMs: number): void {
@@ -383,14 +384,14 @@ export class Worker {
   }
 
   #endByTimeout(flight: Flight): void {
-    const timeout = this.#pipeline.timeoutOf(flight)
-    flight.stop(timeout)
+    const reason = this.#pipeline.endOf(flight)
+    flight.stop(reason)
     const { id: job_id, type, attempt } = flight.lease
-    this.#pipeline.settle(flight, { kind: 'failed', stage: 'execution', thrown: timeout })
-    this.#log.warn(
-      { job_id, type, attempt },
-      'an attempt was stopped at its time limit; its handler may still be working',
-    )
+    this.#pipeline.settle(flight, { kind: 'failed', stage: 'execution', thrown: reason })
+    const isStuck = reason instanceof AttemptStuck
+    const what = isStuck ? 'a stuck attempt was taken back' : 'an attempt was stopped at its time limit'
+    const fields = { job_id, type, attempt, ...(isStuck && { count: 1 }) }
+    this.#log.warn(fields, `${what}; its handler may still be working`)
   }
 
   /** The handler decides how to stop; what it answers then is recorded as cancelled unless it succeeded first. */

@@ -33,6 +33,8 @@ const CONTRADICTORY: readonly [one: string, other: string, PolicyInput][] = [
   ['manualRetry.budget', 'manualRetry.mode', { manualRetry: { budget: 'keep' } }],
   ['orphan.budget', 'orphan.action', { orphan: { budget: 'consume' }, retry: { max: 2 } }],
   ['orphan.budget', 'retry.max', { orphan: { action: 'requeue', budget: 'consume' } }],
+  ['orphan.stuckAfter', 'orphan.action', { orphan: { action: 'fail', stuckAfter: '30m' } }],
+  ['orphan.stuckAfter', 'timeout.attempt', { orphan: { action: 'requeue', stuckAfter: '1h' } }],
   ['timeout.attempt', 'timeout.total', { timeout: { attempt: '2h', total: '1h' } }],
   ['retry.budget', 'retry.max', { retry: { budget: { ratio: 0.2 } } }],
   ['breaker.minCalls', 'breaker.windowCalls', { breaker: { guards: 'gateway', windowCalls: 5, minCalls: 6 } }],

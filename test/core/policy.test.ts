@@ -19,7 +19,7 @@ test('P38 what is not said takes the safest default: one attempt, and an orphan 
   expect(policy()).toEqual({
     retry: { max: 1, perCode: {}, backoff: null, unknown: 'never', retryAfterMsMax: 86_400_000, budget: null },
     manualRetry: { mode: 'new-job', budget: 'reset' },
-    orphan: { action: 'report', budget: 'free', maxReclaims: 5 },
+    orphan: { action: 'report', budget: 'free', maxReclaims: 5, stuckAfterMs: null },
     lease: { ttlMs: 30_000, startTimeoutMs: 60_000 },
     timeout: { attemptMs: 3_600_000, totalMs: null },
     deadLetter: 'none',

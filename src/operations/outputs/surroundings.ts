@@ -62,6 +62,7 @@ const policySchema = exactly<Policy>()(
       action: z.enum(['report', 'requeue', 'fail']),
       budget: z.enum(['free', 'consume']),
       maxReclaims: number,
+      stuckAfterMs: number.nullable(),
     }),
     lease: z.strictObject({ ttlMs: number, startTimeoutMs: number.nullable() }),
     timeout: z.strictObject({ attemptMs: number.nullable(), totalMs: number.nullable() }),

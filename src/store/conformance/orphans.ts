@@ -113,6 +113,52 @@ export const orphans = topic('orphans', {
     assert.deepEqual(await stalled(bench), [id])
     assert.equal(await bench.reclaim(again, orphaned), 'closed')
   },
+
+  async 'an attempt that started too long ago is found by the age of its type, though its worker renews'(bench) {
+    const { id, lease, worker } = await bench.processing()
+    await worker.start(lease)
+    await bench.clock.advance(10_000)
+    await worker.renew(lease)
+    const stuck = async (type: string, startedForMs: number) => {
+      const ages = [
+        { type: 'another', startedForMs: 1 },
+        { type, startedForMs },
+      ]
+      const listed = await bench.store.stalled({ unstartedForMs: 1_000_000_000, stuck: ages, limit: 100 })
+      return listed.map((job) => [job.id, job.isExpired])
+    }
+    assert.deepEqual(await stuck(lease.type, 10_000), [[id, false]])
+    assert.deepEqual(await stuck(lease.type, 10_001), [])
+    assert.deepEqual(await stuck('unknown', 1), [])
+  },
+
+  async 'a stuck attempt is taken back from a live worker, which can then neither renew nor close it'(bench) {
+    const { id, lease, worker } = await bench.processing()
+    await worker.start(lease)
+    await worker.renew(lease, { progress: 0.5 })
+    const { key, attempt } = lease
+    const reclaims = [{ key, attempt, expect: 'stuck' as const, change: requeued('reclaimed', lease) }]
+    assert.deepEqual(await bench.store.reclaim({ reclaims }), ['closed'])
+    const row = await bench.row(id)
+    assert.deepEqual(
+      [row.status, row.startedAtMs, row.progress, row.dueAtMs, row.lease],
+      ['queued', null, 0, null, null],
+    )
+    assert.equal(await worker.renew(lease), 'lost')
+    assert.equal(await worker.close(lease, complete()), 'lost')
+    assert.equal((await bench.row(id)).status, 'queued')
+  },
+
+  async 'a job that has not started, or is in its next attempt, is not taken back as stuck'(bench) {
+    const { id, lease } = await bench.processing()
+    const { key } = lease
+    const isRefused = async (attempt: number) => {
+      const reclaims = [{ key, attempt, expect: 'stuck' as const, change: requeued('reclaimed', lease) }]
+      assert.deepEqual(await bench.store.reclaim({ reclaims }), ['lost'])
+    }
+    await bench.changesNothing(id, 'a claim that has not started', () => isRefused(lease.attempt))
+    await bench.changesNothing(id, 'another attempt', () => isRefused(lease.attempt + 1))
+  },
 })
 
 const found = async (bench: Bench, filter: Partial<JobFilter> = {}): Promise<string[]> =>

@@ -449,8 +449,8 @@ function note({ moves, notices }: Effects, { change, notices: told }: Ending, ba
 function isStill({ expect, change }: Reclaim, row: HeldRow | undefined, nowMs: number): row is HeldRow {
   return (
     row !== undefined &&
-    (expect === 'unstarted' || row.lease_until <= nowMs) &&
-    (expect === 'expired' || row.started_at === null) &&
+    (expect === 'unstarted' || expect === 'stuck' || row.lease_until <= nowMs) &&
+    (expect === 'expired' || (row.started_at === null) === (expect !== 'stuck')) &&
     (change.to !== 'orphaned' || row.orphaned_at === null)
   )
 }

@@ -1,4 +1,5 @@
-import type { Cancellation, Stalled, WorkerKey } from '../store.ts'
+import type { Cancellation, Stalled, Store, WorkerKey } from '../store.ts'
+import { numbers, texts } from './arrays.ts'
 import type { Sql } from './client.ts'
 import type { PgContext } from './context.ts'
 
@@ -23,9 +24,11 @@ interface StalledRow {
 /** What is asked again and again about jobs in workers' hands: whom to take them from, and whom to tell to stop. */
 export function openStalled({ read }: PgContext) {
   return {
-    stalled: ({ unstartedForMs, limit }: { unstartedForMs: number; limit: number }): Promise<Stalled[]> =>
+    stalled: ({ unstartedForMs, stuck = [], limit }: Parameters<Store['stalled']>[0]): Promise<Stalled[]> =>
       read('looking for stalled jobs', async (sql, clock) => {
         const nowMs = await clock()
+        const stuckTypes = texts(stuck.map(({ type }) => type))
+        const startedBefore = numbers(stuck.map(({ startedForMs }) => nowMs - startedForMs))
         const rows = await sql<StalledRow[]>`
           SELECT jobs.key, job_types.name AS type, attempt, lease_until, claimed_at, jobs.started_at,
             coalesce(counts_from, queued_at) AS queued_at, spent,
@@ -34,7 +37,9 @@ export function openStalled({ read }: PgContext) {
           FROM jobs JOIN job_specs ON job_specs.key = jobs.key JOIN workers ON workers.key = jobs.worker
             JOIN job_types ON job_types.key = jobs.type
           WHERE lease_until IS NOT NULL AND orphaned_at IS NULL
-            AND (lease_until <= ${nowMs} OR jobs.started_at IS NULL AND claimed_at <= ${nowMs - unstartedForMs})
+            AND (lease_until <= ${nowMs} OR jobs.started_at IS NULL AND claimed_at <= ${nowMs - unstartedForMs} OR EXISTS (
+              SELECT 1 FROM unnest(${stuckTypes}::text[], ${startedBefore}::bigint[]) AS stuck (type, before)
+              WHERE stuck.type = job_types.name AND jobs.started_at <= stuck.before))
           ORDER BY lease_until, jobs.key LIMIT ${limit}`
         return rows.map((row) => ({
           key: row.key,

@@ -226,8 +226,8 @@ export function openClosing(connection: Connection, history: History, batches: B
       const { expect } = reclaim
       const isStill =
         row !== undefined &&
-        (expect === 'unstarted' || row.lease_until <= nowMs) &&
-        (expect === 'expired' || row.started_at === null)
+        (expect === 'unstarted' || expect === 'stuck' || row.lease_until <= nowMs) &&
+        (expect === 'expired' || (row.started_at === null) === (expect !== 'stuck'))
       // Not an error of anybody: the worker renewed, started or closed after we looked.
       if (!isStill) return 'lost'
       if (reclaim.change.to === 'orphaned') {

@@ -9,6 +9,7 @@ import type {
   Stalled,
   StoredFailure,
   StoredWorker,
+  StuckAge,
   TypeCounts,
   WorkerKey,
 } from '../store.ts'
@@ -62,8 +63,9 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
       workers.id AS worker_id
     FROM jobs JOIN job_specs USING (key) JOIN workers ON workers.key = jobs.worker
     WHERE lease_until IS NOT NULL AND orphaned_at IS NULL
-      AND (lease_until <= ?1 OR jobs.started_at IS NULL AND claimed_at <= ?2)
-    ORDER BY lease_until LIMIT ?3`)
+      AND (lease_until <= ?1 OR jobs.started_at IS NULL AND claimed_at <= ?2 OR EXISTS (
+        SELECT 1 FROM json_each(?3) WHERE value ->> 0 = jobs.type AND jobs.started_at <= value ->> 1))
+    ORDER BY lease_until LIMIT ?4`)
   const cancellations = connection.prepare(`
     SELECT key, attempt, (
       SELECT data FROM events WHERE events.job = jobs.key AND kind = 'cancel-requested' ORDER BY seq DESC LIMIT 1) AS data
@@ -73,6 +75,14 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
     const last = latestFailure.get(row.key as number) as Row | undefined
     return toJob(row, types.byKey(row.type as number), last === undefined ? null : toFailure(last))
   }
+
+  const startedBefore = (stuck: readonly StuckAge[], nowMs: number): string =>
+    JSON.stringify(
+      stuck.flatMap(({ type, startedForMs }) => {
+        const known = types.byName(type)
+        return known === undefined ? [] : [[known.key, nowMs - startedForMs]]
+      }),
+    )
 
   return {
     job: (id: string): JobRow | null => {
@@ -111,8 +121,8 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
 
     counts: (): TypeCounts[] => toCounts(counts.all() as Row[], types.byKey),
 
-    stalled: (nowMs: number, unstartedForMs: number, limit: number): Stalled[] =>
-      (stalled.all(nowMs, nowMs - unstartedForMs, limit) as Row[]).map((row) => ({
+    stalled: (nowMs: number, unstartedForMs: number, stuck: readonly StuckAge[], limit: number): Stalled[] =>
+      (stalled.all(nowMs, nowMs - unstartedForMs, startedBefore(stuck, nowMs), limit) as Row[]).map((row) => ({
         key: row.key as number,
         id: row.id as string,
         type: types.byKey(row.type as number).name,

@@ -224,8 +224,8 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     closeNow: ({ worker, closes }) => commits.writeNow(() => close(worker, closes)),
     cancellations: ({ worker }) => read('looking for cancellations', () => reading.cancellations(worker)),
 
-    stalled: ({ unstartedForMs, limit }) =>
-      read('looking for stalled jobs', () => reading.stalled(nowMs(), unstartedForMs, limit)),
+    stalled: ({ unstartedForMs, stuck = [], limit }) =>
+      read('looking for stalled jobs', () => reading.stalled(nowMs(), unstartedForMs, stuck, limit)),
     reclaim: ({ reclaims }) =>
       commits.write('reclaiming', () => {
         const atMs = nowMs()

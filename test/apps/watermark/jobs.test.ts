@@ -135,6 +135,22 @@ test('W5 W39 W40 W50 a copy whose worker died is made by another one, and costs 
   expect(rig.media.marked.filter((one) => one === token.id)).toHaveLength(2)
 })
 
+test('W39 W40 W50 a copy that hangs in a live worker is taken back after 30 minutes, and costs no retry', async () => {
+  const { id, tokens } = await rig.published(['Rita'])
+  let isHung = true
+  rig.media.onMark = () => (isHung ? new Promise(() => undefined) : undefined)
+  await until('it is being made', async () => {
+    await rig.kit.tick()
+    return (await rig.app.find(tokens[0].id))?.status === 'processing'
+  })
+  await rig.kit.advance('29m')
+  expect(await rig.app.find(tokens[0].id)).toMatchObject({ status: 'processing', attemptCount: 1 })
+  isHung = false
+  await rig.advance('2m')
+  expect(await rig.app.find(tokens[0].id)).toMatchObject({ status: 'complete', retryCount: 0 })
+  expect((await rig.campaign(id)).tokens[0]).toMatchObject({ state: 'ACTIVE', retryCount: 0 })
+})
+
 test('what a killed attempt left is removed by the next one, and a copy is visible whole or not at all', async () => {
   const { tokens } = await rig.published(['Rita'])
   const [{ id }] = tokens
