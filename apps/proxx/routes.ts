@@ -115,7 +115,15 @@ export function proxxRoutes(desk: Desk): Mount {
       return sendLog(request, reply, stderrLogOf(settings.jobs, id), 'text/plain; charset=utf-8')
     })
 
-    server.post('/proxx/jobs/:id/retry', async (request, reply) => {
+    // What is wrong with a body is said only of a job that is theirs to see.
+    const seenFirst = {
+      async errorHandler(error: unknown, request: FastifyRequest): Promise<never> {
+        if (!(error instanceof RedressError)) await seen(request, await callerOf(tools, request))
+        throw error
+      },
+    }
+
+    server.post('/proxx/jobs/:id/retry', seenFirst, async (request, reply) => {
       const caller = await callerOf(tools, request)
       const failed = await seen(request, caller)
       const fields = formOf(request)
@@ -127,7 +135,7 @@ export function proxxRoutes(desk: Desk): Mount {
       return answerMade(reply, caller, made)
     })
 
-    server.post('/proxx/jobs/:id/mark-failed', async (request, reply) => {
+    server.post('/proxx/jobs/:id/mark-failed', seenFirst, async (request, reply) => {
       const caller = await callerOf(tools, request)
       const orphan = await seen(request, caller)
       const fields = formOf(request)

@@ -271,6 +271,12 @@ export class App {
     return caller.role === 'owner' ? outputForOwner(name, output) : output
   }
 
+  /** Throws unless this caller may do it, and what it is about is there for them: for a body that cannot be read. */
+  async refuseUnseen(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<void> {
+    const { about } = OPERATIONS[name] as Operation
+    await about?.(await this.store(), admitted(caller, name, CATALOG[name], input))
+  }
+
   async #perform(name: OperationName, input: object): Promise<unknown> {
     const context = await this.#context()
     const run = () => perform(OPERATIONS[name] as Operation, context, input)

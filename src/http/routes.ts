@@ -8,8 +8,12 @@ import { type FindCaller, neededCaller } from './callers.ts'
 
 export interface RouteOptions {
   findCaller: FindCaller
-  perform(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown>
+  perform(caller: Caller, name: OperationName, input: Values): Promise<unknown>
+  /** Throws unless this caller may do it, and what it is about is there for them. */
+  refuseUnseen(caller: Caller, name: OperationName, input: Values): Promise<void>
 }
+
+type Values = Readonly<Record<string, unknown>>
 
 export interface TableRoute {
   name: OperationName
@@ -24,13 +28,20 @@ export const TABLE_ROUTES: readonly TableRoute[] = Object.entries(OPERATIONS).ma
   return { name: name as OperationName, method, url }
 })
 
-export function addTableRoutes(server: FastifyInstance, { findCaller, perform }: RouteOptions): void {
+export function addTableRoutes(server: FastifyInstance, { findCaller, perform, refuseUnseen }: RouteOptions): void {
   for (const { name, method, url } of TABLE_ROUTES) {
     const { creates } = OPERATIONS[name] as { creates?: boolean }
     const read = inputReader(name)
     server.route({
       method,
       url,
+      // What is wrong with a body is said only to those who may do it, to what is there: not even that it is no JSON.
+      async errorHandler(error, request) {
+        if (!(error instanceof RedressError) || error instanceof Unread) {
+          await refuseUnseen(await neededCaller(findCaller, request), name, request.params as Values)
+        }
+        throw error
+      },
       async handler(request, reply) {
         const caller = await neededCaller(findCaller, request)
         const output = await perform(caller, name, read(request))
@@ -43,8 +54,6 @@ export function addTableRoutes(server: FastifyInstance, { findCaller, perform }:
     })
   }
 }
-
-type Values = Record<string, unknown>
 
 /** What stands in the path wins: nobody can ask for one thing and mean another. */
 function inputReader(name: OperationName): (request: FastifyRequest) => Values {
@@ -79,6 +88,9 @@ function readJson(field: string, text: string): unknown {
   }
 }
 
-const notJson = (): RedressError => new RedressError('MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.')
+/** The request has not been understood yet. */
+class Unread extends RedressError {}
 
-const invalid = (problem: string): RedressError => new RedressError('REQUEST_INVALID', `Not understood: ${problem}.`)
+const notJson = (): RedressError => new Unread('MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.')
+
+const invalid = (problem: string): RedressError => new Unread('REQUEST_INVALID', `Not understood: ${problem}.`)

@@ -167,6 +167,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
       // Of what was to be done, nobody may say that it was not, before that is certain.
       return CATALOG[name].mutates ? done : watch.answered(done)
     },
+    refuseUnseen: (caller, name, input) => app.refuseUnseen(caller, name, input),
   }
   addTableRoutes(server, routes)
   addLetterExport(server, routes)

@@ -68,8 +68,8 @@ export const disableAccount = operation('accounts.disable', {
   input: z.strictObject({ name: z.string().min(1).describe('name of the account'), reason, ...byFields }),
   output: accountActed,
   run: async ({ store }, { name, dryRun, ...by }) => {
-    checkBy(by, `account ${name}`)
     const before = await needed(store, name)
+    checkBy(by, `account ${name}`)
     const already = `Nothing was done: the account ${name} was disabled already.`
     if (before.disabledAtMs !== null) return { isDone: false, did: already, account: viewAccount(before) }
     if (dryRun) {

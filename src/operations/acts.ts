@@ -3,7 +3,7 @@ import { actionsFor } from '../core/actions.ts'
 import { viewJob } from '../core/view.ts'
 import type { Submitted } from '../store/store.ts'
 import { cancelJob, markJobFailed, retryJob } from './interventions.ts'
-import { neededJob } from './needed-job.ts'
+import { aboutJob, neededJob } from './needed-job.ts'
 import { actFields, dryRunField, operation, ownerField, typeField } from './operation.ts'
 import { intervenedSchema, submittedSchema } from './outputs/job.ts'
 
@@ -16,18 +16,21 @@ export const retry = operation('jobs.retry', {
     again: z.boolean().default(false).describe('also if it was retried already'),
   }),
   output: intervenedSchema,
+  about: aboutJob,
   run: retryJob,
 })
 
 export const cancel = operation('jobs.cancel', {
   input: z.strictObject({ ...actFields, owner: ownerField }),
   output: intervenedSchema,
+  about: aboutJob,
   run: cancelJob,
 })
 
 export const markFailed = operation('jobs.mark-failed', {
   input: z.strictObject(actFields),
   output: intervenedSchema,
+  about: aboutJob,
   run: markJobFailed,
 })
 

@@ -61,6 +61,7 @@ export const listBatches = operation('batches.list', {
 export const showBatch = operation('batches.show', {
   input: z.strictObject({ id: batchIdField, owner: batchOwnerField }),
   output: batchShownSchema,
+  about: aboutBatch,
   run: async ({ store }, { id, owner }): Promise<BatchShown> => {
     const batch = await neededBatch(store, id, owner)
     return {
@@ -83,6 +84,7 @@ export async function detailOfBatch(store: Store, batch: BatchRow): Promise<Batc
 export const cancelBatchJobs = operation('batches.cancel', {
   input: z.strictObject(batchActFields),
   output: batchActedSchema,
+  about: aboutBatch,
   run: async (context, act): Promise<BatchActed> => {
     const batch = await neededBatch(context.store, act.id, act.owner)
     return acted(context.store, await cancelBatch(context, act, batch), act)
@@ -92,6 +94,7 @@ export const cancelBatchJobs = operation('batches.cancel', {
 export const retryFailedJobs = operation('batches.retry-failed', {
   input: z.strictObject(batchActFields),
   output: batchActedSchema,
+  about: aboutBatch,
   run: async (context, act): Promise<BatchActed> => {
     const batch = await neededBatch(context.store, act.id, act.owner)
     return acted(context.store, await retryFailedOfBatch(context, act, batch), act)
@@ -120,4 +123,8 @@ async function neededBatch(store: Store, id: string, owner?: string): Promise<Ba
   if (batch === null || (owner !== undefined && batch.owner !== owner))
     throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
   return batch
+}
+
+async function aboutBatch(store: Store, { id, owner }: Readonly<Record<string, unknown>>): Promise<void> {
+  if (typeof id === 'string') await neededBatch(store, id, typeof owner === 'string' ? owner : undefined)
 }

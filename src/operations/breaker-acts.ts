@@ -102,8 +102,9 @@ export const probeBreaker = operation('breakers.probe', {
 })
 
 async function neededFor(store: Store, name: string, by: By): Promise<StoredBreaker> {
+  const breaker = await neededBreaker(store, name)
   checkBy(by, `breaker ${name}`)
-  return neededBreaker(store, name)
+  return breaker
 }
 
 async function answer(store: Store, name: string, isDone: boolean, did: string): Promise<BreakerAct> {

@@ -75,5 +75,13 @@ export function admitted(
   }
   // Whatever was asked for: only their own is looked at.
   if (caller.account === null) throw new RedressError('ROLE_TOO_LOW', `${caller.name} has no account of its own.`)
-  return { ...(entry.acts === true ? rest : input), ...by, owner: caller.account }
+  if (entry.acts !== true) return { ...input, owner: caller.account }
+  const reason = isMissing(rest.reason) ? { reason: OWNERS_REASON } : {}
+  return { ...rest, ...reason, ...by, owner: caller.account }
 }
+
+/** Of an owner who acts on what is theirs, nobody asks why. */
+const OWNERS_REASON = 'asked by its owner'
+
+const isMissing = (reason: unknown): boolean =>
+  reason === undefined || (typeof reason === 'string' && reason.trim() === '')

@@ -80,8 +80,8 @@ export const replayLetter = operation('dead-letters.replay', {
   run: async (context, { offset, actor, reason, dryRun, input, again }): Promise<LetterReplayed> => {
     const { store } = context
     const by = { actor, reason }
-    checkBy(by, `dead letter ${offset}`)
     const letter = await neededLetter(store, offset)
+    checkBy(by, `dead letter ${offset}`)
     const isEdited = input !== undefined
     const replaysSeen = again ? letter.replays : 0
     refuseIf(obstacleTo(letter, replaysSeen, isEdited), letter)
@@ -131,10 +131,10 @@ export const purgeLetters = operation('dead-letters.purge', {
   }),
   output: lettersPurgedSchema,
   run: async ({ store }, { offset, all, actor, reason, dryRun, ...given }): Promise<LettersPurged> => {
+    if (offset !== undefined) await neededLetter(store, offset)
     checkBy({ actor, reason }, offset === undefined ? 'dead letters' : `dead letter ${offset}`)
     const filter = { ...filterOf(given, await store.nowMs()), ...(offset !== undefined && { offset }) }
     refuseAccidentalAll(filter, all, 'purge')
-    if (offset !== undefined) await neededLetter(store, offset)
     const { letters, lastOffset, byCause } = await store.countDeadLetters(filter)
     const counted = `${letters} dead ${letters === 1 ? 'letter' : 'letters'}`
     if (dryRun || letters === 0) {

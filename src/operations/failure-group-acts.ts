@@ -63,8 +63,8 @@ async function actOn(
   { fingerprint, actor, reason, dryRun }: Asked,
   act: GroupAct,
 ): Promise<FailureGroupActed> {
-  checkBy({ actor, reason }, `failure group ${fingerprint}`)
   const { group } = await neededGroup(store, fingerprint)
+  checkBy({ actor, reason }, `failure group ${fingerprint}`)
   const expect = group.state
   if (!ACT_LEADS_FROM[act.to].includes(expect)) {
     throw new RedressError('FAILURE_GROUP_WRONG_STATE', `Failure group ${fingerprint} is ${expect} already.`)

@@ -14,7 +14,7 @@ import { ID_CHARS_MIN, IDS_MAX } from '../store/job-search.ts'
 import type { JobCount, JobFilter, JobRow, Store } from '../store/store.ts'
 import { actionsNow } from './admit-retry.ts'
 import { holdsOf } from './holds.ts'
-import { asOfNow, neededJob } from './needed-job.ts'
+import { aboutJob, asOfNow, neededJob } from './needed-job.ts'
 import { type Context, idField, limitField, operation, ownerField, typeField } from './operation.ts'
 import { eventsSchema, explanationSchema, failuresSchema } from './outputs/history.ts'
 import { jobCountSchema, jobDetailSchema, jobListingSchema, jobListSchema } from './outputs/job.ts'
@@ -130,6 +130,7 @@ export interface JobDetail extends JobView {
 export const show = operation('jobs.show', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: jobDetailSchema,
+  about: aboutJob,
   run: async (context, { id, owner }) => detailOf(context, await neededJob(context.store, id, owner)),
 })
 
@@ -142,6 +143,7 @@ export async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, j
 export const events = operation('jobs.events', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: eventsSchema,
+  about: aboutJob,
   run: async ({ store }, { id, owner }) => {
     await neededJob(store, id, owner)
     return { events: (await eventsFor(store, id, owner)).map(viewEvent) }
@@ -151,6 +153,7 @@ export const events = operation('jobs.events', {
 export const failures = operation('jobs.failures', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: failuresSchema,
+  about: aboutJob,
   run: async ({ store }, { id, owner }) => {
     await neededJob(store, id, owner)
     return { failures: (await failuresFor(store, id, owner)).map(viewFailure) }
@@ -160,6 +163,7 @@ export const failures = operation('jobs.failures', {
 export const explanation = operation('jobs.explain', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: explanationSchema,
+  about: aboutJob,
   run: async (context, { id, owner }) => {
     const { store } = context
     const job = await neededJob(store, id, owner)

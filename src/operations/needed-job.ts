@@ -23,3 +23,8 @@ export async function asOfNow(store: Store, jobs: readonly JobRow[]): Promise<Jo
   const nowMs = await store.nowMs()
   return jobs.map((job) => ({ ...job, orphanedAtMs: orphanedSinceMs(job, nowMs) }))
 }
+
+/** The same for an input of which nothing is known yet, not even that it names a job. */
+export async function aboutJob(store: Store, { id, owner }: Readonly<Record<string, unknown>>): Promise<void> {
+  if (typeof id === 'string') await neededJob(store, id, typeof owner === 'string' ? owner : undefined)
+}

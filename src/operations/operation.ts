@@ -40,29 +40,43 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = un
   input: Fields
   /** What it answers with, for programs: the document of the HTTP API is made from it, and tests hold it to it. */
   output: z.ZodType<Output>
+  /**
+   * Throws unless what is acted on is there, and the caller's own. Asked before an input is refused for its form: nobody
+   * learns anything about what is not theirs, and a wrong id is said before a missing reason.
+   */
+  about?(store: Store, given: Readonly<Record<string, unknown>>): Promise<unknown>
   run(context: Context, input: z.output<Fields>): Promise<Output>
 }
 
 /** Puts an entry of the catalogue together with how it is done. */
 export function operation<Fields extends z.ZodObject, Output>(
   name: OperationName,
-  { input, output, run }: Pick<Operation<Fields, Output>, 'input' | 'output' | 'run'>,
+  parts: Pick<Operation<Fields, Output>, 'input' | 'output' | 'about' | 'run'>,
 ): Operation<Fields, Output> {
-  return { name, ...CATALOG[name], input, output, run }
+  return { name, ...CATALOG[name], ...parts }
 }
 
 /** Checks the input, then does it. */
 export async function perform<Fields extends z.ZodObject, Output>(
-  { name, input: fields, run }: Operation<Fields, Output>,
+  { name, input: fields, about, run }: Operation<Fields, Output>,
   context: Context,
   input: unknown,
 ): Promise<Output> {
+  const read = readInput(fields, input)
+  if ('data' in read) return run(context, read.data)
+  if (typeof input === 'object' && input !== null) await about?.(context.store, input as Record<string, unknown>)
+  throw refusal(name, read.problems)
+}
+
+function readInput<Fields extends z.ZodObject>(
+  fields: Fields,
+  input: unknown,
+): { data: z.output<Fields> } | { problems: string[] } {
   const wrong = [...deepProblems(input), ...numberProblems(fields, input)]
-  if (wrong.length > 0) throw refusal(name, wrong)
+  if (wrong.length > 0) return { problems: wrong }
   const read = fields.safeParse(input, { error: inWords })
   const problems = read.success ? nulProblems(read.data) : problemsOf(read.error.issues)
-  if (read.success && problems.length === 0) return run(context, read.data)
-  throw refusal(name, problems)
+  return read.success && problems.length === 0 ? { data: read.data } : { problems }
 }
 
 const PROBLEMS_MAX = 20

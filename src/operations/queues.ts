@@ -68,10 +68,10 @@ export const pauseQueue = operation('queues.pause', {
   }),
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun, for: length }): Promise<QueueActed> => {
+    const before = await neededQueue(store, name)
     checkBy({ actor, reason }, `queue ${name}`)
     const forMs = length === undefined ? null : durationMs(length, 'for')
     if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: a pause must last longer than nothing.')
-    const before = await neededQueue(store, name)
     const until = forMs === null ? 'until it is resumed' : `for ${formatMs(forMs)}`
     const waits = `what waits in it is not begun ${until}; what runs goes on`
     if (dryRun) {
@@ -86,8 +86,8 @@ export const resumeQueue = operation('queues.resume', {
   input: z.strictObject(actOnQueueFields),
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }): Promise<QueueActed> => {
-    checkBy({ actor, reason }, `queue ${name}`)
     const before = await neededQueue(store, name)
+    checkBy({ actor, reason }, `queue ${name}`)
     if (before.paused === null) return { isDone: false, did: NOT_PAUSED(name), ...viewOf(before) }
     if (dryRun) {
       const did = `Nothing was done. This resumes queue ${name}, which ${before.paused.by} paused: ${before.paused.reason}.`

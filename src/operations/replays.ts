@@ -85,8 +85,8 @@ async function act(
   name: ReplayAct,
   { id, actor, reason, dryRun }: By & { id: string; dryRun: boolean },
 ): Promise<ReplayActed> {
-  checkBy({ actor, reason }, `replay ${id}`)
   const replay = await neededReplay(store, id)
+  checkBy({ actor, reason }, `replay ${id}`)
   if (stateAfter(name, replay) === null) throw wrongState(name, replay)
   if (dryRun) {
     const waiting = replay.total - replay.submitted - replay.skipped

@@ -60,8 +60,8 @@ async function actOn(
   kind: ScheduleAct['kind'],
 ): Promise<ScheduleActed> {
   const { store } = context
-  checkBy({ actor, reason }, `schedule ${name}`)
   const before = await neededSchedule(store, name)
+  checkBy({ actor, reason }, `schedule ${name}`)
   if (kind === 'remove') refuseDeclared(before, await store.nowMs())
   const job = kind === 'trigger' ? await jobNow(context, before) : null
   const nowMs = await store.nowMs()

@@ -79,8 +79,8 @@ export const revokeToken = operation('tokens.revoke', {
   input: z.strictObject({ id: z.string().min(1).describe('id of the token, session or link'), actor, reason, dryRun }),
   output: z.object({ isDone: z.boolean(), did: z.string(), token: tokenView }),
   run: async ({ store }, { id, dryRun: isDry, ...by }) => {
-    checkBy(by, `token ${id}`)
     const before = await neededToken(store, id)
+    checkBy(by, `token ${id}`)
     const what = `${before.kind} ${before.name} (${before.role})`
     const already = `Nothing was done: the ${what} was revoked already.`
     if (before.revokedAt !== null) return { isDone: false, did: already, token: before }

@@ -3,7 +3,7 @@ import { TABLE_ROUTES } from '../../src/http/routes.ts'
 import { CATALOG, type CatalogEntry } from '../../src/operations/catalog.ts'
 import { OPERATIONS } from '../../src/operations/table.ts'
 import { callOf } from './calls.ts'
-import { makeWorld } from './world.ts'
+import { makeWorld, NOBODY } from './world.ts'
 
 const ACTS = { reason: 'a test' }
 
@@ -15,6 +15,66 @@ test('E20 an owner retries and cancels what is their own, under their own name',
   expect(await app.find(jobs.ann.queued)).toMatchObject({ status: 'cancelled' })
   const { entries } = await app.perform('audit.list', { by: 'ann' })
   expect(entries.map(({ act }) => act).sort()).toEqual(['jobs.cancel', 'jobs.retry'])
+})
+
+test('D22 E20 an owner acts on their own without a body, and the history says that its owner asked for it', async () => {
+  const { ask, jobs, batches, app } = await makeWorld()
+  const acts = [
+    `/api/jobs/${jobs.ann.failed}/retry`,
+    `/api/jobs/${jobs.ann.queued}/cancel`,
+    `/api/batches/${batches.ann}/retry`,
+    `/api/batches/${batches.ann}/cancel`,
+  ]
+  for (const path of acts) expect(await ask(path, { as: 'owner', method: 'POST' }), path).toMatchObject({ status: 200 })
+  const { entries } = await app.perform('audit.list', { by: 'ann' })
+  expect(entries.length).toBeGreaterThanOrEqual(2)
+  expect(new Set(entries.map(({ reason }) => reason))).toEqual(new Set(['asked by its owner']))
+  const retried = (await app.events(jobs.ann.failed)).find(({ kind }) => kind === 'manual-retry')
+  expect(retried?.data).toMatchObject({ actor: 'ann', reason: 'asked by its owner' })
+})
+
+test('an operator gives a reason for what belongs to another', async () => {
+  const { ask, jobs } = await makeWorld()
+  const refused = await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'operator', method: 'POST' })
+  expect(refused).toMatchObject({ status: 400, json: { error: { code: 'REASON_REQUIRED' } } })
+})
+
+/** What could be wrong with a body; each is a 400 or a 415 to whoever may do it to a job that is there. */
+const WRONG_BODIES = [
+  { body: {} },
+  { body: { reason: 7, colour: 'red' } },
+  { body: { again: 'perhaps' } },
+  { body: [] },
+  { rawBody: '{"reason":', headers: { 'content-type': 'application/json' } },
+  { rawBody: 'reason=because', headers: { 'content-type': 'text/plain' } },
+  { rawBody: 'reason=because', headers: { 'content-type': 'application/x-www-form-urlencoded' } },
+]
+
+test('what is not there, or belongs to another, is refused as that, whatever is wrong with the body', async () => {
+  const { ask, jobs, batches } = await makeWorld()
+  const targets = [
+    ...['retry', 'cancel'].flatMap((act) => [
+      ['owner', `/api/jobs/${jobs.bob.failed}/${act}`, 404],
+      ['owner', `/api/jobs/${jobs.bob.forbidden}/${act}`, 403],
+      ['owner', `/api/jobs/${NOBODY}/${act}`, 404],
+      ['operator', `/api/jobs/${NOBODY}/${act}`, 404],
+      ['owner', `/api/batches/${batches.bob}/${act}`, 404],
+      ['operator', `/api/batches/${NOBODY}/${act}`, 404],
+      ['stranger', `/api/jobs/${jobs.bob.failed}/${act}`, 401],
+    ]),
+    ['owner', `/api/jobs/${jobs.ann.failed}/mark-failed`, 403],
+    ['operator', `/api/jobs/${NOBODY}/mark-failed`, 404],
+  ] as const
+  for (const [as, path, status] of targets) {
+    for (const wrong of WRONG_BODIES) {
+      const told = `${as} ${path} ${JSON.stringify(wrong)}`
+      expect((await ask(path as string, { as: as as 'owner', method: 'POST', ...wrong })).status, told).toBe(status)
+    }
+  }
+  for (const wrong of WRONG_BODIES.slice(1)) {
+    const { status } = await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'owner', method: 'POST', ...wrong })
+    expect([400, 415], JSON.stringify(wrong)).toContain(status)
+  }
 })
 
 test('an owner cannot give a retry another input, which may name what belongs to somebody else', async () => {

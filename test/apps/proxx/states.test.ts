@@ -20,9 +20,11 @@ let clip: string
 let failed: ProxxJob
 let complete: ProxxJob
 let operator: Client
+let ann: Client
+let bob: Client
 
 beforeAll(async () => {
-  operator = (await rig.serve()).operator
+  ;({ operator, ann, bob } = await rig.serve())
   clip = await makeClip(rig.path('a.mov'))
   complete = await rig.done(rig.spec([clip]))
   failed = await rig.submit(rig.spec([rig.path('gone.mov')]))
@@ -172,6 +174,22 @@ describe('P40 P41 P44 a retry', () => {
     const same = await operator.post(path, { reason: 'as it was', again: true })
     expect([same.status, same.json.error.code]).toEqual([422, 'INPUT_MISSING'])
     expect(same.json.job).toMatchObject({ spec: failed.spec, retriedFrom: failed.id })
+  })
+
+  test('E20 is made for its owner without a body, and refused to others before anything is said about one', async () => {
+    const { json: own } = await ann.post('/proxx/jobs', rig.spec([rig.path('gone.mov')]))
+    const path = `/proxx/jobs/${own.job.id}/retry`
+    const broken = { method: 'POST', body: '{"reason":', headers: { 'content-type': 'application/json' } }
+    for (const init of [{ method: 'POST' }, broken]) {
+      expect((await bob.ask(path, init)).status).toBe(403)
+      expect((await bob.ask(`/proxx/jobs/${own.job.id}/mark-failed`, init)).status).toBe(403)
+      expect((await ann.ask(`/proxx/jobs/${rig.app.newId()}/retry`, init)).status).toBe(404)
+    }
+    expect((await ann.ask(path, broken)).status).toBe(400)
+    const { json } = await ann.ask(path, { method: 'POST' })
+    expect(json.job).toMatchObject({ retriedFrom: own.job.id, owner: 'ann' })
+    const [queued] = await rig.app.events(json.job.id)
+    expect(queued?.data).toMatchObject({ actor: 'ann', reason: 'asked by its owner' })
   })
 
   test('by the engine’s own door is the same: a new job, and the spec with the version of its profile', async () => {
