@@ -36,7 +36,7 @@ export class AttemptFailed<Code extends string = string> extends Error {
     this.code = code
     this.context = options.context ?? {}
     this.retryAfterMs = options.retryAfterMs ?? null
-    this.publicNote = oneLine(options.note)
+    this.publicNote = publicLine(options.note)
     this.isFinal = options.final === true
   }
 }
@@ -85,11 +85,16 @@ export class StageTimeout extends Error {
   }
 }
 
-function oneLine(note: unknown): string | null {
+/** 'at run (/srv/app/convert.ts:12:7)', on a line of its own or behind others. */
+const STACK_FRAME = /\s+at (?:[^\n()]{1,200} )?\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*:\d+:\d+\)?/g
+
+/** What a handler says to the owner of its job, as one line. Where in the program that was is not for them. */
+export function publicLine(note: unknown): string | null {
   if (typeof note !== 'string') return null
   // Control characters must reach neither a page nor a terminal.
   const line = note
     .slice(0, 4 * NOTE_CHARS_MAX)
+    .replace(STACK_FRAME, '')
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim()
   if (line === '') return null

@@ -1,5 +1,5 @@
 import type { Action } from './actions.ts'
-import type { JobEvent } from './events.ts'
+import type { EventKind, JobEvent } from './events.ts'
 import type { Hold } from './hold.ts'
 import type { FailureRecord, JobRecord } from './record.ts'
 import type { JobView } from './view.ts'
@@ -23,12 +23,16 @@ export function failureForOwner(failure: FailureRecord): FailureRecord {
   }
 }
 
+/** The engine's reasons for these name workers, breakers, and what was found out about them. */
+const NAMES_MACHINES: ReadonlySet<EventKind> = new Set(['reclaimed', 'released', 'orphaned', 'lost'])
+
 export function eventForOwner(event: JobEvent, owner: string): JobEvent {
   const { actor, reason, ...rest } = event.data
   const isOwn = actor === owner
-  // Without an actor, the reason is the engine's or the handler's own.
   const by = actor === undefined || isOwn ? {} : { actor: SOMEBODY }
-  const why = reason === undefined || (actor !== undefined && !isOwn) ? {} : { reason }
+  // Without an actor, the reason is the engine's or the handler's own.
+  const isTheirs = isOwn || (actor === undefined && !NAMES_MACHINES.has(event.kind))
+  const why = reason === undefined || !isTheirs ? {} : { reason }
   return { ...event, worker: null, data: { ...rest, ...(isOwn && { actor }), ...by, ...why } }
 }
 

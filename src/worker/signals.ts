@@ -1,3 +1,5 @@
+import { publicLine } from '../core/attempt-failed.ts'
+
 /** Why an attempt is told to stop: the `reason` of `attempt.signal`. */
 
 export class LeaseLost extends Error {
@@ -33,6 +35,6 @@ export class Snoozed extends Error {
   constructor(delayMs: number, note: string | null) {
     super('the handler put the job back for later')
     this.delayMs = delayMs
-    this.note = note
+    this.note = publicLine(note)
   }
 }

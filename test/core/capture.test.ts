@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { AttemptFailed, AttemptTimeout } from '../../src/core/attempt-failed.ts'
+import { AttemptFailed, AttemptTimeout, publicLine } from '../../src/core/attempt-failed.ts'
 import { type CaptureInput, captureFailure, engineFailure } from '../../src/core/capture.ts'
 import { rule } from '../../src/core/classify.ts'
 import { OWNER_OF_STAGE, STAGES } from '../../src/core/failure.ts'
@@ -225,4 +225,14 @@ test('a failure that nobody threw has the engine’s copy, or the author’s', (
   const lost = { code: 'WORKER_LOST', stage: 'execution', type: 't' } as const
   expect(engineFailure({ ...lost, detail: 'a', codes: own }).message).toBe('Encoder died.')
   expect(engineFailure({ ...lost, detail: 'a' }).fingerprint).toBe(engineFailure({ ...lost, detail: 'b' }).fingerprint)
+})
+
+test.each([
+  ['Error: no end\n    at run (/srv/app/convert.ts:12:7)\n    at async go (file:///srv/x.js:1:2)', 'Error: no end'],
+  ['TypeError: x    at /srv/app.ts:3:1', 'TypeError: x'],
+  ['Error: x\n    at Object.<anonymous> (node:internal/main:1:2)\n', 'Error: x'],
+  ['Error: x\n    at run (C:\\app\\convert.ts:12:7)', 'Error: x'],
+  ['Look at /pages/3 at 12:30, or at line 7:1.', 'Look at /pages/3 at 12:30, or at line 7:1.'],
+])('what a handler says to the owner loses its stack trace and nothing else: %j', (note, told) => {
+  expect(publicLine(note)).toBe(told)
 })

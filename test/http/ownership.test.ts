@@ -1,8 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { TABLE_ROUTES } from '../../src/http/routes.ts'
+import { failures } from '../../src/index.ts'
 import { CATALOG, type CatalogEntry } from '../../src/operations/catalog.ts'
 import { OPERATIONS } from '../../src/operations/table.ts'
 import { callOf } from './calls.ts'
+import { listen } from './streams.ts'
 import { makeWorld, NOBODY } from './world.ts'
 
 const ACTS = { reason: 'a test' }
@@ -198,6 +200,53 @@ test('D25 D26 an owner reads what failed in the words for owners: no trace, no p
   const { text } = await ask(`/api/jobs/${id}/failures`, { as: 'viewer' })
   expect(text).toMatch(/the disk said no.*\.ts:/)
   expect(text).toContain('machine-7')
+})
+
+test('D25 D26 what a handler says with a stack trace in it, and why a job was taken back, is told without traces and machines', async () => {
+  const world = await makeWorld()
+  const { ask, app, clock } = world
+  const codes = failures({ BROKEN: { fault: 'code', retry: 'never', message: 'It broke.' } })
+  const said = () => new Error('the page has no end').stack ?? ''
+  app.job('noted', {
+    codes,
+    policy: { errors: 'latest' },
+    run: (_, attempt) => {
+      if (attempt.number === 1) attempt.snooze('1s', said())
+      return attempt.fail('BROKEN', { note: said(), cause: new Error('below') })
+    },
+  })
+  app.job('taken', {
+    policy: { orphan: 'requeue' },
+    run: (_, attempt) => new Promise((_, no) => attempt.signal.addEventListener('abort', no)),
+  })
+  const batch = await app.batches.create('pages', { owner: 'ann' })
+  const stream = await listen(world, 'owner')
+  const noted = (await batch.add('noted', {})).id
+  const taken = (await app.submit('taken', {}, { owner: 'ann' })).id
+  const worker = await app.makeWorker({ id: 'machine-7:4711:x' })
+  for (let i = 0; i < 3; i++) await worker.tick()
+  await clock.advance(2_000)
+  for (let i = 0; i < 3; i++) await worker.tick()
+  expect(await app.find(noted)).toMatchObject({
+    status: 'failed',
+    errorMessage: 'It broke. Error: the page has no end',
+  })
+  worker.crash()
+  await clock.advance(120_000)
+  await (await app.makeWorker({ id: 'machine-8:1:x' })).maintain()
+  expect((await app.events(taken)).map(({ kind }) => kind)).toContain('reclaimed')
+  await stream.hear('job.failed')
+  const answers = [JSON.stringify(stream.told)]
+  for (const job of [noted, taken]) {
+    for (const rest of ['', '/explain', '/events', '/failures']) {
+      answers.push((await ask(`/api/jobs/${job}${rest}`, { as: 'owner' })).text)
+    }
+  }
+  for (const path of ['/api/jobs', '/api/batches', `/api/batches/${batch.id}`]) {
+    answers.push((await ask(path, { as: 'owner' })).text)
+  }
+  for (const text of answers) expect(text).not.toMatch(/\.ts:|file:|node:|machine-\d/)
+  expect((await ask(`/api/jobs/${taken}/events`, { as: 'viewer' })).text).toContain('machine-7')
 })
 
 test('D25 D26 nor is there a machine or an operator in how their jobs stand now: running, lost, held or ended by hand', async () => {
