@@ -6,8 +6,9 @@ import { findAsset } from './assets.ts'
 import { type CampaignView, viewCampaign } from './campaign-view.ts'
 import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
 import { type Desk, nextOf } from './desk.ts'
-import { checkNames, DraftRefused, readClone, readDraft, readDraftForm } from './drafts.ts'
+import { checkNames, DraftRefused, readClone, readDraft, readDraftForm, readStop } from './drafts.ts'
 import { publish } from './publishing.ts'
+import { stop } from './stopping.ts'
 
 export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
   const { app, rows, media } = desk.options
@@ -63,6 +64,14 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     }
     await publish(desk.options, campaign)
     return desk.changed(request, reply, campaign.id, `${campaign.name} is published.`)
+  })
+
+  server.post('/campaigns/:id/stop', async (request, reply) => {
+    const caller = await desk.writing(request)
+    const campaign = await desk.campaignOf(request, caller)
+    const { reason } = readStop(request.body)
+    await stop(desk.options, campaign, { actor: caller.name, reason })
+    return desk.changed(request, reply, campaign.id, `${campaign.name} is stopped.`)
   })
 
   server.post('/campaigns/:id/clone', async (request, reply) => {

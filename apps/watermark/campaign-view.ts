@@ -6,14 +6,14 @@ import type { Links } from './links.ts'
 export type CampaignState = 'DRAFT' | 'PROCESSING' | 'READY' | 'PARTIAL' | 'FAILED' | 'EXPIRED'
 export type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' | 'EXPIRED'
 
-/** W24, in the words of campaigns. Copies are never cancelled, so none can all be. */
-export const STATE_OF: Readonly<Record<BatchState, CampaignState>> = {
-  open: 'PROCESSING',
-  complete: 'READY',
-  partial: 'PARTIAL',
-  failed: 'FAILED',
-  cancelled: 'FAILED',
-  expired: 'EXPIRED',
+type Came = Pick<BatchView['counts'], 'complete' | 'failed'>
+
+/** W24, W25, in the words of campaigns. A copy that was cancelled is nobody's failure, and all are where a campaign ended. */
+export function campaignState(state: BatchState, { complete, failed }: Came): CampaignState {
+  if (state === 'open') return 'PROCESSING'
+  if (state === 'expired' || state === 'cancelled') return 'EXPIRED'
+  if (failed === 0) return 'READY'
+  return complete === 0 ? 'FAILED' : 'PARTIAL'
 }
 
 export interface CampaignView {
@@ -57,7 +57,7 @@ export async function viewCampaign(
   { app, rows }: { app: App; rows: Rows },
   campaign: CampaignRow,
 ): Promise<CampaignView> {
-  const view = viewWith(campaign, await batchOf(app, campaign))
+  const view = viewWith(campaign, await batchOf(app, campaign), await (await app.store()).nowMs())
   if (campaign.state !== 'DRAFT') return view
   const total = await countTokens(rows, campaign.id)
   return { ...view, counts: { ...view.counts, total, pending: total } }
@@ -67,7 +67,7 @@ async function batchOf(app: App, { id, state }: CampaignRow): Promise<BatchView 
   return state === 'DRAFT' ? null : app.batches.find(id)
 }
 
-function viewWith(campaign: CampaignRow, batch: BatchView | null): CampaignView {
+function viewWith(campaign: CampaignRow, batch: BatchView | null, nowMs: number): CampaignView {
   const { id, account_id, asset_id, name, max_downloads, expires_at, created_at, published_at } = campaign
   const { total = 0, complete = 0, failed = 0, queued = 0, processing = 0 } = batch?.counts ?? {}
   return {
@@ -75,7 +75,7 @@ function viewWith(campaign: CampaignRow, batch: BatchView | null): CampaignView 
     owner: account_id,
     assetId: asset_id,
     name,
-    state: stateOf(campaign, batch),
+    state: stateOf(campaign, batch, nowMs),
     maxDownloads: max_downloads,
     expiresAt: iso(expires_at),
     visible: campaign.visible_wm === 1,
@@ -86,10 +86,12 @@ function viewWith(campaign: CampaignRow, batch: BatchView | null): CampaignView 
   }
 }
 
-/** The batch is the one truth about a campaign that was published. */
-function stateOf({ state }: CampaignRow, batch: BatchView | null): CampaignState {
+/** The batch is the one truth about a campaign that was published, until its time is over. */
+function stateOf(campaign: CampaignRow, batch: BatchView | null, nowMs: number): CampaignState {
+  const { state } = campaign
   if (state === 'DRAFT') return 'DRAFT'
-  if (batch !== null) return STATE_OF[batch.state]
+  if (isPast(campaign, nowMs)) return 'EXPIRED'
+  if (batch !== null) return campaignState(batch.state, batch.counts)
   // Its batch is about to be made; or it was removed by hand, and with it what could be told.
   return state === 'PUBLISHING' ? 'PROCESSING' : 'EXPIRED'
 }
@@ -117,9 +119,9 @@ export async function viewCampaignDetail(
   campaign: CampaignRow,
 ): Promise<CampaignDetail> {
   const batch = await batchOf(app, campaign)
-  const view = viewWith(campaign, batch)
-  const jobs = batch === null ? new Map<string, JobView>() : await jobsOf(app, campaign.id)
   const nowMs = await (await app.store()).nowMs()
+  const view = viewWith(campaign, batch, nowMs)
+  const jobs = batch === null ? new Map<string, JobView>() : await jobsOf(app, campaign.id)
   const tokens = await tokensOf(rows, campaign.id)
   const total = batch === null ? tokens.length : view.counts.total
   const pending = batch === null ? tokens.length : view.counts.pending
@@ -136,8 +138,8 @@ export async function viewCampaignPart(
   campaign: CampaignRow,
   tokenIds: readonly string[],
 ): Promise<CampaignDetail> {
-  const view = viewWith(campaign, await batchOf(app, campaign))
   const nowMs = await (await app.store()).nowMs()
+  const view = viewWith(campaign, await batchOf(app, campaign), nowMs)
   const tokens: TokenView[] = []
   for (const id of tokenIds) {
     const token = await findToken(rows, id)
@@ -184,8 +186,9 @@ function badgeOf({ downloads }: TokenRow, job: JobView | null, { max_downloads }
     case 'complete':
       return max_downloads !== null && downloads >= max_downloads ? 'CONSUMED' : 'ACTIVE'
     case 'failed':
-    case 'cancelled':
       return 'FAILED'
+    case 'cancelled':
+      return 'EXPIRED'
     case 'processing':
       return 'PROCESSING'
     default:

@@ -118,6 +118,29 @@ export function findToken(rows: Rows, id: string): Promise<TokenRow | null> {
   return rows.first(`SELECT ${TOKEN_COLUMNS} FROM wm_tokens WHERE id = $1`, id)
 }
 
+/** Its time is over now, for good. A draft has none, and a campaign that is over stays as it is. */
+export async function endCampaign(rows: Rows, id: string, nowMs: number): Promise<void> {
+  await rows.run(
+    `UPDATE wm_campaigns SET expires_at = $2
+      WHERE id = $1 AND state <> 'DRAFT' AND (expires_at IS NULL OR expires_at > $2)`,
+    id,
+    nowMs,
+  )
+}
+
+/** Published campaigns whose time is over; those that ended last come first. */
+export function listEnded(
+  rows: Rows,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+): Promise<{ id: string }[]> {
+  return rows.all(
+    `SELECT id FROM wm_campaigns WHERE state = 'PUBLISHED' AND expires_at > $1 AND expires_at <= $2
+      ORDER BY expires_at DESC`,
+    sinceMs,
+    nowMs,
+  )
+}
+
 /** False when there is no such token in this campaign. To revoke twice is to revoke once. */
 export async function revokeToken(rows: Rows, campaignId: string, id: string, nowMs: number): Promise<boolean> {
   const sql = 'UPDATE wm_tokens SET revoked_at = coalesce(revoked_at, $3) WHERE id = $1 AND campaign_id = $2'

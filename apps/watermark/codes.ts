@@ -27,6 +27,11 @@ export const CODES = failures({
     retry: 'never',
     message: 'Nobody here knows how to watermark this kind of file.',
   },
+  CAMPAIGN_ENDED: {
+    fault: 'caller',
+    retry: 'never',
+    message: 'The campaign ended before this copy was made.',
+  },
   KEY_MISSING: {
     fault: 'operator',
     retry: 'transient',

@@ -27,17 +27,17 @@ const SHOWN_MAX = 40
 export class Desk {
   readonly options: RouteOptions
   readonly tools: MountTools
-  readonly #pages: Pages
+  readonly pages: Pages
 
   constructor(options: RouteOptions, tools: MountTools, pages: Pages) {
     this.options = options
     this.tools = tools
-    this.#pages = pages
+    this.pages = pages
   }
 
   /** For browsers; null for programs. */
   pagesFor(request: FastifyRequest): Pages | null {
-    return wantsPage(request) ? this.#pages : null
+    return wantsPage(request) ? this.pages : null
   }
 
   reading(request: FastifyRequest): Promise<Caller> {

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { App } from 'redress'
 import { artifactFile, type FileFacts, type FileRange, type FileSource, sendFile } from 'redress/http'
+import { wantsPage } from '../shared/page-requests.ts'
 import { type Refusal, Refused } from '../shared/refused.ts'
 import { isMissing } from '../shared/stores.ts'
 import { isPast } from './campaign-view.ts'
@@ -18,9 +19,22 @@ const PREPARING_SECONDS = 15
 const PROBE_BYTES_MAX = 1_024
 const PROBED_BYTES_MIN = 64 * 1_024
 const TAG_CHARS = 32
+/** So long after the button was pressed, its download may begin. */
+const BEGIN_MS = 2 * 60_000
+
+/**
+ * Programs that open a link to show what is behind it, and not for somebody who wants the file. Most of them accept
+ * anything, as downloading programs do, so only their names tell.
+ */
+const PREVIEWS =
+  /bot\b|bot[/-]|crawl|spider|preview|externalhit|facebookcatalog|meta-external|whatsapp|slack|telegram|discord|skypeuri|teams|viber|embedly|iframely|unfurl|linkexpand|mattermost|zoom|bitly|pinterest|vkshare|snap url|google-(read|safety|inspection)/i
 
 /**
  * `GET /d/LINK`: a recipient's copy, for whoever has the link.
+ *
+ * A browser, and a program that makes a preview of a link, get a page with a button, which costs nothing. The button posts;
+ * no preview does that. It counts the download and leads to `?download=PROOF`, which begins the same download for free for
+ * a short while. Every other program gets the copy; `?download=1` gives it to anybody.
  *
  * A download counts when its beginning is asked for. Who was counted gets a signed proof of it, as a cookie for browsers
  * and inside the ETag for those who go on with `If-Range`; with it, later parts of the same file are free for some hours,
@@ -29,14 +43,25 @@ const TAG_CHARS = 32
  */
 export function addDownloads(server: FastifyInstance, desk: Desk): void {
   const { app, files } = desk.options
+  const { links } = desk.options
+
+  server.post('/d/:link', async (request, reply) => {
+    const nowMs = await desk.nowMs()
+    const place = await behind(desk, request, nowMs)
+    const copy = await copyOf(app, place.token.id)
+    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
+    const proof = await admit(desk, place, { grant: null, isLook: false }, nowMs)
+    return reply.redirect(`${pathOf(request)}?download=${proof}`, 303)
+  })
+
   server.get('/d/:link', async (request, reply) => {
-    void reply.header('referrer-policy', 'no-referrer')
+    void reply.headers({ 'referrer-policy': 'no-referrer', vary: 'accept, user-agent' })
     const nowMs = await desk.nowMs()
     const place = await behind(desk, request, nowMs)
     const copy = await copyOf(app, place.token.id)
     if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
     const { token } = place
-    const { links } = desk.options
+    if (isLooking(request)) return landing(request, reply, desk, place, copy.result)
     try {
       return await sendFile(request, reply, copyFile(files, token.id, copy.result), {
         contentType: copy.result.contentType,
@@ -46,7 +71,7 @@ export function addDownloads(server: FastifyInstance, desk: Desk): void {
           const asked = askedOf(request, range, facts, token, { links, nowMs })
           const grant = await admit(desk, place, asked, nowMs)
           if (grant === null) return facts.tag
-          const path = request.url.split('?')[0] ?? '/d'
+          const path = pathOf(request)
           const secure = desk.tools.isHttps
           void reply.setCookie(COOKIE, grant, { path, secure, httpOnly: true, sameSite: 'lax', maxAge: COOKIE_SECONDS })
           return `${facts.tag}-${grant}`
@@ -56,6 +81,26 @@ export function addDownloads(server: FastifyInstance, desk: Desk): void {
       throw isMissing(error) ? new Refused(EXPIRED) : error
     }
   })
+}
+
+const pathOf = ({ url }: FastifyRequest): string => url.split('?')[0] ?? '/d'
+
+/** Whoever wants the copy says so; a browser does by the button. */
+function isLooking(request: FastifyRequest): boolean {
+  const { download } = request.query as { download?: unknown }
+  if (request.method !== 'GET' || download !== undefined) return false
+  return wantsPage(request) || PREVIEWS.test(request.headers['user-agent'] ?? '')
+}
+
+/** The page with the button. It is not cached, and says nothing that whoever has the link would not get anyway. */
+function landing(request: FastifyRequest, reply: FastifyReply, desk: Desk, place: Place, copy: CopyResult): unknown {
+  const { token, campaign } = place
+  const left = campaign.max_downloads === null ? null : campaign.max_downloads - token.downloads
+  if (left !== null && left <= 0) throw new Refused(CONSUMED)
+  const { fileName, bytes } = copy
+  // A form of a page without any referrer would be sent as if from nowhere, and refused.
+  void reply.header('referrer-policy', 'same-origin')
+  return desk.pages.landing(request, reply, { action: pathOf(request), fileName, bytes, left })
 }
 
 /** A bucket may not know the checksum of what is in it; the job does. */
@@ -103,7 +148,8 @@ type Copy = { kind: 'preparing'; progress: number } | { kind: 'ready'; result: C
 async function copyOf(app: App, tokenId: string): Promise<Copy> {
   const job = await app.find(tokenId)
   if (job?.status === 'complete') return { kind: 'ready', result: job.result as CopyResult }
-  if (job?.status === 'failed' || job?.status === 'cancelled') throw new Refused(NOT_MADE)
+  if (job?.status === 'failed') throw new Refused(NOT_MADE)
+  if (job?.status === 'cancelled') throw new Refused(EXPIRED)
   return { kind: 'preparing', progress: Math.floor((job?.progress ?? 0) * 100) }
 }
 
@@ -128,8 +174,12 @@ function askedOf(
   { id }: TokenRow,
   { links, nowMs }: { links: Links; nowMs: number },
 ): Asked {
+  const { download } = request.query as { download?: unknown }
+  // Fresh from the button: this download is counted already, and begins only now.
+  const pressed = typeof download === 'string' ? download : ''
+  if (links.isGranted(id, pressed, nowMs, BEGIN_MS)) return { grant: pressed, isLook: false }
   const [, ofTag = ''] = /^"[0-9a-f]+-([\w.-]+)"$/.exec(String(request.headers['if-range'] ?? '')) ?? []
-  const grants = [request.cookies[COOKIE] ?? '', ofTag]
+  const grants = [request.cookies[COOKIE] ?? '', ofTag, pressed]
   const grant = grants.find((one) => one !== '' && links.isGranted(id, one, nowMs)) ?? null
   const isProbe = range !== null && range.start === 0 && range.end < PROBE_BYTES_MAX && bytes >= PROBED_BYTES_MIN
   return { grant: range !== null && range.start > 0 ? grant : null, isLook: request.method === 'HEAD' || isProbe }

@@ -54,6 +54,10 @@ const cloneSchema = z.strictObject({
   expiresAt: expiryField.optional(),
 })
 
+const stopSchema = z.strictObject({
+  reason: z.string().trim().min(1).max(NAME_CHARS_MAX).default('it is not wanted any more'),
+})
+
 /** What is wrong with one field of a draft. */
 export interface DraftProblem {
   field: string
@@ -111,6 +115,9 @@ export function readClone(body: unknown, nowMs: number) {
   const { assetId, name, expiresAt } = read(cloneSchema, body ?? {}, null)
   return { assetId, name, expiresAtMs: expiresAt === undefined ? undefined : expiryOf(expiresAt, nowMs) }
 }
+
+/** Why a campaign is stopped, for the audit trail. */
+export const readStop = (body: unknown): z.output<typeof stopSchema> => read(stopSchema, body ?? {}, null)
 
 function read<T extends z.ZodType>(schema: T, body: unknown, lines: readonly Line[] | null): z.output<T> {
   const answer = schema.safeParse(body)

@@ -5,12 +5,14 @@ import { z } from 'zod'
 import type { Rows } from '../shared/rows.ts'
 import { isMissing } from '../shared/stores.ts'
 import { type AssetRow, findAsset } from './assets.ts'
+import { isPast } from './campaign-view.ts'
 import { type CampaignRow, findCampaign, findToken, isMarkedWith, type TokenRow } from './campaigns.ts'
 import { CODES, type Code } from './codes.ts'
 import { copyKey, type Files, fetchTo, inWorkFolder, sourceKey } from './files.ts'
 import { failWithMedia, type Kind, type Media, type Probed } from './media.ts'
 import { markPolicy, QUEUE, RULES } from './policy.ts'
 import type { Settings } from './settings.ts'
+import { stopCopies } from './stopping.ts'
 
 export const MARK_TYPES = ['watermark.video', 'watermark.image'] as const
 
@@ -48,6 +50,7 @@ export function declareMarking(app: App, options: MarkingOptions): Readonly<Reco
       admitRetry: async (_input, retry) => {
         const order = await orderOf(rows, retry.jobId)
         if (order === null) return retry.fail('SOURCE_MISSING')
+        if (isPast(order.campaign, await (await app.store()).nowMs())) return retry.fail('CAMPAIGN_ENDED')
         try {
           await files.assets.head(sourceKey(order.asset.id))
         } catch (error) {
@@ -55,7 +58,7 @@ export function declareMarking(app: App, options: MarkingOptions): Readonly<Reco
           throw error
         }
       },
-      run: (_input, attempt) => makeCopy(kind, attempt, options),
+      run: (_input, attempt) => makeCopy(app, kind, attempt, options),
       verify: (result, attempt) => checkStored(result, attempt, files),
     })
   return { video: declare('video'), image: declare('image') }
@@ -76,9 +79,10 @@ async function orderOf(rows: Rows, tokenId: string): Promise<Order | null> {
 }
 
 async function makeCopy(
+  app: App,
   kind: Kind,
   attempt: Attempt<Code>,
-  { rows, files, media, markKey, markKeyId }: MarkingOptions,
+  { rows, files, media, markKey, markKeyId, settings }: MarkingOptions,
 ): Promise<CopyResult> {
   const tokenId = attempt.jobId
   const order = await orderOf(rows, tokenId)
@@ -87,7 +91,12 @@ async function makeCopy(
   if (asset.kind !== kind) return attempt.fail('UNKNOWN_JOB_TYPE', { detail: `the asset is of kind ${asset.kind}` })
   // A copy with a mark of another key could not be traced: a worker that was given another secret leaves it alone.
   if (!(await isMarkedWith(rows, campaign.id, markKeyId))) return attempt.fail('KEY_MISSING')
-  const { signal } = attempt
+  const nowMs = await (await app.store()).nowMs()
+  if (isPast(campaign, nowMs)) return ended(app, campaign, attempt)
+  // It may be over before the copy is made; then nobody can ask for it.
+  const leftMs = campaign.expires_at === null ? null : campaign.expires_at - nowMs
+  const end = leftMs === null || leftMs > settings.attemptMs ? null : AbortSignal.timeout(leftMs)
+  const signal = end === null ? attempt.signal : AbortSignal.any([attempt.signal, end])
   return inWorkFolder(files.work, tokenId, attempt.number, async (folder) => {
     const [source, target] = [join(folder, 'source'), join(folder, 'copy')]
     await fetchSource(files, asset, source, attempt)
@@ -102,6 +111,7 @@ async function makeCopy(
         signal,
       })
     } catch (error) {
+      if (end?.aborted && !attempt.signal.aborted) return ended(app, campaign, attempt)
       failWithMedia(attempt, error)
     }
     const { contentType, extension } = typeOf(marked)
@@ -111,6 +121,19 @@ async function makeCopy(
       signal,
     })
     return { fileName: `${asset.name.replace(/\.[^.]*$/, '')}.${extension}`, contentType, bytes, sha256 }
+  })
+}
+
+/** Takes out all copies of a campaign that are not made yet, and waits until this one is taken away. */
+async function ended(app: App, { id }: CampaignRow, attempt: Attempt<Code>): Promise<never> {
+  const { signal, jobId } = attempt
+  const items = await stopCopies(app, id, { actor: 'watermark', reason: 'the campaign is over' })
+  // Copies of campaigns that were published before campaigns could be stopped cannot be cancelled.
+  if (items.some((item) => item.id === jobId && item.code === 'NOT_ALLOWED_BY_POLICY')) attempt.fail('CAMPAIGN_ENDED')
+  return new Promise((_, reject) => {
+    const stopped = () => reject(signal.reason)
+    if (signal.aborted) stopped()
+    else signal.addEventListener('abort', stopped, { once: true })
   })
 }
 

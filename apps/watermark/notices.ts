@@ -1,6 +1,6 @@
-import { type App, email, type Mail, type Notice, renderNotice, webhook } from 'redress'
+import { type App, type BatchState, email, type Mail, type Notice, renderNotice, webhook } from 'redress'
 import type { Rows } from '../shared/rows.ts'
-import { STATE_OF } from './campaign-view.ts'
+import { campaignState } from './campaign-view.ts'
 import { findCampaign, findToken } from './campaigns.ts'
 import { MAIL, WEBHOOK } from './policy.ts'
 import type { Settings } from './settings.ts'
@@ -21,7 +21,7 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
     app.channel(
       WEBHOOK,
       webhook({
-        url: ({ kind }) => (kind === 'settled' || kind === 'test' ? hook.url : null),
+        url: (notice) => (notice.kind === 'test' || hasCome(notice) ? hook.url : null),
         // It is the operator's own word, wherever it leads.
         outbound: { allow: [new URL(hook.url).host] },
         secrets: [hook.secret],
@@ -31,9 +31,16 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
   }
 }
 
+/**
+ * A campaign that ended before all its copies were made came to nothing that could be told. Whoever ended it, or gave
+ * it its end, knows.
+ */
+const hasCome = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
+
 /** That all is well is told by the webhook alone; the three mails are about failures. */
 function isMailed(notice: Notice): boolean {
-  return notice.kind === 'failed' || (notice.kind === 'settled' && notice.batch.state !== 'complete')
+  if (notice.kind === 'failed') return notice.failure.code !== 'CAMPAIGN_ENDED'
+  return notice.kind === 'settled' && hasCome(notice) && notice.batch.state !== 'complete'
 }
 
 async function addressOf(app: App, notice: Notice): Promise<string | null> {
@@ -74,7 +81,7 @@ async function inWords(rows: Rows, notice: Notice, publicUrl: string | null): Pr
 function campaignReady(notice: Notice): unknown {
   if (notice.kind !== 'settled') return { type: notice.kind, timestamp: notice.at, data: {} }
   const { id, name, owner, state, total, complete, failed } = notice.batch
-  const word = STATE_OF[state as keyof typeof STATE_OF]
+  const word = campaignState(state as BatchState, { complete, failed })
   const data = { campaign_id: id, name, owner, state: word, total, completed: complete, failed }
   return { type: 'campaign_ready', timestamp: notice.at, data }
 }

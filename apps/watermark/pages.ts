@@ -35,6 +35,12 @@ export interface Pages {
     reply: FastifyReply,
     shown: { caller: Caller; campaign: CampaignRow; detection: DetectionView },
   ): unknown
+  /** A recipient opened a link. `left` is how many downloads there still are; null for any number. */
+  landing(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    shown: { action: string; fileName: string; bytes: number; left: number | null },
+  ): unknown
   /** A recipient opened a link before the copy was there. */
   preparing(request: FastifyRequest, reply: FastifyReply, shown: { progress: number }): unknown
   /** Status and headers are there already. */

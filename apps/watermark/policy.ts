@@ -19,8 +19,8 @@ export function markPolicy(settings: Settings): PolicyInput {
     retry: retriesMax === 0 ? { max: 1 } : { max: retriesMax + 1, backoff: table(retryDelays), unknown: 'transient' },
     manualRetry: { mode: 'in-place', budget: 'reset' },
     rollup: 'partial',
-    // A campaign knows no cancelled copies: a link that is not wanted is revoked.
-    cancel: false,
+    // Only what ends a campaign cancels its copies; a link that is not wanted is revoked.
+    cancel: true,
     timeout: { attempt: attemptMs },
     // Each recipient's copy is another matter: nobody is told "and 17 more".
     notify: { failed: channelsOf(settings).failed, window: 0 },

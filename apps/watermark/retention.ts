@@ -3,6 +3,7 @@ import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import type { Rows } from '../shared/rows.ts'
 import { type Files, SUSPECTS, sweepWork } from './files.ts'
 import { QUEUE } from './policy.ts'
+import { stopEnded } from './stopping.ts'
 
 const RETENTION = 'watermark.retention'
 const HOUR_MS = 3_600_000
@@ -10,6 +11,8 @@ const DAY_MS = 24 * HOUR_MS
 const SUSPECTS_KEPT_MS = 7 * DAY_MS
 /** Longer than any attempt may take. */
 const WORK_KEPT_MS = 2 * DAY_MS
+/** A copy that waits for its next try is claimed again long before this, and noticed then. */
+const ENDED_LOOKED_AT_MS = 30 * DAY_MS
 
 interface RetentionOptions {
   rows: Rows
@@ -27,6 +30,7 @@ export function declareRetention(app: App, { rows, files, finishPublishing, log 
     run: async (_input: Record<string, never>, { signal }) => {
       await finishPublishing()
       const nowMs = await (await app.store()).nowMs()
+      await stopEnded(app, rows, log, { sinceMs: nowMs - ENDED_LOOKED_AT_MS, nowMs })
       const copies = await removeCopies(rows, files, nowMs, signal)
       const suspects = await removeSuspects(files, signal)
       const folders = await sweepWork(files.work, WORK_KEPT_MS, Date.now())

@@ -57,10 +57,12 @@ export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
 
 function actions({ id, state }: CampaignView, mayWrite: boolean): Html {
   const publish = html`<form method="post" action="/campaigns/${id}/publish"><button class="small">Publish</button></form>`
+  // Two steps, with script and without: a campaign that is stopped does not come back.
+  const stop = html`<details class="revoke"><summary class="small calm">Stop</summary><form method="post" action="/campaigns/${id}/stop"><p>All links stop working for good, and copies that are not ready yet are not made.</p><button class="small danger">Stop the campaign</button></form></details>`
   return html`<div class="acts">${mayWrite && state === 'DRAFT' && publish}${
     state !== 'DRAFT' &&
     html`<a class="small calm" href="/campaigns/${id}/links.csv">Links as CSV</a><a class="small calm" href="/campaigns/${id}/detections">Searches</a>`
-  }${mayWrite && html`<a class="small calm" href="/campaigns/${id}/clone">Clone</a>`}</div>`
+  }${mayWrite && html`<a class="small calm" href="/campaigns/${id}/clone">Clone</a>`}${mayWrite && state !== 'DRAFT' && state !== 'EXPIRED' && stop}</div>`
 }
 
 function detecting(id: string, { of: { mayWrite }, campaign, uploadBytesMax }: Shown): Html | null {

@@ -12,7 +12,7 @@ import { type DraftForm, draftForm, fieldsOf } from './forms.ts'
 import { type Frame, framed, sendPage } from './frame.ts'
 import { campaignList, liveOfList } from './list.ts'
 import { choiceOf, Reader } from './reader.ts'
-import { preparingPage, refusedPage } from './recipient.ts'
+import { landingPage, preparingPage, refusedPage } from './recipient.ts'
 import { addStates } from './states.ts'
 
 const ABOVE = [{ href: '/campaigns', name: 'Campaigns' }]
@@ -104,6 +104,8 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
       const frame = frameOf(request, reply, { ...rest, isReloading: isSearching(detection) })
       return sendPage(reply, framed(frame, detectionReport(detection), files))
     },
+
+    landing: (_request, reply, shown) => reply.type('text/html').send(landingPage({ ...shown, stylesheets })),
 
     preparing: (_request, reply, { progress }) =>
       reply.type('text/html').send(preparingPage({ progress, stylesheets })),

@@ -1,14 +1,38 @@
 import { type Html, html, page } from 'redress/http'
 import { stylesheetLinks } from '../../shared/page-assets.ts'
+import { sizeText } from '../../shared/page-words.ts'
 import type { Refusal } from '../../shared/refused.ts'
 
 const RELOAD_SECONDS = 5
+
+interface Landing {
+  action: string
+  fileName: string
+  bytes: number
+  left: number | null
+  stylesheets: readonly string[]
+}
+
+/** What is behind a link, and a button: programs that show previews of links open it, too, and must use up nothing. */
+export function landingPage({ action, fileName, bytes, left, stylesheets }: Landing): string {
+  const limit =
+    left === null
+      ? null
+      : html`<p class="quiet">${left === 1 ? 'It can be downloaded once.' : `It can be downloaded ${left.toLocaleString('en')} more times.`} An interrupted download can be resumed.</p>`
+  const body = html`<div class="calm-page">
+<h1>Your copy is ready</h1>
+<p><bdi>${fileName}</bdi> · ${sizeText(bytes)}</p>
+<form method="post" action="${action}"><button>Download</button></form>
+${limit}
+</div>`
+  return page('Your copy is ready', body, head(stylesheets, null))
+}
 
 /** What a recipient sees who is too early. They are strangers: nothing here is about the campaign, or anybody else. */
 export function preparingPage({ progress, stylesheets }: { progress: number; stylesheets: readonly string[] }): string {
   const body = html`<div class="calm-page">
 <h1>Your copy is being prepared</h1>
-<p>The download begins by itself when it is ready. You can leave this page open, or come back later.</p>
+<p>This page offers the download when it is ready. You can leave it open, or come back later.</p>
 <progress max="100" value="${progress}" aria-label="Prepared so far"></progress>
 <p class="big">${progress} %</p>
 </div>`

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { openLinks } from '../../../apps/watermark/links.ts'
 import { until } from '../../support/until.ts'
 import type { Shown } from '../client.ts'
@@ -216,4 +216,65 @@ test('each recipient’s link gives their own copy', async () => {
   await rig.idle()
   const texts = await Promise.all(tokens.map(async ({ link }: Shown) => (await anybody().get(link)).text))
   expect(texts.map((text) => text.split('|')[0])).toEqual(['Rita', 'Sam'])
+})
+
+describe('the page of a link', () => {
+  const asBrowser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' }
+  const PREVIEWS = [
+    'Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)',
+    'facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)',
+    'WhatsApp/2.23.20.0',
+    'TelegramBot (like TwitterBot)',
+    'Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)',
+    'Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5 skype-url-preview@microsoft.com',
+  ]
+
+  test('is what browsers and previews of links get, and it uses up nothing', async () => {
+    const { link, campaign } = await ready({ maxDownloads: 1 })
+    const looks = [asBrowser, ...PREVIEWS.map((agent) => ({ accept: '*/*', 'user-agent': agent }))]
+    for (const headers of looks) {
+      const page = await anybody().get(link, headers)
+      expect([page.status, page.headers.get('content-type')], JSON.stringify(headers)).toEqual([200, 'text/html'])
+      expect(page.text).toContain('Your copy is ready')
+      await anybody().ask(link, { method: 'HEAD', headers })
+    }
+    expect(await countOf(campaign)).toBe(0)
+    expect((await anybody().get(link)).status).toBe(200)
+    expect(await countOf(campaign)).toBe(1)
+    expect((await anybody().get(link, asBrowser)).status).toBe(410)
+  })
+
+  test('has a button that counts one download, which can begin, break off and be resumed', async () => {
+    const { link, campaign, text } = await ready({ maxDownloads: 1 }, LARGE)
+    const pressed = await anybody().ask(link, { method: 'POST', redirect: 'manual', headers: asBrowser })
+    expect(pressed.status).toBe(303)
+    expect(await countOf(campaign)).toBe(1)
+    const file = pressed.headers.get('location') ?? ''
+    const begun = await anybody().get(file, asBrowser)
+    expect([begun.status, begun.text]).toEqual([200, text])
+    const tag = begun.headers.get('etag') ?? ''
+    const rest = await anybody().get(file, { ...asBrowser, range: 'bytes=5000-', 'if-range': tag })
+    expect([rest.status, rest.text]).toEqual([206, text.slice(5000)])
+    expect(await countOf(campaign)).toBe(1)
+    const again = await anybody().ask(link, { method: 'POST', redirect: 'manual' })
+    expect(again).toMatchObject({ status: 410, json: { error: { code: 'LINK_CONSUMED' } } })
+  })
+
+  test('leads to an address that begins a download for two minutes, and is worth nothing for other links', async () => {
+    const [one, other] = [await ready({ maxDownloads: 1 }), await ready({ maxDownloads: 1 })]
+    const pressed = await anybody().ask(one.link, { method: 'POST', redirect: 'manual' })
+    const file = pressed.headers.get('location') ?? ''
+    const stolen = file.replace(one.link, other.link)
+    expect((await anybody().get(stolen)).status).toBe(200)
+    expect(await countOf(other.campaign)).toBe(1)
+    await rig.kit.advance('3m')
+    expect((await anybody().get(file)).status).toBe(410)
+  })
+
+  test('is passed over by whoever asks for the file itself', async () => {
+    const { link, campaign, text } = await ready()
+    const got = await anybody().get(`${link}?download=1`, asBrowser)
+    expect([got.status, got.text]).toEqual([200, text])
+    expect(await countOf(campaign)).toBe(1)
+  })
 })

@@ -152,7 +152,7 @@ test('who has not signed in is shown the door, and is then where they wanted to 
   ])
 })
 
-test('a recipient who is too early sees how far it is, gets the copy by itself, and learns nothing of anybody else', async () => {
+test('a recipient who is too early sees how far it is, is offered the copy by itself, and learns nothing of anybody else', async () => {
   let go: () => void = () => undefined
   rig.media.onMark = () =>
     new Promise<void>((resolve) => {
@@ -165,9 +165,12 @@ test('a recipient who is too early sees how far it is, gets the copy by itself, 
   await page.getByText('0 %').waitFor()
   const text = await page.content()
   for (const secret of ['Secret plans', 'Rita', 'spring.mov', 'ann', 'script']) expect(text).not.toContain(secret)
-  const downloading = page.waitForEvent('download')
   go()
   await rig.idle()
+  await page.getByRole('heading', { name: 'Your copy is ready' }).waitFor()
+  await expectAccessible(page)
+  const downloading = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Download' }).click()
   expect((await downloading).suggestedFilename()).toBe('spring.mp4')
   const gone = await page.goto(tokens[0].link)
   expect(gone?.status()).toBe(410)

@@ -45,13 +45,15 @@ describe('what is uploaded', () => {
     expect(await mark(60_000)).toMatchObject({ codec: 'h264' })
   })
 
-  test.each(['moving.webp', 'list.mp4', 'picture.svg'])(
-    '%s is refused for what it is, and nothing of it is kept',
-    async (name) => {
-      expect(await sent(name)).toMatchObject({ status: 400, json: { error: { code: 'SOURCE_UNSUPPORTED' } } })
-      expect(rig.workLeft()).toEqual([])
-    },
-  )
+  const refusals = [
+    ['moving.webp', 'SOURCE_ANIMATED'],
+    ['list.mp4', 'SOURCE_UNSUPPORTED'],
+    ['picture.svg', 'SOURCE_UNSUPPORTED'],
+  ] as const
+  test.each(refusals)('%s is refused for what it is, and nothing of it is kept', async (name, code) => {
+    expect(await sent(name)).toMatchObject({ status: 400, json: { error: { code } } })
+    expect(rig.workLeft()).toEqual([])
+  })
 })
 
 test('an upload that there is no room to look into is answered 507, and is taken when there is room', async (context) => {

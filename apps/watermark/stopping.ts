@@ -1,0 +1,46 @@
+import type { App, BatchItem, Log } from 'redress'
+import { Refused } from '../shared/refused.ts'
+import type { Rows } from '../shared/rows.ts'
+import { NOT_PUBLISHED } from './access.ts'
+import { type CampaignRow, endCampaign, listEnded } from './campaigns.ts'
+import { type PublishingOptions, publish } from './publishing.ts'
+
+interface By {
+  actor: string
+  reason: string
+}
+
+/**
+ * Ends a campaign now. It is EXPIRED from this moment on, as if its time had come: its links lead nowhere, copies that wait
+ * are not made, and encodes that run are stopped. Copies that are there are removed by retention. Stopping is idempotent.
+ */
+export async function stop(options: PublishingOptions, campaign: CampaignRow, by: By): Promise<void> {
+  const { app, rows } = options
+  if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
+  await endCampaign(rows, campaign.id, await (await app.store()).nowMs())
+  // One whose publishing was cut short has no batch yet. With it, its copies can be taken out for good.
+  await publish(options, campaign)
+  await stopCopies(app, campaign.id, by)
+}
+
+/** Takes out the copies that wait, and asks the encodes that run to stop. */
+export async function stopCopies(app: App, campaignId: string, by: By): Promise<BatchItem[]> {
+  const batch = await app.batches.find(campaignId)
+  if (batch === null || batch.counts.unfinished === 0) return []
+  return (await app.batches.cancel(campaignId, by)).items
+}
+
+/** Copies of campaigns that ended while no worker was there to notice, or that somebody retried since. */
+export async function stopEnded(
+  app: App,
+  rows: Rows,
+  log: Log,
+  span: { sinceMs: number; nowMs: number },
+): Promise<void> {
+  for (const { id } of await listEnded(rows, span)) {
+    const batch = await app.batches.find(id)
+    if (batch === null || batch.counts.unfinished === 0) continue
+    log.info({ event: 'campaign_ended', campaign_id: id }, 'copies of a campaign that is over are not made')
+    await stopCopies(app, id, { actor: 'watermark', reason: 'the campaign is over' })
+  }
+}
