@@ -55,7 +55,11 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
     admit: ({ refused }, submission) => {
       if (refused !== null) submission.fail(refused)
     },
-    admitRetry: async (_input, retry) => {
+    admitRetry: async ({ refused }, retry) => {
+      // There is no file: it was turned away, or not stored.
+      if (refused === 'NOT_PDF') retry.fail('NOT_PDF', { note: SEND_ANOTHER })
+      if (refused !== null) retry.fail(refused, { note: 'The file was not stored. Send it again.' })
+      if (FINAL_FOR_FILE.has(String(retry.failure?.context.gatewayCode))) retry.fail('GW_4XX', { note: SEND_ANOTHER })
       try {
         await files.uploads.head(sourceKey(retry.jobId))
       } catch (error) {
@@ -101,6 +105,16 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
   })
 }
 
+/** What the gateway says of a file that it will say of the same file again. */
+const FINAL_FOR_FILE: ReadonlySet<string> = new Set([
+  'PARSE_ERROR',
+  'ENCRYPTED',
+  'NO_TEXT_LAYER',
+  'TOO_MANY_PAGES',
+  'RESULT_TOO_LARGE',
+])
+const SEND_ANOTHER = 'The same file would fail again: send another one.'
+
 async function openSource({ uploads }: Files, attempt: Attempt<Code>) {
   try {
     return await uploads.get(sourceKey(attempt.jobId), { signal: attempt.signal, verify: true })
@@ -123,12 +137,12 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
   // No fault of the document or of the gateway: it costs no attempt and does not count in the breaker.
   if (error instanceof GatewayBusy) attempt.snooze(holdMs(attempt.number, error.retryAfterMs), error.message)
   if (error instanceof GatewayFailed) {
-    const { code, status, note, retryAfterMs, isFinal, message, cause } = error
+    const { code, status, note, retryAfterMs, isFinal, gatewayCode, message, cause } = error
     attempt.fail(code, {
       detail: message,
       cause,
       final: isFinal,
-      ...(status !== null && { context: { httpStatus: status } }),
+      ...(status !== null && { context: { httpStatus: status, ...(gatewayCode !== null && { gatewayCode }) } }),
       ...(note !== null && { note }),
       ...(retryAfterMs !== null && { retryAfter: retryAfterMs }),
     })

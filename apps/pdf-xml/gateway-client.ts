@@ -42,6 +42,8 @@ export class GatewayFailed extends Error {
   readonly note: string | null
   readonly retryAfterMs: number | null
   readonly isFinal: boolean
+  /** The gateway's own code for what it refuses: 'ENCRYPTED'. */
+  readonly gatewayCode: string | null
 
   constructor(
     code: Code,
@@ -51,6 +53,7 @@ export class GatewayFailed extends Error {
       note?: string | null
       retryAfterMs?: number | null
       isFinal?: boolean
+      gatewayCode?: string | undefined
       cause?: unknown
     } = {},
   ) {
@@ -60,6 +63,7 @@ export class GatewayFailed extends Error {
     this.note = more.note ?? null
     this.retryAfterMs = more.retryAfterMs ?? null
     this.isFinal = more.isFinal ?? false
+    this.gatewayCode = more.gatewayCode ?? null
   }
 }
 
@@ -237,7 +241,11 @@ async function refused(answer: IncomingMessage, status: number): Promise<Gateway
     })
   }
   if (REFUSALS.has(status))
-    return new GatewayFailed('GW_4XX', message, { status, note: said === null ? null : fitToShow(said.message) })
+    return new GatewayFailed('GW_4XX', message, {
+      status,
+      gatewayCode: said?.code,
+      note: said === null ? null : fitToShow(said.message),
+    })
   const code = status === 408 || said?.code === 'PARSE_TIMEOUT' ? 'GW_TIMEOUT' : 'GW_5XX'
   return new GatewayFailed(code, message, { status, retryAfterMs })
 }

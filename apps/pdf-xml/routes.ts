@@ -20,6 +20,7 @@ export function pdfXmlRoutes(given: Omit<ReceiveOptions, 'visitors'>): Mount {
     const options = { ...given, visitors: new VisitorLimits(app, settings, sessions.nameOf) }
     const senderOf = (caller: Caller): Sender => ({ owner: ownerOf(caller), isVisitor: sessions.isVisitor(caller) })
     tools.letIn(async (request) => sessions.find(request))
+    tools.welcomeOwners('/convert')
     tools.offerFile(CONVERT, (job) => fileOf(job, options))
     /** Whoever sends a file is somebody: who has no name yet is given one. */
     const callerOf = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> =>

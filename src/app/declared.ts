@@ -46,11 +46,12 @@ export function declaredOf(
     admitRetry:
       admitRetry === undefined
         ? null
-        : (input, { jobId, type, owner, actor, mode }) => {
+        : (input, { jobId, type, owner, actor, mode, failure }) => {
             const fail = (code: string, options?: AttemptFailOptions): never => {
               throw failWith(code, options)
             }
-            return admitRetry(input as never, { jobId, type, owner, actor, mode, fail })
+            const before = failure === null ? null : { code: failure.code, context: failure.context }
+            return admitRetry(input as never, { jobId, type, owner, actor, mode, failure: before, fail })
           },
     handler: {
       type: name,

@@ -3,7 +3,7 @@ import type { Duration } from '../core/duration.ts'
 import type { Policy, PolicyInput } from '../core/policy.ts'
 import type { Schema } from '../core/schema.ts'
 import type { ENGINE_CODES, Taxonomy } from '../core/taxonomy.ts'
-import type { RetryMode } from '../operations/admit-retry.ts'
+import type { FailedBefore, RetryMode } from '../operations/admit-retry.ts'
 import type { DedupeScope, Submitted } from '../store/store.ts'
 import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
 import type { Pending } from './transactions.ts'
@@ -27,7 +27,7 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   admit?(input: Input, submission: Submission<Codes | EngineCode>): unknown
   /**
    * Runs before a person retries or replays a failed job, where this program knows the type: does the source still
-   * exist? A throw (or `retry.fail`) refuses it with RETRY_REFUSED, and nothing is changed. Also asked when a job is
+   * exist, and can it succeed with the same input? A throw (or `retry.fail`) refuses it with RETRY_REFUSED, and nothing is changed. Also asked when a job is
    * shown, to say whether it can be retried; so it must change nothing itself.
    */
   admitRetry?(input: Input, retry: Retry<Codes | EngineCode>): unknown
@@ -67,6 +67,11 @@ export interface Retry<Codes extends string> {
   /** null when nothing is to be done yet, and somebody only looks at the job. */
   readonly actor: string | null
   readonly mode: RetryMode
+  /**
+   * How it failed last, with this very input: a type refuses here what cannot succeed with it. Null where the input was
+   * edited.
+   */
+  readonly failure: FailedBefore | null
   fail(code: Codes, options?: AttemptFailOptions): never
 }
 

@@ -3,10 +3,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Caller } from '../operations/caller.ts'
 import type { FindCaller } from './callers.ts'
 import { notBuiltPage } from './pages/not-built-page.ts'
 import { hasTag } from './send-file.ts'
 import { type CookieShape, sendToSignIn } from './sign-in.ts'
+
+/** Those that owners have something on. The others ask for what only those may see who run the server. */
+const OF_OWNERS: ReadonlySet<string> = new Set(['/jobs', '/jobs/:id', '/batches', '/batches/:id'])
 
 /** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
 const PAGES = [
@@ -51,7 +55,7 @@ interface Asset {
 /** The operator's pages: static files that read the same HTTP API as everybody. */
 export function addDashboard(
   server: FastifyInstance,
-  { findCaller, cookie }: { findCaller: FindCaller; cookie: CookieShape },
+  { findCaller, cookie, homeOf }: { findCaller: FindCaller; cookie: CookieShape; homeOf: (caller: Caller) => string },
 ): void {
   const folder = PLACES.find((place) => existsSync(join(place, 'index.html')))
   const document = folder === undefined ? null : readAsset(join(folder, 'index.html'), 'text/html; charset=utf-8')
@@ -61,7 +65,9 @@ export function addDashboard(
   for (const path of PAGES) {
     server.get(path, async (request, reply) => {
       // Who is not known is shown the door, not an empty page; a store that cannot be asked is another matter.
-      if ((await findCaller(request)) === null) return sendToSignIn(request, reply, cookie)
+      const caller = await findCaller(request)
+      if (caller === null) return sendToSignIn(request, reply, cookie)
+      if (caller.role === 'owner' && !OF_OWNERS.has(path)) return reply.redirect(homeOf(caller), 303)
       void reply.header('cache-control', 'no-cache').header('vary', 'accept-encoding')
       if (document === null || tag === null) return reply.code(503).type('text/html').send(notBuiltPage())
       if (hasTag(request.headers['if-none-match'] ?? '', tag))

@@ -157,7 +157,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
     return refuse(new StoreAway(), log, request, reply)
   })
-  let ownersPage = '/'
+  let ownersPage = '/jobs'
   const homeOf = ({ role }: Caller): string => (role === 'owner' ? ownersPage : '/')
   addSignIn(server, { store, wrong, findCaller, cookie, homeOf })
   const routes: RouteOptions = {
@@ -184,7 +184,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     }
     return reply.type(app.metrics.contentType).send(await watch.answered(app.metrics.text()))
   })
-  addDashboard(server, { findCaller, cookie })
+  addDashboard(server, { findCaller, cookie, homeOf })
   const document = openApi(packageVersion(), '/', cookie.name)
   server.get('/openapi.json', async (request, reply) => {
     await neededCaller(findCaller, request)

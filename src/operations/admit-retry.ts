@@ -16,6 +16,14 @@ export interface RetryQuestion {
   /** null when nothing is to be done yet, and somebody only wants to know. */
   actor: string | null
   mode: RetryMode
+  /** How it failed last, with this very input; null for an edited one. */
+  failure: FailedBefore | null
+}
+
+export interface FailedBefore {
+  code: string
+  /** As the failure was recorded: what the type itself gave with it, among others. */
+  context: Readonly<Record<string, unknown>>
 }
 
 export interface RetryRefusal {
@@ -41,7 +49,8 @@ export async function actionsNow(context: Pick<Context, 'admitRetry'>, job: JobR
   if (retry === undefined) return actions
   const { id, type, owner, payload, policy } = job
   const mode = policy.manualRetry.mode === 'in-place' ? 'in-place' : 'new-job'
-  const question = { jobId: id, type, owner, input: JSON.parse(payload), actor: null, mode } as const
+  const failure = job.latestFailure
+  const question = { jobId: id, type, owner, input: JSON.parse(payload), actor: null, mode, failure } as const
   const refusal = await context.admitRetry(question)
   if (refusal === null) return actions
   const refused: Action = { name: 'retry', allowed: false, why: `${refusal.code}: ${refusal.message}` }

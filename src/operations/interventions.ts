@@ -60,9 +60,9 @@ export async function retryJob(context: Context, act: RetryAct): Promise<Interve
       { action: 'Leave newId out.', jobId: job.id },
     )
   }
-  const { id, type, owner, payload } = job
-  const question = { jobId: id, type, owner, input: JSON.parse(payload), actor: act.actor, mode: 'in-place' } as const
-  await refuseUnlessAdmitted(context, question)
+  const { id, type, owner, payload, latestFailure: failure } = job
+  const input = JSON.parse(payload)
+  await refuseUnlessAdmitted(context, { jobId: id, type, owner, input, actor: act.actor, mode: 'in-place', failure })
   const spent = spendManualRetry(unpackSpent(job.spent), job.attempt, job.policy.manualRetry.budget)
   return intervene(context.store, act, job, why, { kind: 'retry-in-place', spent: packSpent(spent) })
 }

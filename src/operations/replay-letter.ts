@@ -36,7 +36,8 @@ export async function jobFromLetter(
     const { code, message } = prepared.rejected
     throw new RedressError('SUBMISSION_REFUSED', `${code}: ${message}`, { jobId })
   }
-  await refuseUnlessAdmitted(context, { jobId, type, owner, input, actor: by.actor, mode: 'replay' })
+  const failure = JSON.stringify(input) === JSON.stringify(JSON.parse(letter.payload)) ? letter.failure : null
+  await refuseUnlessAdmitted(context, { jobId, type, owner, input, actor: by.actor, mode: 'replay', failure })
   return { ...prepared, retriedFrom: { id: jobId, ...by, ...origin } }
 }
 

@@ -24,7 +24,8 @@ export async function submitRetry(context: Context, act: RetryAct, failed: JobRo
   if (prepared.rejected === null) {
     const { type, owner } = failed
     const asked = isEdited ? input : JSON.parse(failed.payload)
-    await refuseUnlessAdmitted(context, { jobId: id, type, owner, input: asked, actor, mode: 'new-job' })
+    const failure = isEdited ? null : failed.latestFailure
+    await refuseUnlessAdmitted(context, { jobId: id, type, owner, input: asked, actor, mode: 'new-job', failure })
   }
   const what = isEdited ? 'with the given input' : 'with the same input'
   if (dryRun) {

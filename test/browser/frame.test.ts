@@ -44,3 +44,24 @@ test('ages are counted by the clock of the server, however wrong that of the bro
     expect(await started.innerText()).toBe('1 h ago')
   }
 })
+
+test('an owner who signs in, or opens any page of operators, lands on a page that works for them', async () => {
+  const desk = await makeDesk()
+  const context = { viewport: { width: 390, height: 844 }, colorScheme: 'dark' } as const
+  for (const [path, options] of [
+    ['/', {}],
+    ['/', { context }],
+    ['/failures', {}],
+    ['/audit', {}],
+  ] as const) {
+    const page = await desk.open(path, { as: 'owner', ...options })
+    await page.waitForURL('**/jobs')
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.getByRole('row').filter({ hasText: 'pdf.convert' }).first().waitFor()
+    expect(await page.locator('[role=alert], .notice.bad, .problem').count()).toBe(0)
+    await page.getByRole('link', { name: 'Redress' }).click()
+    await page.getByRole('row').filter({ hasText: 'pdf.convert' }).first().waitFor()
+    expect(new URL(page.url()).pathname).toBe('/jobs')
+    await expectAccessible(page)
+  }
+})

@@ -57,6 +57,22 @@ describe('D22 E20 a type that has something against a retry', () => {
     })
   })
 
+  test('knows how it failed with this very input, so that it can refuse what would fail again, and not an edited input', async () => {
+    const asked: unknown[] = []
+    const finalForInput: Hook = (_, retry) => {
+      asked.push(retry.failure?.code ?? null)
+      if (retry.failure?.code === 'BROKEN') retry.fail('BROKEN', { note: 'The same file would fail again.' })
+    }
+    const { app, id, retryAction } = await failedJob(NEW_JOB, finalForInput)
+    expect(await retryAction()).toMatchObject({ allowed: false, why: expect.stringContaining('fail again') })
+    expect(await refusal(app.perform('jobs.retry', { id, ...WHO }))).toMatchObject({ code: 'RETRY_REFUSED' })
+    const [letter] = (await app.deadLetters.list()).deadLetters
+    const offset = letter?.offset ?? 0
+    expect(await refusal(app.deadLetters.replay(offset, WHO))).toMatchObject({ code: 'RETRY_REFUSED' })
+    expect(await app.perform('jobs.retry', { id, ...WHO, input: { file: 'b.pdf' } })).toMatchObject({ isDone: true })
+    expect(new Set(asked)).toEqual(new Set(['BROKEN', null]))
+  })
+
   test('a throw that no rule knows refuses it as well', async () => {
     const { app, id } = await failedJob(IN_PLACE, () => {
       throw new Error('the catalogue cannot be reached at /srv/secret')
@@ -95,7 +111,8 @@ describe('a type that has nothing against it', () => {
       told.push({ given, retry }),
     )
     expect(await retryAction()).toMatchObject({ allowed: true })
-    const retry = { jobId: id, type: 'convert', owner: 'bob', mode }
+    const failure = { code: 'BROKEN', context: expect.any(Object) }
+    const retry = { jobId: id, type: 'convert', owner: 'bob', mode, failure }
     expect(told).toEqual([{ given: { file: 'a.pdf' }, retry: { ...retry, actor: null } }])
     await app.retry(id, WHO)
     expect(told.at(-1)).toEqual({ given: { file: 'a.pdf' }, retry: { ...retry, actor: 'ann' } })

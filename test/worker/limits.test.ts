@@ -261,17 +261,20 @@ describe('a limit of one worker on how many of a type it runs at once (slotsMax)
     ],
     ['answers NaN', () => Number.NaN],
     ['answers less than nothing', () => -1],
-  ])('a slotsMax function that %s keeps its own type waiting, is told, and keeps no other type', async (_, slotsMax) => {
-    const scene = new Scene()
-    onTestFinished(() => scene.end())
-    scene.app.job('scarce', { slotsMax, run: () => 'done' })
-    scene.app.job('plain', { run: () => 'done' })
-    await scene.worker()
-    const scarce = await scene.app.submit('scarce', {})
-    const plain = await scene.app.submit('plain', {})
-    for (let i = 0; i < 5; i++) await scene.pass(100)
-    expect(await scene.status(plain.id)).toBe('complete')
-    expect(await scene.status(scarce.id)).toBe('queued')
-    expect(scene.log.lines.filter(({ message }) => message.startsWith('slotsMax of scarce failed'))).not.toEqual([])
-  })
+  ])(
+    'a slotsMax function that %s keeps its own type waiting, is told, and keeps no other type',
+    async (_, slotsMax) => {
+      const scene = new Scene()
+      onTestFinished(() => scene.end())
+      scene.app.job('scarce', { slotsMax, run: () => 'done' })
+      scene.app.job('plain', { run: () => 'done' })
+      await scene.worker()
+      const scarce = await scene.app.submit('scarce', {})
+      const plain = await scene.app.submit('plain', {})
+      for (let i = 0; i < 5; i++) await scene.pass(100)
+      expect(await scene.status(plain.id)).toBe('complete')
+      expect(await scene.status(scarce.id)).toBe('queued')
+      expect(scene.log.lines.filter(({ message }) => message.startsWith('slotsMax of scarce failed'))).not.toEqual([])
+    },
+  )
 })

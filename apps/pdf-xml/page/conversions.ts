@@ -110,8 +110,9 @@ export class Conversions {
   async #retryOf(id: string): Promise<Conversion['retry']> {
     const action = (await this.#app.find(id))?.actions.find(({ name }) => name === 'retry')
     if (action?.allowed) return { isAllowed: true }
-    const isGone = action?.why.startsWith('EXPIRED') ?? true
-    return { isAllowed: false, why: isGone ? CODES.EXPIRED.message : 'It cannot be retried at the moment.' }
+    const [, code = 'EXPIRED', why = ''] = /^([A-Z_0-9]+): (.*)$/s.exec(action?.why ?? '') ?? []
+    if (code === 'EXPIRED') return { isAllowed: false, why: CODES.EXPIRED.message }
+    return { isAllowed: false, why: Object.hasOwn(CODES, code) ? why : 'It cannot be retried at the moment.' }
   }
 
   async #isResultGone(id: string): Promise<boolean> {

@@ -38,7 +38,7 @@ export function Layout({ children }: { children: ComponentChildren }) {
         Skip to the content
       </a>
       <header class="top">
-        <a class="brand" href="/">
+        <a class="brand" href={isOwner() ? '/jobs' : '/'}>
           <Icon name="processing" /> Redress
         </a>
         <Liveness />

@@ -1,10 +1,13 @@
 import type { JobView } from '../../../../src/core/view.ts'
+import { isOwner } from '../../api/session.ts'
 import { Id } from '../../parts/Copy.tsx'
 import { StatusMark } from '../../parts/Marks.tsx'
 import { type Column, Table } from '../../parts/Table.tsx'
 import { Ago } from '../../parts/Time.tsx'
 import { jobHref, jobsHref } from '../../words/links.ts'
 import { now } from '../../words/time.ts'
+
+const DECIDE = 'A person has to decide.'
 
 /** Jobs, each with what one must know to decide whether to look closer. */
 export function JobTable({ rows, current }: { rows: readonly JobView[]; current: string | null }) {
@@ -70,7 +73,7 @@ function Why({ job: { errorCode, errorMessage, held, retryAfter, orphanedAt } }:
           <code>{errorCode}</code> <span class="said">{errorMessage}</span>{' '}
         </>
       )}
-      {orphanedAt !== null && <a href="/orphans">A person has to decide.</a>}
+      {orphanedAt !== null && (isOwner() ? DECIDE : <a href="/orphans">{DECIDE}</a>)}
       {held.map(({ by, name, why }) => (
         <span key={`${by} ${name}`} class="quiet">
           {by === 'workers' ? 'No worker' : `Held by ${by} ${name}`}: <span class="said">{why}</span>.{' '}
