@@ -66,7 +66,7 @@ export async function openStore(
   const path = failureLog ?? (place?.kind === 'file' ? join(dirname(place.path), 'failures.jsonl') : null)
   if (path === null) return { store, failureLog: null }
   const journal = new Journal(resolve(path))
-  return { store: withWriteAhead(store, journal, tellLogBroken), failureLog: journal.path }
+  return { store: withWriteAhead(store, journal, tellLogBroken, clock.setTimer.bind(clock)), failureLog: journal.path }
 }
 
 /** What promises a line before each change cannot be kept in a store that has no place for lines. */

@@ -1,11 +1,11 @@
 import { engineFailure } from '../core/capture.ts'
 import type { Change, DecidedFailure } from '../core/change.ts'
-import { RedressError } from '../core/errors.ts'
 import { isoTime } from '../core/iso-time.ts'
 import { type NotifiedJob, noticesOfFailure } from '../core/notices.ts'
 import type { Policy } from '../core/policy.ts'
 import type { Status } from '../core/states.ts'
-import type { Close, Intervention, JobKey, NewJob, Reclaim, Store } from './store.ts'
+import { type AheadLine, openCorrections, type SetTimer, type Untrue } from './corrections.ts'
+import type { Close, CloseAnswer, Intervention, JobKey, NewJob, Reclaim, Store, Submitted } from './store.ts'
 
 /** Where lines go before the state changes; see runtime/journal.ts. An answered `append` is on disk. */
 export interface LineLog {
@@ -24,12 +24,14 @@ interface Known {
 
 /**
  * Puts a line on disk before each change of a job whose policy says `audit: 'write-ahead'`, whoever makes the change.
- * A change that cannot be logged does not happen; an attempt whose outcome cannot be logged fails (P66, P67).
+ * A change that cannot be logged does not happen; an attempt whose outcome cannot be logged fails (P66, P67). A line whose
+ * change the store then refuses is followed by a correction.
  */
 export function withWriteAhead(
   store: Store,
   log: LineLog,
   tellBroken: (error: unknown) => void = () => undefined,
+  setTimer: SetTimer = noTimer,
 ): Store {
   const watched = new Map<string, Policy>()
   /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
@@ -50,7 +52,7 @@ export function withWriteAhead(
     to: Status,
     failure: DecidedFailure | null,
     more: object = {},
-  ) => ({
+  ): Promise<AheadLine> => ({
     ts: isoTime(await store.nowMs()),
     job_id: known.id,
     type: known.type,
@@ -61,15 +63,27 @@ export function withWriteAhead(
     ...more,
   })
 
-  const logAll = async (lines: readonly Promise<object>[]): Promise<void> => {
-    if (lines.length > 0) await log.append(await Promise.all(lines))
-  }
-
   /** Asked before more is claimed: a full disk must not make dispatch failures of a whole queue. */
   let isLogBroken = false
+  const corrections = openCorrections({
+    append: (entries) => log.append(entries),
+    nowMs: () => store.nowMs(),
+    setTimer,
+    broken: (error) => {
+      isLogBroken = true
+      tellBroken(error)
+    },
+  })
+
+  const logAll = async (lines: readonly Promise<AheadLine>[]): Promise<AheadLine[]> => {
+    const written = await Promise.all(lines)
+    if (written.length > 0) await corrections.append(written)
+    return written
+  }
+
   const isLogWritable = async (): Promise<boolean> => {
     try {
-      await log.append([{ ts: isoTime(await store.nowMs()), event: 'log-written-again' }])
+      await corrections.append([{ ts: isoTime(await store.nowMs()), event: 'log-written-again' }])
       isLogBroken = false
       return true
     } catch {
@@ -100,32 +114,39 @@ export function withWriteAhead(
       return key
     },
 
-    submit: (params) => announcing(params.jobs, () => store.submit(params)),
+    submit: ({ jobs, ...rest }) => announcing(jobs, () => store.submit({ jobs, ...rest }), untrueOfSubmitted(jobs)),
 
-    async tickSchedule(params) {
-      await logAll(linesOfSubmissions(params.runs.map(({ job }) => job)))
-      return store.tickSchedule(params)
+    tickSchedule: (params) => {
+      const jobs = params.runs.map(({ job }) => job)
+      return announcing(jobs, () => store.tickSchedule(params), missingUnless('taken', jobs))
     },
 
-    async actOnSchedule(params) {
-      const { act } = params
-      if (act.kind === 'trigger') await logAll(linesOfSubmissions([act.job]))
-      return store.actOnSchedule(params)
+    actOnSchedule: (params) => {
+      const jobs = params.act.kind === 'trigger' ? [params.act.job] : []
+      return announcing(jobs, () => store.actOnSchedule(params), missingUnless('done', jobs))
     },
 
-    openBatch: (params) => announcing(params.jobs, () => store.openBatch(params)),
+    openBatch: (params) =>
+      announcing(
+        params.jobs,
+        () => store.openBatch(params),
+        (lines, answer) => untrueOfSubmitted(params.jobs)(lines, answer.jobs),
+      ),
 
-    async replayDeadLetter(params) {
-      const answer = await announcing([params.job], () => store.replayDeadLetter(params))
-      if (answer.skip !== null) await logAll(linesOfRefusals([params.job], answer.skip.code))
-      return answer
-    },
+    replayDeadLetter: (params) =>
+      announcing(
+        [params.job],
+        () => store.replayDeadLetter(params),
+        (lines, { skip }) => (skip === null ? [] : lines.map((line) => ({ line, reason: skip.code }))),
+      ),
 
-    async advanceReplay(params) {
-      await logAll(
-        linesOfSubmissions(params.decided.flatMap(({ decision }) => ('job' in decision ? [decision.job] : []))),
+    advanceReplay: (params) => {
+      const jobs = params.decided.flatMap(({ decision }) => ('job' in decision ? [decision.job] : []))
+      return announcing(
+        jobs,
+        () => store.advanceReplay(params),
+        (lines, { submitted }) => (submitted === jobs.length ? [] : missingOf(lines, 'not-replayed')),
       )
-      return store.advanceReplay(params)
     },
 
     async claim(params) {
@@ -160,14 +181,25 @@ export function withWriteAhead(
         const known = seen.get(key)
         return known === undefined ? [] : [line(known, 'processing', 'processing', null, { attempt, event: 'started' })]
       })
-      await logAll(lines)
-      return store.start(params)
+      const ahead = await logAll(lines)
+      return corrections.settling(
+        ahead,
+        () => store.start(params),
+        ({ lost }) => {
+          const lostIds = new Set(lost.map((key) => seen.get(key)?.id))
+          return ahead.filter(({ job_id }) => lostIds.has(job_id)).map((line) => ({ line, reason: 'lost' }))
+        },
+      )
     },
 
     async close(params) {
       if (seen.size === 0) return store.close(params)
-      const closes = await logOrFail(params.closes)
-      const answers = await store.close({ ...params, closes })
+      const { closes, ahead } = await logOrFail(params.closes)
+      const answers = await corrections.settling(
+        ahead,
+        () => store.close({ ...params, closes }),
+        (answered) => untrueOfEnds(closes, ahead, answered),
+      )
       for (const { key } of closes) seen.delete(key)
       return answers
     },
@@ -182,8 +214,12 @@ export function withWriteAhead(
     },
 
     async reclaim(params) {
-      await logAll(params.reclaims.flatMap((reclaim) => lineOfReclaim(reclaim)))
-      const answers = await store.reclaim(params)
+      const ahead = await logAll(params.reclaims.flatMap((reclaim) => lineOfReclaim(reclaim)))
+      const answers = await corrections.settling(
+        ahead,
+        () => store.reclaim(params),
+        (answered) => untrueOfEnds(params.reclaims, ahead, answered),
+      )
       // A reported orphan may come back and be closed here; every other job taken back is nobody's any more.
       for (const [i, { key, change }] of params.reclaims.entries()) {
         if (answers[i] === 'closed' && change.to !== 'orphaned') seen.delete(key)
@@ -193,50 +229,88 @@ export function withWriteAhead(
 
     async intervene(params) {
       const job = await store.job({ id: params.id })
-      if (job !== null && job.policy.audit === 'write-ahead') {
-        const stood = { id: job.id, type: job.type, worker: job.lease?.worker ?? null, spent: job.spent }
-        await logAll([lineOfIntervention(stood, params)])
-      }
-      return store.intervene(params)
+      if (job === null || job.policy.audit !== 'write-ahead') return store.intervene(params)
+      const stood = { id: job.id, type: job.type, worker: job.lease?.worker ?? null, spent: job.spent }
+      const ahead = await logAll([lineOfIntervention(stood, params)])
+      return corrections.settling(
+        ahead,
+        () => store.intervene(params),
+        (answer) => (answer === 'done' ? [] : ahead.map((line) => ({ line, reason: answer }))),
+      )
     },
 
     async stop() {
       await store.stop()
+      await corrections.append([]).catch(tellBroken)
       await log.close()
     },
   }
 
-  function linesOfSubmissions(jobs: readonly NewJob[]): Promise<object>[] {
+  function linesOfSubmissions(jobs: readonly NewJob[]): Promise<AheadLine>[] {
     return jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
   }
 
   /** Whoever reads the log must not look for jobs that were announced and then turned away. */
-  async function announcing<T>(jobs: readonly NewJob[], submit: () => Promise<T>): Promise<T> {
+  async function announcing<T>(
+    jobs: readonly NewJob[],
+    submit: () => Promise<T>,
+    untrueAfter: (ahead: readonly AheadLine[], answer: T) => readonly Untrue[] | Promise<readonly Untrue[]>,
+  ): Promise<T> {
     // A program that declares nothing, such as the command line, may submit jobs of a type that others declared.
     if (jobs.some(({ type }) => !knownTypes.has(type))) await refresh()
-    await logAll(linesOfSubmissions(jobs))
-    try {
-      return await submit()
-    } catch (error) {
-      // Of a store that failed, nobody knows what it did.
-      const isRefusal = error instanceof RedressError && (error.code === 'BACKLOG_FULL' || error.httpStatus < 500)
-      if (isRefusal) await logAll(linesOfRefusals(jobs, error.code))
-      throw error
+    const ahead = await logAll(linesOfSubmissions(jobs))
+    return corrections.settling(ahead, submit, (answer) => untrueAfter(ahead, answer))
+  }
+
+  /** With a dedupe key, another job may have been there already. */
+  function untrueOfSubmitted(jobs: readonly NewJob[]) {
+    return (ahead: readonly AheadLine[], submitted: readonly Submitted[]): Untrue[] =>
+      ahead.flatMap((line) => {
+        const there = submitted[jobs.findIndex(({ id }) => id === line.job_id)]
+        return there === undefined || there.id === line.job_id ? [] : [{ line, reason: `already there as ${there.id}` }]
+      })
+  }
+
+  /** Another process may have made the same job meanwhile: then the line is true. */
+  function missingUnless<T extends string>(wanted: T, jobs: readonly NewJob[]) {
+    return (ahead: readonly AheadLine[], answer: T | string): readonly Untrue[] | Promise<readonly Untrue[]> =>
+      answer === wanted || jobs.length === 0 ? [] : missingOf(ahead, answer)
+  }
+
+  async function missingOf(ahead: readonly AheadLine[], reason: string): Promise<Untrue[]> {
+    const found = await Promise.all(ahead.map(({ job_id }) => store.job({ id: job_id })))
+    return ahead.filter((_line, i) => found[i] === null).map((line) => ({ line, reason }))
+  }
+
+  /** An end that is answered `lost` may have been recorded by an earlier try, whose answer was lost. */
+  async function untrueOfEnds(
+    ends: readonly (Close | Reclaim)[],
+    ahead: readonly AheadLine[],
+    answers: readonly CloseAnswer[],
+  ): Promise<Untrue[]> {
+    const untrue: Untrue[] = []
+    for (const [i, end] of ends.entries()) {
+      const known = seen.get(end.key)
+      const line = ahead.find(({ job_id, attempt }) => job_id === known?.id && attempt === end.attempt)
+      if (answers[i] !== 'lost' || known === undefined || line === undefined) continue
+      if (!(await isRecorded(known, end))) untrue.push({ line, reason: 'lost' })
     }
+    return untrue
   }
 
-  function linesOfRefusals(jobs: readonly NewJob[], reason: string): Promise<object>[] {
-    const refused = jobs.filter(({ type }) => watched.has(type))
-    return refused.map(async ({ id, type }) => ({
-      ts: isoTime(await store.nowMs()),
-      job_id: id,
-      type,
-      event: 'refused',
-      reason,
-    }))
+  async function isRecorded({ id, worker }: Known, { attempt, change }: Close | Reclaim): Promise<boolean> {
+    const kind = change.to === 'queued' ? change.cause : change.to
+    const code = change.to === 'failed' ? change.failure.code : undefined
+    return (await store.events({ id })).some(
+      (event) =>
+        event.kind === kind &&
+        event.attempt === attempt &&
+        event.worker === worker &&
+        (code === undefined || event.data.code === code),
+    )
   }
 
-  function lineOfReclaim({ key, attempt, change }: Reclaim): Promise<object>[] {
+  function lineOfReclaim({ key, attempt, change }: Reclaim): Promise<AheadLine>[] {
     const known = seen.get(key)
     if (known === undefined) return []
     return change.to === 'orphaned'
@@ -244,28 +318,30 @@ export function withWriteAhead(
       : [lineOfClose(known, change, attempt)]
   }
 
-  function lineOfIntervention(known: Known, { act, actor, reason, expect }: Intervention): Promise<object> {
+  function lineOfIntervention(known: Known, { act, actor, reason, expect }: Intervention): Promise<AheadLine> {
     const to = TO_OF_ACT[act.kind] ?? expect.status
     const failure = act.kind === 'mark-failed' ? act.failure : null
     return line(known, expect.status, to, failure, { event: act.kind, actor, reason, attempt: expect.attempt })
   }
 
-  async function logOrFail(closes: readonly Close[]): Promise<readonly Close[]> {
+  async function logOrFail(
+    closes: readonly Close[],
+  ): Promise<{ closes: readonly Close[]; ahead: readonly AheadLine[] }> {
     const lines = closes.flatMap(({ key, change, attempt }) => {
       const known = seen.get(key)
       return known === undefined ? [] : [lineOfClose(known, change, attempt)]
     })
     try {
-      await logAll(lines)
-      return closes
+      return { closes, ahead: await logAll(lines) }
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error)
-      return closes.map((close) => {
+      const failed = closes.map((close) => {
         const known = seen.get(close.key)
         return known === undefined
           ? close
           : toldOfUnlogged({ ...close, change: unlogged(close.change, known, why) }, known)
       })
+      return { closes: failed, ahead: [] }
     }
   }
 
@@ -277,6 +353,9 @@ export function withWriteAhead(
     return { ...close, notices: noticesOfFailure(job, close.change.failure, policy) }
   }
 }
+
+/** For tests and tools in which time does not go by. */
+const noTimer: SetTimer = () => ({ cancel: () => undefined })
 
 const TO_OF_ACT: Partial<Record<Intervention['act']['kind'], Status>> = {
   'retry-in-place': 'queued',

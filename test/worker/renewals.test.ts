@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { App } from '../../src/app/app.ts'
 import type { PolicyInput } from '../../src/core/policy.ts'
+import { Alarm } from '../../src/worker/alarm.ts'
 import { LeaseLost } from '../../src/worker/signals.ts'
 import { Faulty, only, openRuns } from '../support/faulty-store.ts'
 import { Scene } from '../support/scene.ts'
@@ -244,5 +245,26 @@ describe('a job that this worker claims again while its earlier attempt still ru
       [1, null],
       [2, null],
     ])
+  })
+})
+
+describe('an alarm', () => {
+  test('that is set later than it is already rings at the earlier time, and once', async () => {
+    const rang: number[] = []
+    const alarm = new Alarm(scene.clock, () => rang.push(scene.clock.monoMs()))
+    alarm.setWithin(3_000)
+    alarm.setWithin(60_000)
+    await pass(70_000)
+    expect(rang).toEqual([3_000])
+  })
+
+  test('that is set earlier than it is rings at the earlier time, and says how late it is', async () => {
+    const late: number[] = []
+    const alarm = new Alarm(scene.clock, (lateMs) => late.push(lateMs))
+    alarm.setWithin(60_000)
+    alarm.setWithin(3_000)
+    scene.clock.block(500)
+    await pass(70_000)
+    expect(late).toEqual([500])
   })
 })
