@@ -1,8 +1,15 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { DatabaseSync } from 'node:sqlite'
 import { expect, onTestFinished, test } from 'vitest'
 import { App } from '../../src/app/app.ts'
+import { policy } from '../../src/core/policy.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
+import { complete } from '../../src/store/conformance/changes.ts'
+import { openPostgres } from '../../src/store/postgres/store.ts'
+import type { Lease, NewJob, Store } from '../../src/store/store.ts'
+import { ownDatabase, rawPostgres } from '../support/databases.ts'
+import { startPostgres } from '../support/postgres.ts'
 import { act, look, type Setup, scratchFile } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 
@@ -85,3 +92,105 @@ test('two processes together dispatch no more per time than the rate allows', as
     expect(i + 1).toBeLessThanOrEqual(5 + Math.floor((atMs - firstMs) / 50))
   }
 })
+
+/** A store with a backlog of a type that nothing limits yet, and the same rows for us to look into. */
+interface Crowded {
+  file: string
+  /** For a process. */
+  store?: string
+  open: Store
+  /** How far the jobs have got their keys; null when they have, or nobody has begun. */
+  filledTo(): Promise<number | null>
+  withoutKey(): Promise<number>
+}
+
+const BACKLOG = 60_000
+const UNLIMITED = { name: 'act', queue: 'default', policy: policy({}) }
+const LANES = [{ type: 'act', ttlMs: 60_000 }]
+const COUNT_SQL = 'SELECT count(*) AS n FROM jobs WHERE limit_key IS NULL AND finished_at IS NULL'
+const FILLED_SQL = `SELECT position FROM cursors WHERE name LIKE 'limiting %'`
+const newJob = (id: string): NewJob => ({
+  ...{ id, type: 'act', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null, retriedFrom: null },
+  ...{ rejected: null, batch: null, limitKey: null },
+})
+
+const CROWDED: Record<string, () => Promise<Crowded>> = {
+  async SQLite() {
+    const file = scratchFile()
+    const open = look(file)
+    await open.register({ types: [UNLIMITED] })
+    const database = new DatabaseSync(file)
+    onTestFinished(() => database.close())
+    database.exec(`
+      INSERT INTO job_specs (id, type, payload, created_at)
+      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${BACKLOG})
+      SELECT 'old-' || i, (SELECT key FROM job_types WHERE name = 'act'), '{}', 0 FROM n;
+      INSERT INTO jobs (key, type, status, priority, queued_at, ready, forward_only)
+      SELECT key, type, 'queued', 0, 0, 1, 0 FROM job_specs;`)
+    return {
+      ...{ file, open },
+      filledTo: async () => (database.prepare(FILLED_SQL).get()?.position as number | undefined) ?? null,
+      withoutKey: async () => Number(database.prepare(COUNT_SQL).get()?.n),
+    }
+  },
+  async PostgreSQL() {
+    const server = await startPostgres()
+    onTestFinished(() => server.stop())
+    const store = await ownDatabase(server.url)
+    const open = await openPostgres({ url: store })
+    onTestFinished(() => open.stop())
+    await open.register({ types: [UNLIMITED] })
+    const sql = rawPostgres(store)
+    await sql.unsafe(`
+      INSERT INTO job_specs (id, type, payload, created_at)
+      SELECT 'old-' || i, (SELECT key FROM job_types WHERE name = 'act'), '{}', 0 FROM generate_series(1, ${BACKLOG}) AS i;
+      INSERT INTO jobs (key, type, status, priority, queued_at, ready, forward_only)
+      SELECT key, type, 'queued', 0, 0, 1, 0 FROM job_specs`)
+    return {
+      ...{ file: scratchFile(), store, open },
+      filledTo: async () => (await sql.unsafe(FILLED_SQL))[0]?.position ?? null,
+      withoutKey: async () => (await sql.unsafe(COUNT_SQL))[0]?.n,
+    }
+  },
+}
+
+test.each(Object.entries(CROWDED))(
+  'a limit on a large backlog is declared while others submit and claim, and after a kill by the next process: %s',
+  async (_kind, crowd) => {
+    const { file, store, open, filledTo, withoutKey } = await crowd()
+    const worker = await open.enlist({ id: 'w', host: 'h', pid: 1, types: ['act'] })
+    const claim = async (max: number) => (await open.claim({ worker, lanes: LANES, max })).leases
+    const [first, second, third] = (await claim(3)) as [Lease, Lease, Lease]
+    const close = ({ key, attempt }: Lease) =>
+      open.close({ worker, closes: [{ key, attempt, change: complete(), ranMs: 1 }] })
+    const limited: Setup = { file, types: { act: { concurrency: 2 } }, ...(store !== undefined && { store }) }
+
+    const killed = act(limited)
+    await until('some of the jobs have got their keys', async () => (await filledTo()) !== null, { everyMs: 1 })
+    killed.kill('SIGKILL')
+    await killed.ended
+    expect(await withoutKey()).toBeGreaterThan(0)
+
+    // The limit holds for jobs with and without a key, and what is submitted now has one.
+    expect(await claim(10)).toEqual([])
+    await close(first)
+    expect(await claim(10)).toEqual([])
+    await close(second)
+    const [fourth, ...others] = await claim(10)
+    expect(others).toEqual([])
+    expect(await claim(10)).toEqual([])
+
+    act(limited)
+    let submitted = 0
+    await until('all jobs have their keys', async () => {
+      await open.submit({ jobs: [newJob(`new-${submitted++}`)] })
+      return (await filledTo()) === null
+    })
+    expect(await withoutKey()).toBe(0)
+    expect(await claim(10)).toEqual([])
+    for (const lease of [third, fourth as Lease]) await close(lease)
+    expect(await claim(10)).toHaveLength(2)
+    const counts = (await open.counts()).find(({ type }) => type === 'act')
+    expect(counts).toMatchObject({ queued: BACKLOG + submitted - 6, processing: 2, complete: 4 })
+  },
+)

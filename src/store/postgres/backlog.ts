@@ -13,7 +13,7 @@ export function openBacklog({ types }: PgContext) {
   const isOver = async (tx: Tx, { key }: KnownType, max: number): Promise<boolean> => {
     const [row] = await tx<{ n: number }[]>`
       SELECT (SELECT count(*) FROM (
-          SELECT 1 FROM jobs WHERE type = ${key} AND limit_key IS NOT NULL AND ready IS NOT NULL LIMIT ${max + 1}) AS r)
+          SELECT 1 FROM jobs WHERE type = ${key} AND ready IS NOT NULL LIMIT ${max + 1}) AS r)
         + (SELECT count(*) FROM (
           SELECT 1 FROM jobs WHERE type = ${key} AND limit_key IS NOT NULL AND due_at IS NOT NULL AND ready IS NULL
           LIMIT ${max + 1}) AS w) AS n`

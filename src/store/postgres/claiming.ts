@@ -19,6 +19,7 @@ import type { Sql, Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { isUnknown } from './errors.ts'
 import type { Gates, LaneGate } from './gates.ts'
+import { keyClaimed } from './limit-keys.ts'
 import { type LinePlace, openLinePlaces } from './line-places.ts'
 import { lockNames, tryLockNames } from './locks.ts'
 import { openLostClaims } from './lost-claims.ts'
@@ -257,6 +258,12 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
       const gate = gateOf.get(type) ?? null
       return gate === null || takePermits(gate, limitKey)
     })
+    const unkeyed = taken.filter(([, type, limitKey]) => limitKey === null && (gateOf.get(type) ?? null) !== null)
+    if (unkeyed.length > 0)
+      await keyClaimed(
+        tx,
+        unkeyed.map(([key]) => key),
+      )
     return taken.map(([key]) => key)
   }
 

@@ -1,6 +1,7 @@
 import { byTurn, fitting, type PermitOfKey, type ReadyRow } from '../permits.ts'
 import type { JobKey } from '../store.ts'
 import type { Tx } from './client.ts'
+import type { PgContext } from './context.ts'
 
 /** Rows at the head of the line that are looked at before the keys are gone through one by one. */
 const HEAD_ROWS = 200
@@ -49,6 +50,7 @@ export function openLimitKeys() {
         more.map((row) => row.limit_key ?? ''),
         more.map(leftOf),
       )),
+      ...(await unkeyed(tx, type, max)),
     ]
     return rows.toSorted(byTurn).slice(0, max)
   }
@@ -96,6 +98,16 @@ async function firstOfEach(tx: Tx, type: number, from: string, max: number): Pro
     SELECT key, limit_key, priority, queued_at FROM first`
 }
 
+/** Jobs from before their type was limited; none where all have got their key. */
+async function unkeyed(tx: Tx, type: number, max: number): Promise<ReadyRow[]> {
+  const [filling] = await tx`SELECT 1 FROM cursors WHERE name = ${FILLING + type}`
+  if (filling === undefined) return []
+  return tx<ReadyRow[]>`
+    SELECT key, limit_key, priority, queued_at FROM jobs
+    WHERE ready IS NOT NULL AND type = ${type} AND limit_key IS NULL
+    ORDER BY priority DESC, queued_at, key LIMIT ${max}`
+}
+
 /** Of each of these keys, so many jobs. */
 async function ofKeys(
   tx: Tx,
@@ -110,4 +122,73 @@ async function ofKeys(
       SELECT key, limit_key, priority, queued_at FROM jobs
       WHERE limit_key IS NOT NULL AND ready IS NOT NULL AND type = ${type} AND limit_key = given.limit_key
       ORDER BY priority DESC, queued_at, key LIMIT given.most) AS ready`
+}
+
+// ---- jobs from before their type was limited ------------------------------------------------------------------------
+
+/** So many jobs get their key in one transaction. */
+const JOBS_PER_STEP = 2_000
+const FILLING = 'limiting '
+
+/**
+ * Jobs from before their type was limited count like any other. Those under way get a key at once: without one, the claim
+ * that counts would not see them. The others get theirs when they are claimed, or in bounded steps: without one they
+ * would be jumped over where one key holds up the head of the line. How far the steps came is a row of `cursors`, so
+ * that any process can go on with them.
+ */
+export async function startFilling(tx: Tx, type: number): Promise<void> {
+  await keyUnderWay(tx, type)
+  await tx`
+    INSERT INTO cursors (name, position) VALUES (${FILLING + type}, 0)
+    ON CONFLICT (name) DO UPDATE SET position = 0`
+}
+
+/** In the words of two indexes: jobs that have ended are not walked through. */
+async function keyUnderWay(tx: Tx, type: number): Promise<void> {
+  await tx`
+    UPDATE jobs SET limit_key = '' WHERE key = ANY (ARRAY(
+      SELECT key FROM jobs WHERE lease_until IS NOT NULL AND orphaned_at IS NULL AND type = ${type} AND limit_key IS NULL
+      UNION ALL
+      SELECT key FROM jobs WHERE orphaned_at IS NOT NULL AND type = ${type} AND limit_key IS NULL))`
+}
+
+/** For jobs that a claim has locked. */
+export async function keyClaimed(tx: Tx, keys: readonly JobKey[]): Promise<void> {
+  await tx`UPDATE jobs SET limit_key = '' WHERE key = ANY (${keys as JobKey[]}::bigint[]) AND limit_key IS NULL`
+}
+
+/** Gives the jobs of all types that were limited since their keys, and resolves when there are no more. */
+export async function fillLimitKeys({ write, read }: Pick<PgContext, 'write' | 'read'>): Promise<void> {
+  const types = await read('looking for jobs without a limit key', async (sql) => {
+    const rows = await sql<{ name: string }[]>`SELECT name FROM cursors WHERE name LIKE ${`${FILLING}%`}`
+    return rows.map(({ name }) => Number(name.slice(FILLING.length)))
+  })
+  for (const type of types) {
+    for (let isDone = false; !isDone; )
+      isDone = await write('giving jobs their limit key', (tx) => fillStep(tx, type), undefined, { mayRepeat: true })
+  }
+}
+
+async function fillStep(tx: Tx, type: number): Promise<boolean> {
+  // Locked: of several processes one makes this step, and the others the next ones.
+  const [cursor] = await tx<{ position: number }[]>`
+    SELECT position FROM cursors WHERE name = ${FILLING + type} FOR UPDATE`
+  if (cursor === undefined) return true
+  if (cursor.position === 0) await keyUnderWay(tx, type)
+  const [step] = await tx<{ n: number; last: number | null }[]>`
+    WITH next AS MATERIALIZED (
+      SELECT key FROM jobs
+      WHERE lease_until IS NULL AND type = ${type} AND status = 'queued' AND key > ${cursor.position}
+      ORDER BY key LIMIT ${JOBS_PER_STEP}
+    ), filled AS (
+      UPDATE jobs SET limit_key = '' WHERE key = ANY (ARRAY(SELECT key FROM next)) AND limit_key IS NULL
+    )
+    SELECT count(*) AS n, max(key) AS last FROM next`
+  const { n, last } = step as { n: number; last: number | null }
+  if (n === JOBS_PER_STEP) {
+    await tx`UPDATE cursors SET position = ${last} WHERE name = ${FILLING + type}`
+    return false
+  }
+  await tx`DELETE FROM cursors WHERE name = ${FILLING + type}`
+  return true
 }

@@ -1,4 +1,6 @@
+import { RedressError } from '../../core/errors.ts'
 import type { Tx } from './client.ts'
+import { codeOf } from './errors.ts'
 
 /**
  * Until the end of the transaction, whoever asks for one of these names waits. All who take several take them in one
@@ -34,4 +36,41 @@ export async function tryLockName(tx: Tx, name: string): Promise<boolean> {
  */
 export async function waitForStandby(tx: Tx): Promise<void> {
   await tx`SELECT pg_logical_emit_message(true, 'redress', '')`
+}
+
+export type Transaction = (run: (tx: Tx, nowMs: number) => Promise<void>) => Promise<unknown>
+
+/**
+ * Whoever waits for the lock of a table makes all others wait behind it, submissions and renewals, too. So the wait is
+ * short, and there is one try.
+ */
+const IN_PASSING = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`
+/** A lock was not to be had in time, or the statement took too long; and two that waited for each other. */
+const IN_THE_WAY: ReadonlySet<string> = new Set(['55P03', '57014', '40P01'])
+
+class Blocked extends RedressError {
+  constructor(error: unknown) {
+    super('STORE_BUSY', 'Another transaction holds a lock that is needed.', { cause: error })
+  }
+}
+
+/** False where something is in the way; then nothing was done. */
+export async function inPassing(
+  transaction: Transaction,
+  run: (tx: Tx, nowMs: number) => Promise<void>,
+): Promise<boolean> {
+  try {
+    await transaction(async (tx, nowMs) => {
+      await tx.unsafe(IN_PASSING)
+      try {
+        await run(tx, nowMs)
+      } catch (error) {
+        throw IN_THE_WAY.has(codeOf(error)) ? new Blocked(error) : error
+      }
+    })
+    return true
+  } catch (error) {
+    if (error instanceof Blocked) return false
+    throw error
+  }
 }

@@ -1,10 +1,9 @@
 import { DAY_MS } from '../../core/duration.ts'
-import { RedressError } from '../../core/errors.ts'
 import type { JobKey, PruneRule } from '../store.ts'
 import type { Sql, Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { codeOf } from './errors.ts'
-import { tryLockName } from './locks.ts'
+import { inPassing, type Transaction, tryLockName } from './locks.ts'
 
 /**
  * The history has a table for each day. They are made ahead of time by whoever prunes the store, and by whoever opens it
@@ -12,6 +11,11 @@ import { tryLockName } from './locks.ts'
  * and dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
  * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
  * their part of it along (to `kept`), in bounded steps, and the day's table goes.
+ *
+ * To make or drop a day's table, the default partition (and, to drop one, the whole history) must be locked against
+ * everybody. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. So it is done in passing, and where
+ * that is not possible the next maintenance tries again. Until then the default partition takes what has no table.
+ * DETACH CONCURRENTLY would wait without holding up anybody, but PostgreSQL refuses it beside a default partition.
  */
 export const HISTORY_TABLES = ['events', 'failures'] as const
 export type HistoryTable = (typeof HISTORY_TABLES)[number]
@@ -54,45 +58,8 @@ export async function wantedDays(sql: Sql): Promise<string[]> {
 /** Another process may be at it, too: they take turns, step by step. */
 const ALONE = 'partitions'
 
-/**
- * To make or drop a day's table, the default partition (and, to drop one, the whole history) must be locked against
- * everybody. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. Whoever waits for such a lock makes all
- * others wait behind it, submissions and renewals, too. So the wait is short, there is one try, and the next
- * maintenance tries again. Until then the default partition takes what has no table.
- *
- * DETACH CONCURRENTLY would wait without holding up anybody, but PostgreSQL refuses it beside a default partition.
- */
-const IN_PASSING = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`
-/** A lock was not to be had in time, or the statement took too long; and two that waited for each other. */
-const IN_THE_WAY: ReadonlySet<string> = new Set(['55P03', '57014', '40P01'])
 /** The default partition has rows of the day. */
 const IS_BEGUN = '23514'
-
-class Blocked extends RedressError {
-  constructor(error: unknown) {
-    super('STORE_BUSY', 'Somebody else holds a lock on the history.', { cause: error })
-  }
-}
-
-/** False where something is in the way; then nothing was done. */
-async function inPassing(transaction: Transaction, run: (tx: Tx) => Promise<void>): Promise<boolean> {
-  try {
-    await transaction(async (tx) => {
-      await tx.unsafe(IN_PASSING)
-      try {
-        await run(tx)
-      } catch (error) {
-        throw IN_THE_WAY.has(codeOf(error)) ? new Blocked(error) : error
-      }
-    })
-    return true
-  } catch (error) {
-    if (error instanceof Blocked) return false
-    throw error
-  }
-}
-
-type Transaction = (run: (tx: Tx) => Promise<void>) => Promise<unknown>
 
 /** The tables of today and the next days that are missing. */
 export async function missingPartitions(sql: Sql): Promise<Partition[]> {

@@ -6,6 +6,7 @@ import type { Tx } from './client.ts'
 import type { PgContext } from './context.ts'
 import { jobsWithUncounted } from './failure-cursor.ts'
 import { GROUPS_ALONE, type openFailureGroups } from './failure-groups.ts'
+import { fillLimitKeys } from './limit-keys.ts'
 import type { Meters } from './meters.ts'
 import { openPartitions, removeHistory } from './partitions.ts'
 
@@ -113,7 +114,11 @@ export function openPruning(
 
   return {
     async prune({ rules, after, limit }) {
-      if (after === 0) await partitions.keep()
+      if (after === 0) {
+        await partitions.keep()
+        // A process that died may have left some.
+        await fillLimitKeys(context)
+      }
       const pruned = await write(
         'pruning',
         async (tx, nowMs) => {

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { RedressError } from '../../core/errors.ts'
 import type * as api from '../store.ts'
 import { openAccounts } from './accounts.ts'
@@ -25,9 +26,10 @@ import { openHistory } from './history.ts'
 import { openHosts } from './hosts.ts'
 import { openIntervening } from './intervening.ts'
 import { openLetterMarks } from './letter-marks.ts'
+import { fillLimitKeys } from './limit-keys.ts'
 import { openLimits } from './limits.ts'
 import { openWakes } from './listen.ts'
-import { waitForStandby } from './locks.ts'
+import { inPassing, type Transaction, waitForStandby } from './locks.ts'
 import { openMeters } from './meters.ts'
 import { migrate } from './migrate.ts'
 import { openNotices } from './notices.ts'
@@ -59,6 +61,9 @@ export interface PostgresOptions {
 /** By so much the clocks of two servers may differ, of which the second took over from the first. */
 const CLOCKS_APART_MS = 5_000
 const ALL_HEARD_OF_MS = 20
+/** A type that becomes limited is declared while nobody writes jobs: so often that moment is looked for, and so far apart. */
+const DECLARING_TRIES_MAX = 15
+const DECLARING_PAUSE_MS = [100, 300] as const
 
 /** What every part works with; `openPostgres` puts the parts together. */
 export async function openContext(options: PostgresOptions): Promise<PgContext & { stop(): Promise<void> }> {
@@ -229,18 +234,23 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
     ...openExpiring(context, closing),
 
     async register({ types: declared }) {
-      await write(
-        'declaring job types',
-        async (tx, nowMs) => {
-          await types.register(tx, declared, nowMs)
-          for (const { policy } of declared) {
-            if (policy.breaker !== null) await breakerRows.declare(tx, policy.breaker, nowMs)
-          }
-        },
-        'types',
-        { mayRepeat: true },
-      )
+      const declare = async (tx: Tx, nowMs: number, isAlone: boolean): Promise<void> => {
+        await types.register(tx, declared, nowMs, isAlone)
+        for (const { policy } of declared) {
+          if (policy.breaker !== null) await breakerRows.declare(tx, policy.breaker, nowMs)
+        }
+      }
+      const transaction: Transaction = (run) => write('declaring job types', run, 'types', { mayRepeat: true })
+      for (let tries = 1; !(await inPassing(transaction, (tx, nowMs) => declare(tx, nowMs, true))); tries++) {
+        if (tries >= DECLARING_TRIES_MAX) {
+          // Somebody's transaction stays open. Jobs that it adds without a key get one when they are claimed.
+          await transaction((tx, nowMs) => declare(tx, nowMs, false))
+          break
+        }
+        await new Promise((resolve) => setTimeout(resolve, randomInt(...DECLARING_PAUSE_MS)))
+      }
       await read('reading job types', () => types.refresh())
+      await fillLimitKeys(context)
     },
     types: () => read('reading job types', async () => types.refresh().then(types.all)),
 

@@ -9,6 +9,7 @@ import {
 } from '../known-type.ts'
 import type { StoredType, TypeDeclaration } from '../store.ts'
 import type { Pool, Sql, Tx } from './client.ts'
+import { startFilling } from './limit-keys.ts'
 
 interface VersionedTypeRow extends TypeRow {
   version: number | null
@@ -64,9 +65,10 @@ export function openTypes(sql: Pool) {
 
     /**
      * In a transaction that no other declaration shares: a locked policy is compared with the one in force, not with
-     * one being replaced. What was declared is known here after the commit, with the next look.
+     * one being replaced. What was declared is known here after the commit, with the next look. With `isAlone`, a type
+     * that becomes limited is declared while nobody else writes jobs.
      */
-    async register(tx: Tx, types: readonly TypeDeclaration[], nowMs: number): Promise<void> {
+    async register(tx: Tx, types: readonly TypeDeclaration[], nowMs: number, isAlone: boolean): Promise<void> {
       const known = new Map((await load(tx)).known.map((type) => [type.name, type]))
       let changed = 0
       for (const type of types) {
@@ -82,10 +84,11 @@ export function openTypes(sql: Pool) {
         if (row === undefined) continue
         changed++
         known.set(type.name, { ...type, key: row.key, registeredAtMs: nowMs })
-        // Jobs from before count like any other: without a key, the claim that counts would not see them.
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
-          await tx`LOCK TABLE job_types IN SHARE MODE`
-          await tx`UPDATE jobs SET limit_key = '' WHERE type = ${row.key} AND limit_key IS NULL AND finished_at IS NULL`
+          // A claim that began before would lease jobs without a key, and a submission would add some: those under way end
+          // first, and the next ones know the new policy.
+          if (isAlone) await tx`LOCK TABLE job_types, jobs IN SHARE MODE`
+          await startFilling(tx, row.key)
         }
       }
       if (changed === 0) return

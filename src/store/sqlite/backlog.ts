@@ -4,12 +4,12 @@ import type { NewJob, Submitted } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { Types } from './types.ts'
 
-const OF_TYPE = 'SELECT 1 FROM jobs WHERE type = ?1 AND limit_key IS NOT NULL'
+const OF_TYPE = 'SELECT 1 FROM jobs WHERE type = ?1'
 
 /** Exported so that a test can ask SQLite how it finds these rows. */
 export const BACKLOG_SQL = {
   ready: `SELECT count(*) AS n FROM (${OF_TYPE} AND ready IS NOT NULL LIMIT ?2)`,
-  waiting: `SELECT count(*) AS n FROM (${OF_TYPE} AND due_at IS NOT NULL AND ready IS NULL LIMIT ?2)`,
+  waiting: `SELECT count(*) AS n FROM (${OF_TYPE} AND limit_key IS NOT NULL AND due_at IS NOT NULL AND ready IS NULL LIMIT ?2)`,
 }
 
 /** `policy.backlog.max`: checked in the transaction that submits, so it holds however many submit at once. */

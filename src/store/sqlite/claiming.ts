@@ -36,6 +36,10 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates,
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = ?1,
       lease_until = ?2, claimed_at = ?3
     WHERE key IN (SELECT value FROM json_each(?4))`)
+  // Jobs from before their type was limited: without a key they would not be counted.
+  const keyClaimed = connection.prepare(
+    `UPDATE jobs SET limit_key = '' WHERE key IN (SELECT value FROM json_each(?)) AND limit_key IS NULL`,
+  )
   const addEvents = connection.prepare(`
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT value ->> 0, ?1, 'processing', value ->> 1, ?2 FROM json_each(?3)`)
@@ -129,6 +133,8 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates,
     const gateOf = new Map(lanes.map(({ type, gate }) => [type, gate]))
     // Lanes may share a permit, and each was read as if it had the permit for itself.
     const taken = rows.filter((row) => takesPermits(gateOf.get(row[1]) ?? null, row[13]))
+    const unkeyed = taken.filter((row) => row[13] === null && (gateOf.get(row[1]) ?? null) !== null)
+    if (unkeyed.length > 0) keyClaimed.run(JSON.stringify(unkeyed.map(([key]) => key)))
     return taken.map((row) => guarded(fromPicked(row), gateOf.get(row[1]) ?? null))
   }
 

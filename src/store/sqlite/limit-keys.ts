@@ -27,6 +27,11 @@ export const KEY_SQL = {
         ORDER BY next.limit_key, next.priority DESC, next.queued_at, next.key LIMIT 1), n + 1
       FROM first WHERE first.key IS NOT NULL AND n < ?3)
     SELECT key, limit_key, priority, queued_at FROM first CROSS JOIN jobs USING (key)`,
+  /** Jobs from before their type was limited; none where all have got their key. */
+  unkeyed: `SELECT key, limit_key, priority, queued_at FROM jobs
+    WHERE ready IS NOT NULL AND type = ?1 AND limit_key IS NULL
+      AND EXISTS (SELECT 1 FROM cursors WHERE name = 'limiting ' || ?1)
+    ORDER BY priority DESC, queued_at, key LIMIT ?2`,
   ofKey: `SELECT key, limit_key, priority, queued_at FROM jobs
     WHERE ${READY_WITH_KEY} AND type = ?1 AND limit_key = ?2 ORDER BY priority DESC, queued_at, key LIMIT ?3`,
 }
@@ -36,6 +41,7 @@ export function openLimitKeys(connection: Connection) {
   const head = connection.prepare(KEY_SQL.head)
   const firstOfEach = connection.prepare(KEY_SQL.firstOfEach)
   const ofKey = connection.prepare(KEY_SQL.ofKey)
+  const unkeyed = connection.prepare(KEY_SQL.unkeyed)
   /** Where the last walk stopped before it had seen every key; the next one goes on from there, so that none starves. */
   const stoppedAt = new Map<number, string>()
 
@@ -65,6 +71,7 @@ export function openLimitKeys(connection: Connection) {
         const left = Math.min(max, leftOf(row))
         return left === 1 ? [row] : (ofKey.all(type, row.limit_key, left) as unknown as ReadyRow[])
       })
+      .concat(unkeyed.all(type, max) as unknown as ReadyRow[])
       .toSorted(byTurn)
       .slice(0, max)
   }

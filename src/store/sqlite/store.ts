@@ -121,6 +121,14 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     }
   }
 
+  /** Each step is a short transaction of its own, and others have their turn in between. */
+  const fillLimitKeys = async (): Promise<void> => {
+    while (await read('looking for jobs without a limit key', types.isFilling)) {
+      await commits.write('giving jobs their limit key', () => types.fillLimitKeys())
+      await new Promise<void>((resolve) => setImmediate(resolve))
+    }
+  }
+
   const context: SqliteContext = {
     connection,
     types,
@@ -165,11 +173,13 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       return () => commitListeners.delete(listener)
     }),
 
-    register: ({ types: declared }) =>
-      commits.write('declaring job types', () => {
+    async register({ types: declared }) {
+      await commits.write('declaring job types', () => {
         types.register(declared, nowMs())
         for (const { policy } of declared) if (policy.breaker !== null) breakerRows.declare(policy.breaker, nowMs())
-      }),
+      })
+      await fillLimitKeys()
+    },
     types: () => read('reading job types', types.all),
 
     enlist: ({ id, host, pid, types: served }) =>
@@ -250,13 +260,16 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     failures: ({ id }) => read('reading failures', () => reading.failures(id)),
     counts: () => read('counting jobs', reading.counts),
 
-    prune: ({ rules, after, limit }) =>
-      commits.write('pruning', () => {
+    async prune({ rules, after, limit }) {
+      // A process that died may have left some.
+      if (after === 0) await fillLimitKeys()
+      return commits.write('pruning', () => {
         // A failure that goes is counted first.
         failureGroups.fold(FOLD_PER_STEP)
         if (after === 0) for (const { name, policy } of types.known()) meters.forgetFull(name, policy.rate, nowMs())
         return pruning.prune(rules, after, limit, nowMs())
-      }),
+      })
+    },
 
     submitIn({ executor, jobs }) {
       if (isStopped) throw new RedressError('STORE_STOPPED', 'The store was stopped before submitting.')

@@ -11,12 +11,13 @@ import type { StoredType, TypeDeclaration } from '../store.ts'
 import type { Connection } from './connection.ts'
 
 /** Each in the words of an index, so that jobs that have ended are not walked through. */
-const UNFINISHED_OF_TYPE = [
-  'ready IS NOT NULL',
-  'due_at IS NOT NULL AND ready IS NULL',
+const UNDER_WAY = [
   'lease_until IS NOT NULL AND orphaned_at IS NULL',
   'orphaned_at IS NOT NULL AND lease_until IS NOT NULL',
 ]
+/** So many jobs get their key in one transaction. */
+const JOBS_PER_STEP = 2_000
+const FILLING = 'limiting '
 
 export type Types = ReturnType<typeof openTypes>
 
@@ -28,9 +29,21 @@ export function openTypes(connection: Connection) {
     WHERE policy <> excluded.policy OR queue <> excluded.queue`)
   const select = connection.prepare('SELECT key, name, queue, policy, registered_at FROM job_types ORDER BY name')
   const dataVersion = connection.prepare('PRAGMA data_version')
-  const fillLimitKeys = UNFINISHED_OF_TYPE.map((unfinished) =>
-    connection.prepare(`UPDATE jobs SET limit_key = '' WHERE type = ? AND limit_key IS NULL AND ${unfinished}`),
+  const keyUnderWay = UNDER_WAY.map((underWay) =>
+    connection.prepare(`UPDATE jobs SET limit_key = '' WHERE type = ? AND limit_key IS NULL AND ${underWay}`),
   )
+  const startFilling = connection.prepare(
+    'INSERT INTO cursors (name, position) VALUES (?, 0) ON CONFLICT (name) DO UPDATE SET position = 0',
+  )
+  const filling = connection.prepare(`SELECT name, position FROM cursors WHERE name LIKE '${FILLING}%' LIMIT 1`)
+  const nextOfType = connection.prepare(
+    `SELECT key FROM job_specs WHERE type = ? AND key > ? ORDER BY key LIMIT ${JOBS_PER_STEP}`,
+  )
+  const fillKeys = connection.prepare(`
+    UPDATE jobs SET limit_key = ''
+    WHERE key IN (SELECT value FROM json_each(?)) AND limit_key IS NULL AND finished_at IS NULL`)
+  const filledTo = connection.prepare('UPDATE cursors SET position = ? WHERE name = ?')
+  const endFilling = connection.prepare('DELETE FROM cursors WHERE name = ?')
   let seenVersion = -1
   let byName = new Map<string, KnownType>()
   let byKey = new Map<number, KnownType>()
@@ -68,13 +81,32 @@ export function openTypes(connection: Connection) {
         const before = byName.get(type.name)
         refuseWeakening(before, type)
         upsert.run(type.name, type.queue, JSON.stringify(type.policy), type.policy.forwardOnly ? 1 : 0, nowMs)
-        // Jobs from before count like any other: without a key, the claim that counts would not see them.
+        // Jobs from before count like any other: of those under way, the claim that counts would not see one without a key.
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
-          for (const fill of fillLimitKeys) fill.run(before.key)
+          for (const statement of keyUnderWay) statement.run(before.key)
+          startFilling.run(`${FILLING}${before.key}`)
         }
       }
       reload()
     },
+
+    /**
+     * Gives the next jobs from before their type was limited a key. The others get theirs when
+     * they are claimed: without one they would be jumped over where one key holds up the head of the line. How far this
+     * came is a row of `cursors`, so that any process can go on with it.
+     */
+    fillLimitKeys(): void {
+      const cursor = filling.get() as { name: string; position: number } | undefined
+      if (cursor === undefined) return
+      const rows = nextOfType.all(Number(cursor.name.slice(FILLING.length)), cursor.position) as { key: number }[]
+      const keys = rows.map(({ key }) => key)
+      fillKeys.run(JSON.stringify(keys))
+      if (keys.length === JOBS_PER_STEP) filledTo.run(keys.at(-1) as number, cursor.name)
+      else endFilling.run(cursor.name)
+    },
+
+    /** Whether there may be jobs of a limited type without a key. */
+    isFilling: (): boolean => filling.get() !== undefined,
 
     all(): StoredType[] {
       reload()
