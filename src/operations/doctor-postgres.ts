@@ -21,6 +21,7 @@ const CONNECTIONS_SHARE_MAX = 0.9
 export function judgePostgres(facts: PostgresFacts): Finding[] {
   return [
     judgeServer(facts),
+    judgeTls(facts),
     ...judgeDurability(facts),
     ...judgeSchema(facts),
     judgeRights(facts),
@@ -40,6 +41,21 @@ function judgeServer({ serverVersion, isStandby }: PostgresFacts): Finding {
     return wrong('server', `${version}, a standby, which takes no writes`, 'give the address of the primary')
   }
   return ok('server', version)
+}
+
+/** Whoever asked for encryption should know that it is no protection against somebody who stands in between. */
+function judgeTls({ tls: { mode, checks, isEncrypted, isLocal } }: PostgresFacts): Finding {
+  const fix = 'write sslmode=verify-full&sslrootcert=FILE into the address'
+  if (!isEncrypted) {
+    const finding = ok('TLS', isLocal ? 'not used on this machine' : `not used (sslmode=${mode})`)
+    return isLocal ? finding : { ...finding, fix: `for a network that others share, ${fix}` }
+  }
+  if (checks === 'authority and name') return ok('TLS', 'encrypted; the certificate and its name are checked')
+  const says =
+    checks === 'authority'
+      ? `encrypted (sslmode=${mode}), but the name in the certificate of the server is not checked`
+      : `encrypted (sslmode=${mode}), but the certificate of the server is not checked: anybody in between can read along`
+  return isLocal || mode === 'prefer' || mode === 'allow' ? { ...ok('TLS', says), fix } : warning('TLS', says, fix)
 }
 
 /** What is acknowledged must be on disk. */

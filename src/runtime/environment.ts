@@ -20,6 +20,13 @@ export const ENVIRONMENT = {
     meaning: 'The same, where `REDRESS_STORE` is not set; only an address of PostgreSQL is taken from it.',
   },
   PGPORT: { fallback: '5432', meaning: 'The port of PostgreSQL, where an address names none.' },
+  PGSSLMODE: {
+    fallback: 'prefer',
+    meaning: 'How connections to PostgreSQL are encrypted, where an address has no `sslmode`.',
+  },
+  PGSSLROOTCERT: { fallback: null, meaning: 'The file of the authority that vouches for PostgreSQL, or `system`.' },
+  PGSSLCERT: { fallback: null, meaning: 'The file of the client certificate for PostgreSQL.' },
+  PGSSLKEY: { fallback: null, meaning: 'The file of the key of that certificate.' },
   REDRESS_SERVER: {
     fallback: null,
     meaning: 'The server that commands ask instead of a store, such as `https://jobs.example.org`.',

@@ -61,10 +61,22 @@ export interface PostgresFacts {
   /** null where there is no store, or where it may not be looked at. */
   partitions: PartitionFacts | null
   connections: { max: number; used: number }
+  tls: TlsFacts
   /** The server's clock minus ours. */
   clockAheadMs: number
   /** How long a notification took to come back; or why none came. */
   notified: { ms: number } | { problem: string }
+}
+
+/** How we are connected to the server. */
+export interface TlsFacts {
+  /** As the address or the environment says it: 'prefer'. */
+  mode: string
+  /** What is checked of the server's certificate. */
+  checks: 'nothing' | 'authority' | 'authority and name'
+  isEncrypted: boolean
+  /** The server is on this machine. */
+  isLocal: boolean
 }
 
 /** Whoever keeps dead rows from being removed, or the log from being let go. */

@@ -40,6 +40,7 @@ const POSTGRES: PostgresFacts = {
   tables: [],
   partitions: { missing: [], filledRests: [], readers: [] },
   connections: { max: 97, used: 10 },
+  tls: { mode: 'verify-full', checks: 'authority and name', isEncrypted: true, isLocal: false },
   clockAheadMs: 3,
   notified: { ms: 2 },
 }
@@ -152,6 +153,16 @@ test.each<[string, Partial<PostgresFacts>, ReturnType<typeof one>]>([
     'a deaf connection',
     { notified: { problem: 'no word came back' } },
     one('warning', 'LISTEN', 'no word', 'PgBouncer'),
+  ],
+  [
+    'encryption without a check of the certificate',
+    { tls: { mode: 'require', checks: 'nothing', isEncrypted: true, isLocal: false } },
+    one('warning', 'TLS', 'the certificate of the server is not checked', 'sslmode=verify-full'),
+  ],
+  [
+    'a certificate whose name is not checked',
+    { tls: { mode: 'verify-ca', checks: 'authority', isEncrypted: true, isLocal: false } },
+    one('warning', 'TLS', 'the name in the certificate of the server is not checked', 'sslmode=verify-full'),
   ],
   [
     'tomorrow has no table',

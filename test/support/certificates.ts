@@ -10,3 +10,10 @@ const read = (name: string): string => readFileSync(join(import.meta.dirname, 'c
 export const TEST_CA: string = read('authority.pem')
 
 export const TEST_SERVER: { cert: string; key: string } = { cert: read('server.pem'), key: read('server-key.pem') }
+
+/** Made with openssl, once: another authority (its key was thrown away), and a client that it vouches for as postgres. */
+export const TEST_CLIENT: { ca: string; cert: string; key: string } = {
+  ca: read('client-authority.pem'),
+  cert: read('client.pem'),
+  key: read('client-key.pem'),
+}

@@ -102,6 +102,8 @@ export function openPool(options: ClientOptions): Pool {
     max: connectionsMax,
     connect_timeout: 10,
     idle_timeout: 60,
+    // What the hosts give is encrypted already, as the address says.
+    ssl: false as const,
     // Each connection waits by itself; the client's own way would have some wait for twenty seconds.
     backoff: (failures: number) => (Math.min(1_000, 50 * 2 ** failures) / 1_000) * (randomInt(50, 100) / 100),
     socket: async (place: Parameters<Hosts['socket']>[0]) => {

@@ -5,13 +5,16 @@ import type {
   PartitionFacts,
   PostgresFacts,
   TableHealth,
+  TlsFacts,
 } from '../doctor.ts'
 import { readJobFacts } from '../doctor-rows.ts'
 import type { Row } from '../rows.ts'
 import { type ClientOptions, openPool, type Pool, type Tx } from './client.ts'
+import { hostsOf } from './hosts.ts'
 import { KNOWN_VERSION, versionOf } from './migrate.ts'
 import { openingError, placeOf } from './opening.ts'
 import { HISTORY_TABLES, missingPartitions, wantedDays } from './partitions.ts'
+import { isLocal, tlsOf } from './tls.ts'
 
 const NOTIFIED_MS_MAX = 3000
 const QUERY_CHARS_MAX = 80
@@ -41,7 +44,8 @@ export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresD
         const notified = await tryNotify(sql, client)
         return await sql.begin('READ ONLY', async (tx) => {
           await tx.unsafe(OWN_PLANS)
-          const base: PostgresFacts = { ...(await readBase(tx, schema)), clockAheadMs, notified }
+          const tls = await tlsFacts(tx, url)
+          const base: PostgresFacts = { ...(await readBase(tx, schema)), clockAheadMs, notified, tls }
           const isReadable = base.version.found === base.version.known && base.rightsMissing.length === 0
           const all = async (text: string) => (await tx.unsafe<Row[]>(text)) as Row[]
           return { place: placeOf(url), base, jobs: isReadable ? await readJobFacts(all, await serverNow(tx)) : null }
@@ -54,7 +58,13 @@ export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresD
   }
 }
 
-async function readBase(tx: Tx, schema: string): Promise<Omit<PostgresFacts, 'clockAheadMs' | 'notified'>> {
+async function tlsFacts(tx: Tx, url: string): Promise<TlsFacts> {
+  const [row] = await tx<{ ssl: boolean }[]>`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`
+  const { mode, checks } = tlsOf(url)
+  return { mode, checks, isEncrypted: row?.ssl === true, isLocal: hostsOf(url).every(({ name }) => isLocal(name)) }
+}
+
+async function readBase(tx: Tx, schema: string): Promise<Omit<PostgresFacts, 'clockAheadMs' | 'notified' | 'tls'>> {
   const [server] = await tx<Record<string, string>[]>`
     SELECT current_setting('server_version_num') AS version, pg_is_in_recovery()::text AS standby,
       current_setting('synchronous_commit') AS synced, current_setting('fsync') AS fsync,

@@ -54,6 +54,10 @@ export function rememberSent(error: unknown, isSent: boolean): void {
   sentBefore.set(error, isSent || sentBefore.get(error) === true)
 }
 
+/** The server's certificate was refused, or TLS could not be agreed on. */
+export const isTlsError = (error: unknown): boolean =>
+  /^(ERR_(TLS|SSL)_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|HOSTNAME_|INVALID_CA$|PATH_LENGTH_)/.test(codeOf(error))
+
 /** There is nobody any more at the other end of a connection that was there. */
 export const isConnectionGone = (error: unknown): boolean => isConnectionError(error)
 

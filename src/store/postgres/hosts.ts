@@ -1,6 +1,8 @@
 import { connect, type Socket } from 'node:net'
 import postgres from 'postgres'
 import { RedressError } from '../../core/errors.ts'
+import { parameterOf, queryOf } from './text.ts'
+import { secured, TLS_PARAMETERS, type Tls, tlsOf } from './tls.ts'
 
 export interface Host {
   name: string
@@ -38,14 +40,7 @@ export function hostsOf(url: string): Host[] {
 }
 
 /** What Redress itself sees to; the client would send the rest of the parameters to the server. */
-const OWN_PARAMETERS: ReadonlySet<string> = new Set(['target_session_attrs', 'statement_timeout'])
-
-/** The value of a parameter of an address; null where it has none. */
-export function parameterOf(url: string, name: string): string | null {
-  return new URLSearchParams(queryOf(url)).get(name)
-}
-
-const queryOf = (url: string): string => /\?([^#]*)/.exec(url)?.[1] ?? ''
+const OWN_PARAMETERS: ReadonlySet<string> = new Set(['target_session_attrs', 'statement_timeout', ...TLS_PARAMETERS])
 
 /** As the client understands it: with one host, and without what Redress itself sees to. */
 export function plainUrl(url: string): string {
@@ -90,6 +85,7 @@ export type Hosts = ReturnType<typeof openHosts>
  */
 export function openHosts(url: string) {
   const hosts = hostsOf(url)
+  const tls = tlsOf(url)
   const sockets = new Map<Socket, Host>()
   let current: Primary | null = null
   let found: { promise: Promise<Primary | null>; atMs: number } | null = null
@@ -98,7 +94,7 @@ export function openHosts(url: string) {
 
   const find = (): Promise<Primary | null> => {
     if (found === null || performance.now() - found.atMs > FRESH_MS) {
-      found = { promise: findPrimary(url, hosts), atMs: performance.now() }
+      found = { promise: findPrimary(url, hosts, tls), atMs: performance.now() }
     }
     return found.promise
   }
@@ -128,12 +124,12 @@ export function openHosts(url: string) {
       forgetClosed()
       if (path) return remember(connect(String(path)), { name: String(path), port: 0 })
       const [only = { name: host[0] ?? 'localhost', port: port[0] ?? PORT }] = hosts
-      if (hosts.length <= 1) return remember(connect(only.port, only.name), only)
+      if (hosts.length <= 1) return remember(await dial(only, tls), only)
       const primary = await find()
       if (primary !== null) current = primary
       // Where there is none, somebody has to say so.
       const to = primary?.host ?? (hosts[next++ % hosts.length] as Host)
-      return remember(connect(to.port, to.name), to)
+      return remember(await dial(to, tls), to)
     },
 
     leave: () => leave(),
@@ -152,12 +148,13 @@ export function openHosts(url: string) {
 
   function remember(socket: Socket, host: Host): Socket {
     sockets.set(socket, host)
-    // By this name it is asked for its certificate.
-    return Object.assign(socket, { host: host.name })
+    return socket
   }
 }
 
-async function findPrimary(url: string, hosts: readonly Host[]): Promise<Primary | null> {
+const dial = ({ name, port }: Host, tls: Tls): Promise<Socket> => secured(connect(port, name), name, tls)
+
+async function findPrimary(url: string, hosts: readonly Host[], tls: Tls): Promise<Primary | null> {
   const primaries: Primary[] = []
   let toldOfOne = (): void => undefined
   const one = new Promise<void>((resolve) => {
@@ -165,7 +162,7 @@ async function findPrimary(url: string, hosts: readonly Host[]): Promise<Primary
   })
   const all = Promise.all(
     hosts.map(async (host) => {
-      const timeline = await timelineOf(url, host)
+      const timeline = await timelineOf(url, host, tls)
       if (timeline === null) return
       primaries.push({ host, timeline })
       toldOfOne()
@@ -178,9 +175,14 @@ async function findPrimary(url: string, hosts: readonly Host[]): Promise<Primary
 }
 
 /** null when the server is not there, or takes no writes. */
-async function timelineOf(url: string, { name, port }: Host): Promise<number | null> {
+async function timelineOf(url: string, host: Host, tls: Tls): Promise<number | null> {
+  let socket: Socket | null = null
+  const made = async (): Promise<Socket> => {
+    socket = await dial(host, tls)
+    return socket
+  }
   const sql = postgres(plainUrl(url), {
-    ...{ host: [name] as never, port: [port] as never, max: 1, connect_timeout: LOOK_MS_MAX / 1_000 },
+    ...{ ssl: false, socket: made as never, max: 1, connect_timeout: LOOK_MS_MAX / 1_000 },
     ...{ fetch_types: false, prepare: false, onnotice: () => undefined, connection: { application_name: 'redress' } },
   })
   const asked = sql<{ file: string | null }[]>`
@@ -194,7 +196,7 @@ async function timelineOf(url: string, { name, port }: Host): Promise<number | n
     return null
   } finally {
     asked.catch(() => undefined)
-    void sql.end({ timeout: 0 })
+    void sql.end({ timeout: 0 }).then(() => socket?.destroy())
   }
 }
 

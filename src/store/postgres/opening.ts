@@ -1,6 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 import type { Pool } from './client.ts'
-import { isDisconnected, storeError } from './errors.ts'
+import { isDisconnected, isTlsError, storeError } from './errors.ts'
 import { hostsOf, plainUrl } from './hosts.ts'
 
 const VERSION_MIN = 14
@@ -50,6 +50,12 @@ export function openingError(error: unknown, url: string): RedressError {
         cause: error,
         action: 'Grant it CREATE on the database, or make the schema for it and grant it that schema.',
       })
+  }
+  if (isTlsError(error)) {
+    return new RedressError('STORE_DENIED', `No trusted connection to PostgreSQL at ${where}: ${because}.`, {
+      cause: error,
+      action: 'Check sslmode, sslrootcert and the name in the address: see "TLS" in the guide to PostgreSQL.',
+    })
   }
   if (isDisconnected(error) || /^E[A-Z]+$/.test(code)) {
     return new RedressError('STORE_UNREACHABLE', `PostgreSQL at ${where} cannot be reached: ${because || code}.`, {
