@@ -298,7 +298,7 @@ describe('D33 E22 metrics', () => {
 
   test('an outcome whose lease was gone is a lost lease, and nothing was completed', async () => {
     const worker = await scene.worker()
-    const id = await submit({ ms: 90_000 })
+    const id = await submit({ ms: 20_000 })
     await scene.pass(0)
     const { key } = await scene.job(id)
     scene.clock.block(60_000)
@@ -312,7 +312,7 @@ describe('D33 E22 metrics', () => {
     } as const
     await scene.store.reclaim({ reclaims: [{ key, attempt: 1, expect: 'expired', change }] })
     // Its handler ends before the worker has learned that it is not its own any more.
-    await scene.clock.advance(90_000)
+    await scene.clock.advance(20_000)
     await worker.tick()
     const metrics = await scrape()
     expect(metrics.value('leases_lost_total', T)).toBe(1)

@@ -293,10 +293,24 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'an outcome that waits to be recorded is given up with its lease',
-    file: 'src/worker/lease-keeper.ts',
-    find: `flight.trustedUntilMonoMs <= nowMonoMs && flight.state !== 'closing'`,
-    replace: 'flight.trustedUntilMonoMs <= nowMonoMs',
+    file: 'src/worker/deadlines.ts',
+    find: `if (flight.state === 'closing') continue`,
+    replace: '',
     caughtBy: { file: 'test/worker/write-failures.test.ts', tests: 'an outcome outlives its lease' },
+  },
+  {
+    name: 'a renewed lease is trusted for twice its time',
+    file: 'src/worker/lease-keeper.ts',
+    find: 'Math.max(flight.trustedUntilMonoMs, askedMonoMs + ttlMs)',
+    replace: 'Math.max(flight.trustedUntilMonoMs, askedMonoMs + 2 * ttlMs)',
+    caughtBy: { file: 'test/worker/renewals.test.ts', tests: 'is trusted from when it was asked, not from its answer' },
+  },
+  {
+    name: 'deadlines wait for the answer to a renewal',
+    file: 'src/worker/deadlines.ts',
+    find: 'this.#alarm.setWithin(atMonoMs - this.#options.clock.monoMs())',
+    replace: '',
+    caughtBy: { file: 'test/worker/silent-store.test.ts', tests: 'when no call is answered' },
   },
   {
     name: 'a line of the failure log is glued to one that was cut off',
