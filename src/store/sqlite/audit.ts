@@ -1,9 +1,12 @@
 import type { AuditParams, AuditStore, StoredAct } from '../audit.ts'
 import { type Row, toAct } from '../rows.ts'
+import type { Connection } from './connection.ts'
 import type { SqliteContext } from './context.ts'
 
-export function openAudit({ connection, read }: SqliteContext): AuditStore {
-  const list = ({ filter, beforeSeq, limit }: AuditParams): StoredAct[] => {
+const ACTS_PER_STEP = 5_000
+
+export function openAudit({ readInSteps }: SqliteContext): AuditStore {
+  function* list(on: Connection, { filter, beforeSeq, limit }: AuditParams): Generator<undefined, StoredAct[]> {
     const where: string[] = []
     const values: (string | number)[] = []
     const and = (sql: string, ...bound: (string | number)[]) => {
@@ -17,13 +20,22 @@ export function openAudit({ connection, read }: SqliteContext): AuditStore {
     if (filter.id !== undefined) and('instr(ids, ?) > 0', JSON.stringify(filter.id))
     if (filter.sinceMs !== undefined) and('at >= ?', filter.sinceMs)
     if (filter.untilMs !== undefined) and('at < ?', filter.untilMs)
-    if (beforeSeq !== null) and('seq < ?', beforeSeq)
-    const sql = `SELECT * FROM audit ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
-      ORDER BY seq DESC LIMIT ?`
-    return (connection.prepare(sql).all(...values, limit) as Row[]).map(toAct)
+    const stepEnd = on.prepare(`
+      SELECT seq FROM audit WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ${ACTS_PER_STEP - 1}`)
+    const page = on.prepare(`
+      SELECT * FROM audit WHERE seq < ? AND seq >= ? ${where.map((one) => `AND ${one}`).join(' ')}
+      ORDER BY seq DESC LIMIT ?`)
+    const found: StoredAct[] = []
+    for (let before = beforeSeq ?? Number.MAX_SAFE_INTEGER; ; ) {
+      const end = (stepEnd.get(before) as { seq: number } | undefined)?.seq
+      found.push(...(page.all(before, end ?? 0, ...values, limit - found.length) as Row[]).map(toAct))
+      if (end === undefined || found.length >= limit) return found
+      before = end
+      yield
+    }
   }
 
-  return { auditTrail: (params) => read('reading the audit trail', () => list(params)) }
+  return { auditTrail: (params) => readInSteps('reading the audit trail', (on) => list(on, params)) }
 }
 
 const thrice = (value: string): [string, string, string] => [value, value, value]

@@ -18,10 +18,23 @@ interface FailureRow {
   dead_letter: number | null
 }
 
+/** Of a larger batch, the jobs that are under way are found among all that are. */
+const FEW_JOBS = 1_000
+const JOBS_PER_STEP = 5_000
+
 /** The counter and the jobs are read in one statement: apart, a claim between them would make the split wrong. */
-const COLUMNS = `batches.*, CASE WHEN unfinished > 0 THEN (
+const COLUMNS = `batches.*, CASE WHEN unfinished = 0 THEN 0
+  WHEN total <= ${FEW_JOBS} THEN (
     SELECT count(*) FROM job_specs CROSS JOIN jobs USING (key)
-    WHERE job_specs.batch = batches.key AND left_batch IS NULL AND status = 'processing') ELSE 0 END AS processing`
+    WHERE job_specs.batch = batches.key AND left_batch IS NULL AND status = 'processing')
+  ELSE (${underWay('lease_until IS NOT NULL AND orphaned_at IS NULL')})
+    + (${underWay('orphaned_at IS NOT NULL AND lease_until IS NOT NULL')}) END AS processing`
+
+/** In the words of an index that has only what is under way, however many jobs the batch has. */
+function underWay(indexed: string): string {
+  return `SELECT count(*) FROM jobs CROSS JOIN job_specs USING (key)
+    WHERE ${indexed} AND job_specs.batch = batches.key AND left_batch IS NULL AND status = 'processing'`
+}
 
 /** Says in SQL what `stateAt` says, so that a page of a list can be filled. Takes the time. */
 const HAS_EXPIRED = `(state = 'expired' OR expires_at IS NOT NULL AND expires_at <= ? AND unfinished = 0)`
@@ -33,10 +46,6 @@ export function openBatchReading(connection: Connection, types: Types) {
     FROM job_specs CROSS JOIN jobs USING (key) JOIN failures ON failures.seq = jobs.failure
     WHERE job_specs.batch = ? AND left_batch IS NULL AND jobs.failure IS NOT NULL ORDER BY failures.seq DESC LIMIT 1`)
   const events = connection.prepare('SELECT seq, at, kind, data FROM events WHERE subject = ? ORDER BY seq')
-  const sum = connection.prepare(`
-    SELECT total(CASE WHEN json_type(result, ?2) IN ('integer', 'real') THEN result ->> ?2 END) AS sum
-    FROM batches CROSS JOIN job_specs ON job_specs.batch = batches.key CROSS JOIN jobs ON jobs.key = job_specs.key
-    WHERE batches.id = ?1 AND left_batch IS NULL AND result IS NOT NULL`)
 
   const lastFailureOf = (row: ReadBatch): BatchFailure | null => {
     if (row.failed === 0) return null
@@ -88,6 +97,24 @@ export function openBatchReading(connection: Connection, types: Types) {
         data: JSON.parse(row.data),
       })),
 
-    sum: (id: string, field: string): number => (sum.get(id, `$.${JSON.stringify(field)}`) as { sum: number }).sum,
+    *sum(on: Connection, id: string, field: string): Generator<undefined, number> {
+      const batch = on.prepare('SELECT key FROM batches WHERE id = ?').get(id) as { key: number } | undefined
+      if (batch === undefined) return 0
+      const stepEnd = on.prepare(`
+        SELECT key FROM job_specs WHERE batch = ? AND key > ? ORDER BY key LIMIT 1 OFFSET ${JOBS_PER_STEP - 1}`)
+      const summed = on.prepare(`
+        SELECT total(CASE WHEN json_type(result, ?4) IN ('integer', 'real') THEN result ->> ?4 END) AS sum
+        FROM job_specs CROSS JOIN jobs USING (key)
+        WHERE batch = ?1 AND job_specs.key > ?2 AND job_specs.key <= ?3 AND left_batch IS NULL AND result IS NOT NULL`)
+      let sum = 0
+      for (let after = 0; ; ) {
+        const end = (stepEnd.get(batch.key, after) as { key: number } | undefined)?.key
+        const to = end ?? Number.MAX_SAFE_INTEGER
+        sum += (summed.get(batch.key, after, to, `$.${JSON.stringify(field)}`) as { sum: number }).sum
+        if (end === undefined) return sum
+        after = end
+        yield
+      }
+    },
   }
 }

@@ -6,7 +6,7 @@ import type { Batches } from './batches.ts'
 import type { SqliteContext } from './context.ts'
 
 export function openBatchStore(
-  { nowMs, read, write, hintWork }: SqliteContext,
+  { nowMs, read, readInSteps, write, hintWork }: SqliteContext,
   batches: Batches,
   reading: ReturnType<typeof openBatchReading>,
   backlog: ReturnType<typeof openBacklog>,
@@ -30,7 +30,7 @@ export function openBatchStore(
     batch: ({ id }) => read('reading a batch', () => reading.batch(id, nowMs())),
     batches: (filter) => read('listing batches', () => reading.batches(filter, nowMs())),
     batchEvents: ({ id }) => read('reading the history of a batch', () => reading.events(id)),
-    batchSum: ({ id, field }) => read('adding up the results of a batch', () => reading.sum(id, field)),
+    batchSum: ({ id, field }) => readInSteps('adding up the results of a batch', (on) => reading.sum(on, id, field)),
 
     async expireBatches({ limit }) {
       // Nothing to do is the rule, and must not take the write lock.

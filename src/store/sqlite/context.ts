@@ -1,5 +1,6 @@
 import type { Connection } from './connection.ts'
 import type { History } from './history.ts'
+import type { Steps } from './long-reads.ts'
 import type { Types } from './types.ts'
 
 /** What each part of the store works with. */
@@ -11,6 +12,8 @@ export interface SqliteContext {
   /** Runs in a transaction that is on disk when the promise resolves; calls of one turn share it. */
   write<T>(doing: string, run: () => T): Promise<T>
   read<T>(doing: string, run: () => T): Promise<T>
+  /** For what may walk a whole table. */
+  readInSteps<T>(doing: string, steps: Steps<T>): Promise<T>
   /** Tells workers of this process, after the commit, that there may be work. */
   hintWork(): void
 }

@@ -10,6 +10,7 @@ import {
 } from '../dead-letters.ts'
 import { type Row, toFailure, toLetter } from '../rows.ts'
 import type { JobKey, NewJob, Submitted } from '../store.ts'
+import type { Connection } from './connection.ts'
 import type { SqliteContext } from './context.ts'
 import type { LetterMarks } from './letter-marks.ts'
 
@@ -26,6 +27,18 @@ const COLUMNS = `dead_letters."offset", dead_letters.attempts AS letter_attempts
   (SELECT id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch,
   jobs.status, priority, limit_key, failures.*, job_specs.id AS job_id, workers.id AS worker_id,
   twins.id AS twin_id, (SELECT status FROM jobs WHERE key = twins.key) AS twin_status`
+
+const LETTERS_PER_STEP = 2_000
+const stepEndSql = (beyond: string, order: string): string => `
+  SELECT "offset" FROM dead_letters WHERE "offset" ${beyond} ? ORDER BY "offset" ${order}
+  LIMIT 1 OFFSET ${LETTERS_PER_STEP - 1}`
+
+interface CountedCause {
+  type: number
+  code: string
+  n: number
+  last: number
+}
 
 export type Letters = ReturnType<typeof openLetters>
 
@@ -60,26 +73,54 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
       return { job: submit({ ...made, dedupe: null }, nowMs).id, skip: null }
     },
 
-    list(filter: LetterFilter, { afterOffset, limit, isNewestFirst = false }: LetterPage): StoredDeadLetter[] {
+    *list(
+      on: Connection,
+      filter: LetterFilter,
+      { afterOffset, limit, isNewestFirst = false }: LetterPage,
+    ): Generator<undefined, StoredDeadLetter[]> {
       types.refresh()
       const { where, values } = condition(filter)
-      const [beyond, order] = isNewestFirst && afterOffset > 0 ? ['<', 'DESC'] : ['>', isNewestFirst ? 'DESC' : 'ASC']
-      const sql = `SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
+      const [beyond, upTo, order] = isNewestFirst ? ['<', '>=', 'DESC'] : ['>', '<=', 'ASC']
+      const stepEnd = on.prepare(stepEndSql(beyond, order))
+      const page = on.prepare(`
+        SELECT ${COLUMNS} FROM ${TABLES} LEFT JOIN workers ON workers.key = failures.worker
           LEFT JOIN job_specs AS twins ON twins.key = (${TWIN})
-        WHERE dead_letters."offset" ${beyond} ? AND ${where} ORDER BY dead_letters."offset" ${order} LIMIT ?`
-      return (connection.prepare(sql).all(afterOffset, ...values, limit) as Row[]).map(read)
+        WHERE dead_letters."offset" ${beyond} ? AND dead_letters."offset" ${upTo} ? AND ${where}
+        ORDER BY dead_letters."offset" ${order} LIMIT ?`)
+      const found: StoredDeadLetter[] = []
+      for (let from = isNewestFirst && afterOffset === 0 ? Number.MAX_SAFE_INTEGER : afterOffset; ; ) {
+        const end = (stepEnd.get(from) as { offset: number } | undefined)?.offset
+        const to = end ?? (isNewestFirst ? 0 : Number.MAX_SAFE_INTEGER)
+        found.push(...(page.all(from, to, ...values, limit - found.length) as Row[]).map(read))
+        if (end === undefined || found.length >= limit) return found
+        from = end
+        yield
+      }
     },
 
-    count(filter: LetterFilter): LetterCounts {
+    *count(on: Connection, filter: LetterFilter): Generator<undefined, LetterCounts> {
       const { where, values } = condition(filter)
-      const sql = `SELECT job_specs.type, code, count(*) AS n, max(dead_letters."offset") AS last FROM ${TABLES}
-        WHERE ${where} GROUP BY job_specs.type, code ORDER BY n DESC, code`
-      const rows = connection.prepare(sql).all(...values) as { type: number; code: string; n: number; last: number }[]
-      return {
-        letters: rows.reduce((sum, { n }) => sum + n, 0),
-        lastOffset: rows.reduce((most, { last }) => Math.max(most, last), 0),
-        byCause: rows.map(({ type, code, n }) => ({ type: types.byKey(type).name, code, letters: n })),
+      const stepEnd = on.prepare(stepEndSql('>', 'ASC'))
+      const counted = on.prepare(`
+        SELECT job_specs.type, code, count(*) AS n, max(dead_letters."offset") AS last FROM ${TABLES}
+        WHERE dead_letters."offset" > ? AND dead_letters."offset" <= ? AND ${where} GROUP BY job_specs.type, code`)
+      const causes = new Map<string, { type: string; code: string; letters: number }>()
+      let [letters, lastOffset] = [0, 0]
+      for (let from = 0; ; ) {
+        const end = (stepEnd.get(from) as { offset: number } | undefined)?.offset
+        const rows = counted.all(from, end ?? Number.MAX_SAFE_INTEGER, ...values) as unknown as CountedCause[]
+        for (const { type, code, n, last } of rows) {
+          const cause = causes.get(`${type} ${code}`) ?? { type: types.byKey(type).name, code, letters: 0 }
+          causes.set(`${type} ${code}`, { ...cause, letters: cause.letters + n })
+          letters += n
+          lastOffset = Math.max(lastOffset, last)
+        }
+        if (end === undefined) break
+        from = end
+        yield
       }
+      const byCause = [...causes.values()].sort((a, b) => b.letters - a.letters || (a.code < b.code ? -1 : 1))
+      return { letters, lastOffset, byCause }
     },
 
     /** Removes the next of them and answers with their offsets. */
@@ -118,12 +159,12 @@ export function openLetters({ connection, types }: SqliteContext, marks: LetterM
 }
 
 export function openDeadLetters(context: SqliteContext, letters: Letters): DeadLetterStore {
-  const { history, nowMs, read, write, hintWork } = context
+  const { history, nowMs, read, readInSteps, write, hintWork } = context
   return {
     deadLetters: ({ afterOffset, limit, isNewestFirst = false, ...filter }) =>
-      read('reading dead letters', () => letters.list(filter, { afterOffset, limit, isNewestFirst })),
+      readInSteps('reading dead letters', (on) => letters.list(on, filter, { afterOffset, limit, isNewestFirst })),
     deadLetter: ({ offset }) => read('reading a dead letter', () => letters.find(offset)),
-    countDeadLetters: (filter) => read('counting dead letters', () => letters.count(filter)),
+    countDeadLetters: (filter) => readInSteps('counting dead letters', (on) => letters.count(on, filter)),
 
     replayDeadLetter: ({ offset, replaysSeen, isEdited, job }) =>
       write('replaying a dead letter', () => {

@@ -28,6 +28,12 @@ const JOB_COLUMNS = `
 const JOB_TABLES = `jobs JOIN job_specs USING (key) LEFT JOIN workers ON workers.key = jobs.worker
   LEFT JOIN batches ON batches.key = job_specs.batch`
 
+const JOBS_PER_STEP = 20_000
+const COUNTS = `
+  SELECT type, status, count(*) AS n, sum(due_at IS NOT NULL AND ready IS NULL) AS waiting,
+    sum(orphaned_at IS NOT NULL) AS orphaned
+  FROM jobs WHERE key > ? AND key <= ? GROUP BY type, status`
+
 export function openReading(connection: Connection, types: Types, nowMs: () => number) {
   const job = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE job_specs.id = ?`)
   const byKey = connection.prepare(`SELECT ${JOB_COLUMNS} FROM ${JOB_TABLES} WHERE jobs.key = ?`)
@@ -52,10 +58,6 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
       WHERE failure IS NOT NULL GROUP BY jobs.type, forward_only, ended_with) AS ended
     JOIN failures ON failures.seq = ended.newest ORDER BY count DESC, code`)
   const workers = connection.prepare('SELECT * FROM workers ORDER BY key')
-  const counts = connection.prepare(`
-    SELECT type, status, count(*) AS n, sum(due_at IS NOT NULL AND ready IS NULL) AS waiting,
-      sum(orphaned_at IS NOT NULL) AS orphaned
-    FROM jobs GROUP BY type, status`)
   const stalled = connection.prepare(`
     SELECT jobs.key, jobs.type, attempt, lease_until, claimed_at, jobs.started_at,
       coalesce(counts_from, queued_at) AS queued_at, spent, cancel_requested_at,
@@ -119,7 +121,23 @@ export function openReading(connection: Connection, types: Types, nowMs: () => n
         stoppedAtMs: row.stopped_at as number | null,
       })),
 
-    counts: (): TypeCounts[] => toCounts(counts.all() as Row[], types.byKey),
+    *counts(on: Connection): Generator<undefined, TypeCounts[]> {
+      const stepEnd = on.prepare(`SELECT key FROM jobs WHERE key > ? ORDER BY key LIMIT 1 OFFSET ${JOBS_PER_STEP - 1}`)
+      const counted = on.prepare(COUNTS)
+      const sums = new Map<string, Row>()
+      for (let after = 0; ; ) {
+        const end = (stepEnd.get(after) as { key: number } | undefined)?.key
+        for (const row of counted.all(after, end ?? Number.MAX_SAFE_INTEGER) as Row[]) {
+          const sum = sums.get(`${row.type} ${row.status}`) ?? { n: 0, waiting: 0, orphaned: 0 }
+          const add = (name: 'n' | 'waiting' | 'orphaned') => Number(sum[name]) + Number(row[name])
+          const added = { ...row, n: add('n'), waiting: add('waiting'), orphaned: add('orphaned') }
+          sums.set(`${row.type} ${row.status}`, added)
+        }
+        if (end === undefined) return toCounts([...sums.values()], types.byKey)
+        after = end
+        yield
+      }
+    },
 
     stalled: (nowMs: number, unstartedForMs: number, stuck: readonly StuckAge[], limit: number): Stalled[] =>
       (stalled.all(nowMs, nowMs - unstartedForMs, startedBefore(stuck, nowMs), limit) as Row[]).map((row) => ({

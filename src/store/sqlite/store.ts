@@ -28,6 +28,7 @@ import { openHistory } from './history.ts'
 import { openIntervening } from './intervening.ts'
 import { openLetterMarks } from './letter-marks.ts'
 import { openLimits } from './limits.ts'
+import { openLongReads } from './long-reads.ts'
 import { openMeters } from './meters.ts'
 import { openNotices } from './notices.ts'
 import { openPruning } from './pruning.ts'
@@ -129,6 +130,8 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     }
   }
 
+  const readInSteps = openLongReads(path, connection, read)
+
   const context: SqliteContext = {
     connection,
     types,
@@ -136,6 +139,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     nowMs,
     write: (doing, run) => commits.write(doing, run),
     read,
+    readInSteps,
     hintWork: () => {
       hasNewWork = true
     },
@@ -258,7 +262,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     countFailed: ({ max, ...filter }) => read('counting failed jobs', () => reading.countFailed(filter, max)),
     events: ({ id }) => read('reading events', () => reading.events(id)),
     failures: ({ id }) => read('reading failures', () => reading.failures(id)),
-    counts: () => read('counting jobs', reading.counts),
+    counts: () => readInSteps('counting jobs', reading.counts),
 
     async prune({ rules, after, limit }) {
       // A process that died may have left some.
