@@ -6,7 +6,7 @@ import { VirtualClock } from '../runtime/clock.ts'
 import { fillFromChance, idMaker } from '../runtime/id.ts'
 import type { JobRow, Store } from '../store/store.ts'
 import type { WorkerOptions } from '../worker/options.ts'
-import type { Step } from '../worker/pipeline.ts'
+import { STEPS, type Step } from '../worker/pipeline.ts'
 import type { Worker } from '../worker/worker.ts'
 
 export interface KitOptions extends Pick<AppOptions, 'log' | 'failureLog' | 'payloadBytesMax'> {
@@ -23,8 +23,22 @@ export interface CrashOptions extends Omit<WorkerOptions, 'store' | 'handlers' |
   at: Step
   /** Which attempt that is, counted over all that come to this step in this worker. */
   nth?: number
+  /** The crash may also not happen. Without this, `kit.stop()` throws when it did not. */
+  optional?: boolean
 }
 
+/** A crash that a test asked for, and whether it came. */
+interface PlannedCrash {
+  worker: string
+  at: Step
+  nth: number
+  optional: boolean
+  /** Attempts of this worker that entered the step. */
+  entered: number
+}
+
+/** Handed on to the app. */
+const APP_OPTIONS: ReadonlySet<string> = new Set(['log', 'failureLog', 'payloadBytesMax'])
 /** Jobs that are looked at when the kit works out what happens next. */
 const JOBS_MAX = 10_000
 const HELD_MAX = 1_000
@@ -45,11 +59,14 @@ export class TestKit {
   readonly chance: Chance
   /** They get jobs first. */
   readonly #others: Worker[] = []
+  readonly #crashes: PlannedCrash[] = []
   #worker: Worker | null = null
   #workerTypes = ''
   #workersMade = 0
 
   constructor({ seed = 1, startMs, store, ...options }: KitOptions = {}) {
+    const unknown = Object.keys(options).filter((name) => !APP_OPTIONS.has(name))
+    if (unknown.length > 0) throw new Error(`testKit has no option ${unknown.join(', ')}`)
     this.clock = new VirtualClock(startMs)
     this.chance = seededChance(seed)
     // A chance of their own: the ids of a test must not depend on how often something else was drawn.
@@ -79,10 +96,14 @@ export class TestKit {
   }
 
   /** A worker that gets the next jobs before any other, and falls dead when an attempt enters the given step, as if killed. */
-  async crashingWorker({ at, nth = 1, ...options }: CrashOptions): Promise<Worker> {
-    let entered = 0
-    const probe = (step: Step) => (step === at && ++entered === nth ? ('crash' as const) : undefined)
+  async crashingWorker({ at, nth = 1, optional = false, ...options }: CrashOptions): Promise<Worker> {
+    if (!STEPS.includes(at)) throw new Error(`at: must be one of ${STEPS.join(', ')}; got ${String(at)}`)
+    if (!Number.isSafeInteger(nth) || nth < 1) throw new Error(`nth: must be a whole number from 1; got ${String(nth)}`)
+    const crash: PlannedCrash = { worker: '', at, nth, optional, entered: 0 }
+    const probe = (step: Step) => (step === at && ++crash.entered === nth ? ('crash' as const) : undefined)
     const worker = await this.#makeWorker('crashing-worker', { ...options, probe })
+    crash.worker = worker.id
+    this.#crashes.push(crash)
     this.#others.push(worker)
     return worker
   }
@@ -141,11 +162,16 @@ export class TestKit {
     return (await this.app.events(id)).map((event) => event.kind)
   }
 
-  /** Ends everything at once. Nothing is waited for: handlers of a test may be waiting for ever. */
+  /**
+   * Ends everything at once. Nothing is waited for: handlers of a test may be waiting for ever. Throws when a crash that
+   * was planned never happened: such a test shows nothing.
+   */
   async stop(): Promise<void> {
     for (const worker of this.#others) worker.crash()
     this.#worker?.crash()
     await this.app.stop({ graceMs: 0 })
+    const missed = this.#crashes.splice(0).filter(({ optional, entered, nth }) => !optional && entered < nth)
+    if (missed.length > 0) throw new Error(missed.map(missedCrash).join('\n'))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -236,6 +262,13 @@ export class TestKit {
       .map(({ id, type, status, attempt }) => `  ${type} ${id}: ${status}, attempt ${attempt}`)
     return [`${jobs.length} have not ended:`, ...lines].join('\n')
   }
+}
+
+function missedCrash({ worker, at, nth, entered }: PlannedCrash): string {
+  const came = `${entered} of the ${nth} attempts that it waits for came to this step`
+  const check =
+    'Submit jobs that get there, with this worker free, before the kit is stopped; or give `optional: true`.'
+  return `The planned crash of ${worker} at '${at}' never happened: ${came}. ${check}`
 }
 
 export function testKit(options?: KitOptions): TestKit {

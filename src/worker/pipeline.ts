@@ -142,11 +142,11 @@ export class Pipeline {
 
   #verify(flight: Flight, output: unknown): void {
     const { verify } = flight.handler
+    if (flight.state === 'running' && !this.#host.enter('verify', flight)) return
     if (verify === null || flight.state !== 'running') {
       this.#succeed(flight, output)
       return
     }
-    if (!this.#host.enter('verify', flight)) return
     flight.isVerifying = true
     const failed = (thrown: unknown) => this.#ended(flight, { kind: 'failed', stage: 'verification', thrown })
     try {

@@ -97,11 +97,11 @@ export class WorkerWorld {
       case 'jump':
         return kit.clock.jump(happening.ms)
       case 'crashing-worker':
-        return kit.crashingWorker({ at: happening.at, nth: happening.nth })
+        return kit.crashingWorker({ at: happening.at, nth: happening.nth, optional: true })
       case 'another-worker':
-        return kit.crashingWorker({ at: 'claim', nth: NEVER })
+        return kit.crashingWorker({ at: 'claim', nth: NEVER, optional: true })
       case 'leaving-worker': {
-        const worker = await kit.crashingWorker({ at: 'claim', nth: NEVER })
+        const worker = await kit.crashingWorker({ at: 'claim', nth: NEVER, optional: true })
         await worker.tick()
         // Not waited for: it goes when its outcomes are recorded, which a store that fails may put off.
         worker.stop({ graceMs: 0 }).catch(() => undefined)

@@ -1,5 +1,5 @@
 import { failures, table } from 'redress'
-import { STEPS, type Step, type TestKit, testKit } from 'redress/testing'
+import { type CrashOptions, STEPS, type Step, type TestKit, testKit } from 'redress/testing'
 import { describe, expect, onTestFinished, test } from 'vitest'
 
 /** How to test job types, by examples. `docs/guides/testing.md` tells the same as a story. */
@@ -273,6 +273,71 @@ describe('a worker that is killed', () => {
     }
   })
 
+  test('dies at every step, whatever hooks the type has or lacks', async () => {
+    for (const hooks of [{}, { verify: () => true }, { acquire: () => () => undefined }]) {
+      for (const at of STEPS) {
+        const kit = testKit()
+        const placed: number[] = []
+        const order = kit.app.job('order', {
+          policy: { orphan: 'requeue' },
+          run: (_, attempt) => void placed.push(attempt.number),
+          ...hooks,
+        })
+        await kit.crashingWorker({ at })
+        await order.submit({})
+        await kit.drain()
+        // The work was done before it died, and nobody knew: it is done twice.
+        const isTwice = ['verify', 'decide', 'record'].includes(at)
+        expect(placed, `${at} ${Object.keys(hooks)}`).toEqual(isTwice ? [1, 2] : [at === 'tell' ? 1 : 2])
+        await kit.stop()
+      }
+    }
+  })
+
+  test('is missed when the kit stops and it never came to its step', async () => {
+    const plan = async (options: Partial<CrashOptions>) => {
+      const kit = testKit()
+      const job = kit.app.job('work', { run: () => 'done' })
+      await kit.crashingWorker({ at: 'run', ...options })
+      await job.submit({})
+      await kit.drain()
+      return kit
+    }
+    await (await plan({ optional: true, nth: 2 })).stop()
+    const kit = await plan({ nth: 2 })
+    const said =
+      "The planned crash of crashing-worker-1 at 'run' never happened: 1 of the 2 attempts that it waits for came to this step."
+    await expect(kit.stop()).rejects.toThrow(said)
+    // It is stopped all the same, and says it once.
+    await expect(kit.app.list()).rejects.toThrow()
+    await kit.stop()
+    const failing = testKit()
+    failing.app.job('bad', { run: () => Promise.reject(new Error('no')) })
+    await failing.crashingWorker({ at: 'verify' })
+    await failing.app.submit('bad', {})
+    await failing.drain()
+    await expect(failing.stop()).rejects.toThrow("at 'verify' never happened")
+    await expect(
+      (async () => {
+        await using unused = testKit()
+        await unused.crashingWorker({ at: 'claim' })
+      })(),
+    ).rejects.toThrow("at 'claim' never happened: 0 of the 1 attempts")
+  })
+
+  test('is refused where its step, its number or an option does not exist', async () => {
+    const kit = freshKit()
+    for (const at of ['verified', '', undefined]) {
+      await expect(kit.crashingWorker({ at: at as Step })).rejects.toThrow(
+        'at: must be one of claim, start, run, verify, decide, record, tell',
+      )
+    }
+    for (const nth of [0, -1, 1.5, Number.NaN]) {
+      await expect(kit.crashingWorker({ at: 'run', nth })).rejects.toThrow('nth: must be a whole number from 1')
+    }
+    expect(() => testKit({ sede: 7 } as object)).toThrow('testKit has no option sede')
+  })
+
   test('can be the one that has the nth job', async () => {
     const kit = freshKit()
     const job = kit.app.job('work', { policy: { orphan: 'requeue' }, run: () => 'done' })
@@ -319,7 +384,7 @@ describe('a worker that is killed', () => {
       run: () => 'never comes to this',
     })
     const { id } = await deadly.submit({})
-    for (let i = 0; i < 9; i++) await kit.crashingWorker({ at: 'run' })
+    for (let i = 0; i < 4; i++) await kit.crashingWorker({ at: 'run' })
     await kit.drain()
     expect(await kit.app.find(id)).toMatchObject({ status: 'failed', errorCode: 'QUARANTINED', attemptCount: 4 })
   })
@@ -331,7 +396,7 @@ describe('a worker that is killed', () => {
       run: () => kit.sleep('1s'),
     })
     const { id } = await poison.submit({})
-    for (let i = 0; i < 5; i++) await kit.crashingWorker({ at: 'decide' })
+    for (let i = 0; i < 3; i++) await kit.crashingWorker({ at: 'decide' })
     await kit.drain()
     expect(await kit.app.find(id)).toMatchObject({ status: 'failed', errorCode: 'QUARANTINED', attemptCount: 3 })
   })
