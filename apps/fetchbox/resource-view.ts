@@ -18,6 +18,7 @@ export interface ResourceView {
   status: JobRow['status']
   /** Id of the job that fetches it: for `/api/jobs`. */
   jobId: string
+  /** How often it was tried, with the further tries of the download or upload that an attempt failed with. */
   attempts: number
   bytes: number | null
   sha256: string | null
@@ -59,7 +60,7 @@ export async function viewResource(app: App, row: JobRow): Promise<ResourceView>
     url,
     status,
     jobId: row.id,
-    attempts: row.attempt,
+    attempts: row.tries,
     bytes: result?.bytes ?? null,
     sha256: result?.sha256 ?? null,
     contentType: result?.contentType ?? null,

@@ -15,6 +15,8 @@ export interface Spent {
   readonly manualRetries: number
   /** Attempts used before the last manual retry that reset the budget. The attempt number itself never goes back. */
   readonly attemptBase: number
+  /** Tries of the stages that attempts failed with, beyond the first of each attempt. They cost no budget. */
+  readonly triesWithin: number
 }
 
 export const NOTHING_SPENT: Spent = Object.freeze({
@@ -25,6 +27,7 @@ export const NOTHING_SPENT: Spent = Object.freeze({
   snoozes: 0,
   manualRetries: 0,
   attemptBase: 0,
+  triesWithin: 0,
 })
 
 export function failuresOf(spent: Spent, code: string): number {
@@ -45,8 +48,16 @@ export const spendSnooze = (spent: Spent): Spent => ({ ...spent, snoozes: spent.
 /** `attempt` is the number of the last attempt before the person stepped in. */
 export function spendManualRetry(spent: Spent, attempt: number, budget: 'reset' | 'keep'): Spent {
   const manualRetries = spent.manualRetries + 1
-  return budget === 'keep' ? { ...spent, manualRetries } : { ...NOTHING_SPENT, manualRetries, attemptBase: attempt }
+  if (budget === 'keep') return { ...spent, manualRetries }
+  return { ...NOTHING_SPENT, manualRetries, attemptBase: attempt, triesWithin: spent.triesWithin }
 }
+
+/** `tries` of the stage that the attempt failed with. */
+export const addTries = (spent: Spent, tries: number): Spent =>
+  tries > 1 ? { ...spent, triesWithin: spent.triesWithin + tries - 1 } : spent
+
+/** How often the task of a job was tried (F15): each attempt counts, and each further try within one. */
+export const triesOfTask = (attempt: number, spent: string | null): number => attempt + unpackSpent(spent).triesWithin
 
 /** Most jobs never fail: they store nothing at all. */
 export function packSpent(spent: Spent): string | null {

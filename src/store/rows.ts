@@ -1,3 +1,4 @@
+import { triesOfTask } from '../core/budget.ts'
 import type { JobEvent } from '../core/events.ts'
 import type { Failure, Fault } from '../core/failure.ts'
 import { asForwardOnly, type Policy } from '../core/policy.ts'
@@ -29,6 +30,7 @@ export function toJob(row: Row, type: TypeOfRow, latestFailure: StoredFailure | 
     owner: row.owner as string | null,
     priority: row.priority as number,
     attempt: row.attempt as number,
+    tries: triesOfTask(row.attempt as number, row.spent as string | null),
     spent: row.spent as string | null,
     progress: row.status === 'complete' ? 1 : ((row.progress as number | null) ?? 0),
     createdAtMs: row.created_at as number,

@@ -328,6 +328,8 @@ export interface Intervention {
 /** What core reads of a job, and what only the store and its callers need. */
 export interface JobRow extends JobRecord {
   key: JobKey
+  /** How often its task was tried: each attempt, and each further try of the stage that an attempt failed with. */
+  tries: number
   payload: string
   dedupeKey: string | null
   batch: BatchKey | null

@@ -1,5 +1,5 @@
 import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../core/attempt-failed.ts'
-import { packSpent, spendRelease, spendSnooze, unpackSpent } from '../core/budget.ts'
+import { addTries, packSpent, spendRelease, spendSnooze, unpackSpent } from '../core/budget.ts'
 import { type Captured, captureFailure, engineFailure } from '../core/capture.ts'
 import type { Change } from '../core/change.ts'
 import { decide } from '../core/decide.ts'
@@ -7,6 +7,7 @@ import { formatMs } from '../core/duration.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Stage } from '../core/failure.ts'
 import type { RetryBudget } from '../core/retry-budget.ts'
+import type { StageRecord } from '../core/stage.ts'
 import type { Close } from '../store/store.ts'
 import { Attempt } from './attempt.ts'
 import type { Flight, Outcome } from './flight.ts'
@@ -137,7 +138,9 @@ function decided(
   final: GivenUp['final'] = null,
 ): Change {
   const { lease, handler } = flight
-  const job = { spent: unpackSpent(lease.spent), attempt: lease.attempt, createdAtMs: lease.queuedAtMs }
+  const { stage } = captured.failure.context as { stage?: Partial<StageRecord> }
+  const spentBefore = addTries(unpackSpent(lease.spent), stage?.tries ?? 1)
+  const job = { spent: spentBefore, attempt: lease.attempt, createdAtMs: lease.queuedAtMs }
   const facts = { code: captured.failure.code, retry: captured.retry, retryAfterMs: captured.retryAfterMs, final }
   const decision = decide(job, facts, handler.policy, flight.storeNowMs(monoMs), chance)
   const failure = { ...captured.failure, decision: decision.reasons }

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
+  addTries,
   failuresOf,
   NOTHING_SPENT,
   packSpent,
@@ -10,6 +11,7 @@ import {
   spendReclaim,
   spendRelease,
   spendSnooze,
+  triesOfTask,
   unpackSpent,
 } from '../../src/core/budget.ts'
 import { anyCode } from './arbitrary-policy.ts'
@@ -73,4 +75,12 @@ test('a code named like a property of every object is counted like any other', (
   expect(failuresOf(NOTHING_SPENT, 'constructor')).toBe(0)
   const spent = spendFailure(spendFailure(NOTHING_SPENT, '__proto__'), '__proto__')
   expect(failuresOf(unpackSpent(packSpent(spent)), '__proto__')).toBe(2)
+})
+
+test('F15 the tries of a task are its attempts and the further tries within them, over a manual retry too', () => {
+  const once = addTries(spendFailure(NOTHING_SPENT, 'A'), 3)
+  expect(triesOfTask(1, packSpent(once))).toBe(3)
+  expect(triesOfTask(2, packSpent(addTries(spendFailure(once, 'A'), 1)))).toBe(4)
+  expect(triesOfTask(2, packSpent(spendManualRetry(once, 1, 'reset')))).toBe(4)
+  expect(triesOfTask(2, null)).toBe(2)
 })

@@ -20,6 +20,7 @@ const spent = exactly<Spent>()(
     snoozes: count,
     manualRetries: count,
     attemptBase: count,
+    triesWithin: count,
   }),
 )
 

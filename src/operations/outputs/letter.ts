@@ -13,7 +13,9 @@ export const letterSchema = exactly<LetterView>()(
     queue: name,
     owner: name.nullable(),
     batchId: id.nullable().describe('of the batch that its job was made in'),
-    attempts: count,
+    attempts: count.describe(
+      'how often the task was tried: each attempt, and each further try of the stage that an attempt failed with',
+    ),
     at: time,
     failure: failureSchema,
     input: anything,

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { addTries, packSpent, spendFailure, unpackSpent } from '../../core/budget.ts'
 import type { DeadLetter } from '../../core/change.ts'
 import { policy } from '../../core/policy.ts'
 import type { LetterFilter, StoredDeadLetter } from '../dead-letters.ts'
@@ -42,6 +43,21 @@ export const deadLetters = topic('dead letters', {
     assert.equal(letter.batchId, batch)
     await replay(bench, letter)
     assert.equal((await letterOf(bench, lease.id)).batchId, batch)
+  },
+
+  async 'F15 the attempts of a letter are the tries of its task, with those within its attempts'(bench) {
+    const { lease: first, worker } = await bench.processing()
+    const tried = (tries: number, spent: string | null) =>
+      packSpent(addTries(spendFailure(unpackSpent(spent), 'BROKEN'), tries))
+    await worker.close(first, { ...requeued('retry', first), spent: tried(2, first.spent) })
+    const lease = await worker.claimOne()
+    await worker.close(lease, { ...failed(lease, { deadLetter: 'queue' }), spent: tried(3, lease.spent) })
+    assert.deepEqual([(await letterOf(bench, lease.id)).attempts, (await bench.row(lease.id)).tries], [5, 5])
+    // A person's word is no try, and takes none away.
+    const { id: marked, lease: held, worker: other } = await bench.processing()
+    await other.close(held, { ...requeued('retry', held), spent: tried(4, held.spent) })
+    await bench.intervene(marked, markFailed(await bench.row(marked), { deadLetter: 'queue' }))
+    assert.equal((await letterOf(bench, marked)).attempts, 4)
   },
 
   async 'a flagged job is set aside without a letter, and others are not set aside at all'(bench) {

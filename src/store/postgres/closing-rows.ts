@@ -107,7 +107,8 @@ const CLOSE_SQL = `
     FROM closed WHERE failure IS NOT NULL
   ), set_aside AS (
     INSERT INTO dead_letters ("offset", job, failure, attempts, at)
-    SELECT dead_letter, key, failure, attempt, (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
+    SELECT dead_letter, key, failure, attempt + coalesce((spent::json ->> 'triesWithin')::bigint, 0),
+      (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
   ), told AS (
     -- What is said of a failure has its number in it, which is known only here; and so is the time.
     INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)

@@ -1,3 +1,4 @@
+import { triesOfTask } from '../../core/budget.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { Status } from '../../core/states.ts'
 import { OPERATION_OF, type StandingRow, standsAsSeen } from '../intervention.ts'
@@ -63,7 +64,7 @@ export function openIntervening(
       case 'mark-failed': {
         const failed = { key, atMs: nowMs, attempt, worker, failure: act.failure, from: row.status }
         const failure = await history.failure(tx, { ...failed, to: 'failed', isPermanent: true })
-        const letter = await closing.setAside(tx, key, failure, attempt, act.deadLetter, nowMs)
+        const letter = await closing.setAside(tx, key, failure, triesOfTask(attempt, act.spent), act.deadLetter, nowMs)
         await history.event(tx, key, nowMs, 'failed', attempt, worker, null, {
           ...by,
           failure,

@@ -1,3 +1,4 @@
+import { triesOfTask } from '../../core/budget.ts'
 import { attemptFactsOf, type Change, type DecidedFailure } from '../../core/change.ts'
 import type { EventData, EventKind } from '../../core/events.ts'
 import type { Status } from '../../core/states.ts'
@@ -126,7 +127,7 @@ export function openClosing(connection: Connection, history: History, batches: B
       }
       case 'failed': {
         const failure = finalFailureOf(at, row.worker, change, nowMs)
-        const letter = setAside(key, failure, attempt, change.deadLetter, nowMs)
+        const letter = setAside(key, failure, triesOfTask(attempt, change.spent), change.deadLetter, nowMs)
         event('failed', {
           failure,
           code: change.failure.code,

@@ -1,3 +1,4 @@
+import { triesOfTask } from '../../core/budget.ts'
 import type { Status } from '../../core/states.ts'
 import { OPERATION_OF, type StandingRow, standsAsSeen } from '../intervention.ts'
 import type { Intervention } from '../store.ts'
@@ -73,7 +74,7 @@ export function openIntervening(connection: Connection, history: History, closin
             to: 'failed',
             isPermanent: true,
           })
-          const letter = closing.setAside(key, failure, attempt, act.deadLetter, nowMs)
+          const letter = closing.setAside(key, failure, triesOfTask(attempt, act.spent), act.deadLetter, nowMs)
           history.event(key, nowMs, 'failed', attempt, worker, null, {
             ...by,
             failure,

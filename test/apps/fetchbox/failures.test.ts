@@ -77,7 +77,7 @@ describe('a download that keeps failing', () => {
     const [resource] = await rig.resources(shown.id)
     expect(resource).toMatchObject({
       status: 'failed',
-      attempts: 1,
+      attempts: 3,
       error: shown.lastError,
       deadLetter: shown.deadLetter,
     })
@@ -88,11 +88,19 @@ describe('a download that keeps failing', () => {
       queue: 'fetchbox',
       owner: 'ann',
       batchId: shown.id,
-      failure: { code: 'DOWNLOAD_HTTP_5XX', context: { stage: { name: 'download', tries: 3, gaveUp: 'exhausted' } } },
+      // Three downloads are three, all within one attempt of the engine.
+      attempts: 3,
+      failure: {
+        code: 'DOWNLOAD_HTTP_5XX',
+        attempt: 1,
+        context: { stage: { name: 'download', tries: 3, gaveUp: 'exhausted' } },
+      },
       input: { job: shown.id, jobType: 'sample', resource: 'a', url },
     })
     const exported = await rig.as('operator').ask('/api/dead-letters/export?format=jsonl')
-    expect(exported.text).toContain(`"offset":${letter.offset}`)
+    expect(exported.text.split('\n').map((line) => (line === '' ? null : JSON.parse(line)))).toContainEqual(
+      expect.objectContaining({ offset: letter.offset, attempts: 3 }),
+    )
   })
 
   test('F17 F24 is counted by type and code', async () => {
@@ -252,6 +260,8 @@ describe('F10 F11 F12 a storage that fails', () => {
     const exported = await stored.as('operator').bytes(`/api/dead-letters/export?format=protobuf&type=${RESOURCE}`)
     const tasks = await readTasks(exported)
     expect(tasks.map(({ failureCode }) => failureCode)).toEqual(['UPLOAD_THROTTLED', 'UPLOAD_ACCESS_DENIED'])
+    // Tries of the upload, which is what failed: two where it was throttled, one where it was denied.
+    expect(tasks.map(({ attempts }) => attempts)).toEqual([2, 1])
     expect(tasks[0]).toMatchObject({
       task: { type: RESOURCE, queue: 'fetchbox', owner: 'ann', batch: throttled.id },
       payload: { job: throttled.id, resource: 'a' },
