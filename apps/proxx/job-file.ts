@@ -4,6 +4,7 @@ import type { App, Log } from 'redress'
 import { writeWhole } from '../shared/durable-files.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
+import { standingOf } from './standing.ts'
 import { folderOf } from './trace.ts'
 import { type ProxxJob, viewProxxJob } from './view.ts'
 
@@ -35,7 +36,13 @@ export class JobFiles {
   /** The job as it is now, as its file has it; null when there is none. */
   async view(id: string): Promise<ProxxJob | null> {
     const job = await this.#app.find(id)
-    return job === null || job.type !== TYPE ? null : viewProxxJob(job, await this.#app.failures(id))
+    if (job === null || job.type !== TYPE) return null
+    const view = viewProxxJob(job, await this.#app.failures(id))
+    const { error, startedAt } = view
+    // Marked as failed by a program that does not know proxx.
+    if (error === null || startedAt === null || error.class !== 'execution' || error.clip !== null) return view
+    const standing = await standingOf(this.#folder, view)
+    return standing === null ? view : { ...view, error: { ...error, clip: standing.clip, stage: standing.stage } }
   }
 
   async write(id: string): Promise<void> {

@@ -14,6 +14,7 @@ import { DirectoryLocked, lockDirectory } from './lock.ts'
 import { errnoOf, freeBytes, isWithin, realPath } from './paths.ts'
 import { type Alarm, QUEUE, TYPE, transcodePolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
+import { standingOf } from './standing.ts'
 import { Trace } from './trace.ts'
 import { during, type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
 
@@ -70,6 +71,12 @@ export function declareTranscode(app: App, options: TranscodeOptions): void {
       return createHash('sha256')
         .update((await realPath(directory)) ?? directory)
         .digest('hex')
+    },
+    queuedAs: 'pending',
+    // P26: a person who ends an orphan need not know where it was.
+    lastSeen: async (payload, { id, progress }) => {
+      const standing = await standingOf(settings.jobs, { id, progress, spec: payload.spec })
+      return standing === null ? {} : { clip: standing.clip, clips: standing.of, clipStage: standing.stage }
     },
     acquire: (payload, attempt) => acquire(app, payload, attempt as OwnAttempt, options),
     async run(payload, attempt) {

@@ -16,7 +16,7 @@ export interface ProxxError {
   message: string
   at: string
   worker: string | null
-  transition: { from: string | null; to: 'failed' }
+  transition: { from: ProxxStatus; to: 'failed' }
   clip: number | null
   stage: string | null
   /** Of a verification: which one failed. */
@@ -99,7 +99,8 @@ function viewError(failure: FailureView): ProxxError {
     message,
     at,
     worker,
-    transition: { from, to: 'failed' },
+    // P52: it was pending when it was refused.
+    transition: { from: from === null ? 'pending' : (STATUS_OF[from] ?? (from as ProxxStatus)), to: 'failed' },
     clip: numberOf(context.clip),
     stage: textOf(context.clipStage),
     check: textOf(context.check),

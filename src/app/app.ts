@@ -41,7 +41,7 @@ import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from '.
 import { Metrics } from './metrics/metrics.ts'
 import { defaultLocation, type Opened, openStore, refuseUnlogged } from './open-store.ts'
 import { packPayload } from './read-input.ts'
-import { askRetryHook } from './retry-hook.ts'
+import { askLastSeen, askRetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
 import {
   asRejected,
@@ -291,6 +291,7 @@ export class App {
       prepare: (type, value, options) => this.#prepare(type, value, options),
       codesOf: (type) => this.#declared.get(type)?.handler.codes,
       admitRetry: (question) => this.#admitRetry(question),
+      lastSeen: (job) => askLastSeen(this.#declared.get(job.type), job, this.#clock),
       makeId: this.#makeId,
       probe: (name) => this.#dependencies.probeNow(name),
       inputOfSchedule: this.schedules.inputOf.bind(this.schedules),
@@ -453,12 +454,10 @@ export class App {
 
   async #openStore(): Promise<Opened> {
     const { store: location = this.#locationDefault, failureLog } = this.#options
-    const opened = await openStore(location, this.#clock, failureLog, (error) =>
-      this.#log.error(
-        { err: error },
-        'the failure log cannot be written: no job that needs it is claimed until it can',
-      ),
-    )
+    const tellLogBroken = (error: unknown) =>
+      this.#log.error({ err: error }, 'the failure log cannot be written: no job that needs it is claimed until it can')
+    const queuedAs = (type: string) => this.#declared.get(type)?.queuedAs ?? undefined
+    const opened = await openStore(location, this.#clock, failureLog, tellLogBroken, queuedAs)
     this.#opened = { ...opened, store: Metrics.watch(this.metrics, opened.store) }
     return this.#opened
   }

@@ -5,7 +5,7 @@ import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
 import type { Handler } from '../worker/handler.ts'
 import type { JobDefinition } from './job-type.ts'
 import { readInput } from './read-input.ts'
-import type { RetryHook } from './retry-hook.ts'
+import type { LastSeenHook, RetryHook } from './retry-hook.ts'
 
 /** A job type as an app keeps it: what its workers need, and what is asked at submission and before a retry. */
 export interface Declared {
@@ -14,6 +14,8 @@ export interface Declared {
   admit: ((input: unknown, owner: string | null) => unknown) | null
   limitKey: ((input: unknown) => unknown) | null
   admitRetry: RetryHook | null
+  lastSeen: LastSeenHook | null
+  queuedAs: string | null
 }
 
 /** Checks a definition; what contradicts itself is refused before it is used. */
@@ -28,7 +30,7 @@ export function declaredOf(
   checkRules(rules, codes)
   const policy = makePolicy(definition.policy)
   checkPolicyCodes(policy, codes)
-  const { admit, admitRetry, limitKey, slotsMax, acquire, verify } = definition
+  const { admit, admitRetry, limitKey, slotsMax, lastSeen, queuedAs, acquire, verify } = definition
   return {
     queue: definition.queue ?? 'default',
     admit:
@@ -43,6 +45,8 @@ export function declaredOf(
               },
             }),
     limitKey: limitKey?.bind(definition) ?? null,
+    lastSeen: lastSeen?.bind(definition) ?? null,
+    queuedAs: queuedAs ?? null,
     admitRetry:
       admitRetry === undefined
         ? null

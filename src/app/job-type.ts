@@ -4,6 +4,7 @@ import type { Policy, PolicyInput } from '../core/policy.ts'
 import type { Schema } from '../core/schema.ts'
 import type { ENGINE_CODES, Taxonomy } from '../core/taxonomy.ts'
 import type { FailedBefore, RetryMode } from '../operations/admit-retry.ts'
+import type { LastSeenJob } from '../operations/operation.ts'
 import type { DedupeScope, Submitted } from '../store/store.ts'
 import type { Attempt, AttemptFailOptions } from '../worker/attempt.ts'
 import type { Pending } from './transactions.ts'
@@ -31,6 +32,16 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
    * shown, to say whether it can be retried; so it must change nothing itself.
    */
   admitRetry?(input: Input, retry: Retry<Codes | EngineCode>): unknown
+  /**
+   * Where a job stood whose worker is gone, from what its attempt left behind: for the record of a person who marks it as
+   * failed. Asked where this program knows the type; what it throws is recorded in its place.
+   */
+  lastSeen?(
+    input: Input,
+    job: LastSeenJob,
+  ): Readonly<Record<string, unknown>> | Promise<Readonly<Record<string, unknown>>>
+  /** How the failure log (`audit: 'write-ahead'`) calls the state before a dispatch; 'queued' when left out. */
+  queuedAs?: string
   /** Of the input, for those who share `concurrency.perKey` or a rate; wins over the one given with the submission. */
   limitKey?(input: Input): string | undefined | Promise<string | undefined>
   /**

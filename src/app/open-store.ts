@@ -60,13 +60,15 @@ export async function openStore(
   clock: Clock,
   failureLog: string | undefined,
   tellLogBroken: (error: unknown) => void,
+  queuedAs: (type: string) => string | undefined = () => undefined,
 ): Promise<Opened> {
   const place = typeof location === 'string' ? placeOf(location) : null
   const store = place === null ? (location as Store) : await openPlace(place, clock)
   const path = failureLog ?? (place?.kind === 'file' ? join(dirname(place.path), 'failures.jsonl') : null)
   if (path === null) return { store, failureLog: null }
   const journal = new Journal(resolve(path))
-  return { store: withWriteAhead(store, journal, tellLogBroken, clock.setTimer.bind(clock)), failureLog: journal.path }
+  const setTimer = clock.setTimer.bind(clock)
+  return { store: withWriteAhead(store, journal, tellLogBroken, setTimer, queuedAs), failureLog: journal.path }
 }
 
 /** What promises a line before each change cannot be kept in a store that has no place for lines. */

@@ -1,6 +1,8 @@
 import { captureFailure } from '../core/capture.ts'
+import { describe } from '../core/describe.ts'
 import { RedressError } from '../core/errors.ts'
 import type { RetryQuestion, RetryRefusal } from '../operations/admit-retry.ts'
+import type { LastSeenJob } from '../operations/operation.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Handler } from '../worker/handler.ts'
 
@@ -33,6 +35,31 @@ export async function askRetryHook(
     const { type, codes, rules } = handler
     const { failure } = captureFailure({ thrown, stage: 'pre_dispatch', type, codes, rules, nowMs: clock.nowMs() })
     return { code: failure.code, message: failure.message }
+  }
+}
+
+/** What a job type says of where a job stood. */
+export type LastSeenHook = (
+  input: unknown,
+  job: LastSeenJob,
+) => Readonly<Record<string, unknown>> | Promise<Readonly<Record<string, unknown>>>
+
+/** A person who ends a job is not kept from it by a type that cannot say where the job stood: why not is recorded. */
+export async function askLastSeen(
+  declared: { lastSeen: LastSeenHook | null; handler: Handler } | undefined,
+  job: LastSeenJob,
+  clock: Clock,
+): Promise<Readonly<Record<string, unknown>>> {
+  if (declared === undefined || declared.lastSeen === null) return {}
+  const { lastSeen: hook, handler } = declared
+  let seen: Readonly<Record<string, unknown>> = {}
+  try {
+    const isAnswered = await within(clock, LOOK_MS_MAX, async () => {
+      seen = await hook(await handler.readInput(JSON.parse(job.payload)), job)
+    })
+    return isAnswered ? seen : { lastSeen: `its type did not say within ${LOOK_MS_MAX / 1000} s` }
+  } catch (thrown) {
+    return { lastSeen: `its type could not say: ${describe(thrown)}` }
   }
 }
 

@@ -71,13 +71,14 @@ export async function retryJob(context: Context, act: RetryAct): Promise<Interve
 export async function markJobFailed(context: Context, act: Act): Promise<Intervened> {
   const { job, why } = await judged(context.store, act, 'mark-failed')
   const { failures } = unpackSpent(job.spent)
+  const seen = job.startedAtMs !== null && job.status === 'processing' ? await context.lastSeen?.(job) : {}
   const failure = engineFailure({
     code: 'MARKED_FAILED',
     stage: stageOf(job),
     type: job.type,
     codes: context.codesOf(job.type),
     detail: `${act.actor} marked it as failed: ${act.reason}`,
-    context: { actor: act.actor, reason: act.reason, ...(job.lease && { worker: job.lease.worker }) },
+    context: { ...seen, actor: act.actor, reason: act.reason, ...(job.lease && { worker: job.lease.worker }) },
   })
   const decision = {
     because: `${act.actor} marked it as failed: ${act.reason}`,

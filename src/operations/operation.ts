@@ -15,6 +15,8 @@ export interface Context {
   codesOf(type: string): Taxonomy | undefined
   /** Asks a type's own `admitRetry` before a person brings a job back; null: nothing against it, or not known here. */
   admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>
+  /** Asks a type where a job of it stood whose worker is gone; nothing where the type is not known here. */
+  lastSeen?(job: LastSeenJob): Promise<Readonly<Record<string, unknown>>>
   makeId(): string
   /** Makes a health probe now; null where this program has none for the dependency. */
   probe?(dependency: string): Promise<{ passed: boolean; said: string } | 'busy' | null>
@@ -23,6 +25,16 @@ export interface Context {
     tick: { schedule: string; scheduledFor: string; isTriggered: boolean },
     payload: string | null,
   ): Promise<unknown>
+}
+
+/** A job that lost its worker, as far as it is known. */
+export interface LastSeenJob {
+  id: string
+  type: string
+  payload: string
+  attempt: number
+  /** From 0 to 1. */
+  progress: number
 }
 
 export interface SubmissionOptions {

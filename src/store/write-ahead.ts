@@ -32,6 +32,7 @@ export function withWriteAhead(
   log: LineLog,
   tellBroken: (error: unknown) => void = () => undefined,
   setTimer: SetTimer = noTimer,
+  queuedAs: (type: string) => string | undefined = () => undefined,
 ): Store {
   const watched = new Map<string, Policy>()
   /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
@@ -57,11 +58,13 @@ export function withWriteAhead(
     job_id: known.id,
     type: known.type,
     worker_id: known.worker,
-    from,
-    to,
+    from: from === null ? null : nameOf(from, known.type),
+    to: nameOf(to, known.type),
     ...(failure === null ? {} : failureFields(failure)),
     ...more,
   })
+
+  const nameOf = (status: Status, type: string): string => (status === 'queued' ? (queuedAs(type) ?? status) : status)
 
   /** Asked before more is claimed: a full disk must not make dispatch failures of a whole queue. */
   let isLogBroken = false
@@ -247,7 +250,15 @@ export function withWriteAhead(
   }
 
   function linesOfSubmissions(jobs: readonly NewJob[]): Promise<AheadLine>[] {
-    return jobs.filter(({ type }) => watched.has(type)).map((job) => line(...lineOfSubmission(job)))
+    return jobs.filter(({ type }) => watched.has(type)).map(lineOfSubmission)
+  }
+
+  /** Where the type names the state before a dispatch, a refused submission leaves that state; elsewhere it never had one. */
+  function lineOfSubmission({ id, type, retriedFrom, rejected }: NewJob): Promise<AheadLine> {
+    const known = { id, type, worker: null, spent: null }
+    const from = rejected !== null && queuedAs(type) !== undefined ? 'queued' : null
+    const more = retriedFrom === null ? {} : { retried_from: retriedFrom.id }
+    return line(known, from, rejected === null ? 'queued' : 'failed', rejected, more)
   }
 
   /** Whoever reads the log must not look for jobs that were announced and then turned away. */
@@ -361,11 +372,6 @@ const TO_OF_ACT: Partial<Record<Intervention['act']['kind'], Status>> = {
   'retry-in-place': 'queued',
   'mark-failed': 'failed',
   cancel: 'cancelled',
-}
-
-function lineOfSubmission(job: NewJob): [Known, null, Status, DecidedFailure | null] {
-  const known = { id: job.id, type: job.type, worker: null, spent: null }
-  return [known, null, job.rejected === null ? 'queued' : 'failed', job.rejected]
 }
 
 /** The six fields of a failure line (P65), with what an operator needs besides. */

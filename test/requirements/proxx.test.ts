@@ -371,11 +371,13 @@ describe('P53-P56 orphans', () => {
 
   test('P54 it is found by the missing heartbeat, and by an operator who looks', async () => {
     const id = await orphaned()
-    expect(await scene.app.perform('orphans.list', { limit: 10 })).toMatchObject({ jobs: [] })
+    const listed = { jobs: [{ id, status: 'processing', orphanedAt: expect.any(String) }] }
+    // Worked out when it is asked for: no worker has to have looked.
+    expect(await scene.app.perform('orphans.list', { limit: 10 })).toMatchObject(listed)
+    expect(logged().filter((line) => line.event === 'orphaned')).toEqual([])
     await worker.maintain()
-    expect(await scene.app.perform('orphans.list', { limit: 10 })).toMatchObject({
-      jobs: [{ id, status: 'processing' }],
-    })
+    expect(await scene.app.perform('orphans.list', { limit: 10 })).toMatchObject(listed)
+    expect(logged().filter((line) => line.event === 'orphaned')).toHaveLength(1)
   })
 
   test('P55 it is logged with its worker, and neither reassigned nor healed, however long nobody looks', async () => {

@@ -51,7 +51,7 @@ ${problemList(error)}
 ${pair('Class', html`${error.class} (${error.type})`)}${pair('Accounted for by', ownerText(error))}${pair('Code', html`<code>${error.code}</code>`)}
 ${error.clip !== null && pair('Clip', html`${error.clip}`)}${error.stage !== null && pair('Stage', html`${error.stage}`)}${error.check !== null && pair('Check', html`${error.check}`)}
 ${error.exitCode !== null && pair('Exit code', html`${error.exitCode}`)}${error.signal !== null && pair('Signal', html`${error.signal}`)}
-${error.worker !== null && error.owner !== 'worker' && pair('Worker', said(error.worker))}${pair('Changed', html`${stateBefore(error)} → failed`)}
+${error.worker !== null && error.owner !== 'worker' && pair('Worker', said(error.worker))}${pair('Changed', html`${error.transition.from} → failed`)}
 </dl>
 ${seesMachines && wordsOfWorker(error)}
 ${seesMachines && job.executionAttempted && html`<p><a href="/proxx/jobs/${job.id}/stderr">All that programs said</a></p>`}
@@ -73,9 +73,6 @@ const withoutFrames = (detail: string): string =>
     .split('\n')
     .filter((line) => !/^\s+at /.test(line))
     .join(' ')
-
-const stateBefore = ({ transition }: ProxxError): string =>
-  transition.from === 'queued' ? 'pending' : (transition.from ?? 'submission')
 
 export const pair = (name: string, value: Html): Html => html`<div><dt>${name}</dt><dd>${value}</dd></div>`
 

@@ -95,7 +95,7 @@ function unfinishedText(
     if (!executionAttempted || error === null) return 'not made'
     if (error.clip === null) return 'not delivered, since the job failed'
     if (clip === error.clip) return 'failed here'
-    const isBegun = clip < error.clip || error.class === 'verification'
+    const isBegun = clip < error.clip || error.stage === 'verify' || error.stage === 'deliver'
     return isBegun ? 'not delivered, since the job failed' : 'not begun'
   }
   if (standing === null) return 'to be made'

@@ -1,16 +1,17 @@
-import { type FileHandle, lstat, open } from 'node:fs/promises'
+import { lstat } from 'node:fs/promises'
 import type { EventView, JobView } from 'redress'
 import type { Caller } from 'redress/http'
 import { shownTo } from '../access.ts'
 import type { Desk } from '../desk.ts'
-import { ENCODE_SHARE } from '../encode.ts'
 import { errnoOf, isWithin, realPath } from '../paths.ts'
 import { clipsOf } from '../plan.ts'
 import { TYPE } from '../policy.ts'
 import { profileOf } from '../profiles.ts'
 import { readSpec } from '../spec.ts'
-import { stderrLogOf } from '../trace.ts'
+import { type Standing, standingOf } from '../standing.ts'
 import type { ProxxJob } from '../view.ts'
+
+export { type Standing, standingByProgress } from '../standing.ts'
 
 export const FILTERS = ['pending', 'processing', 'complete', 'failed', 'orphaned'] as const
 export type Filter = (typeof FILTERS)[number]
@@ -20,13 +21,6 @@ export interface Choice {
   status: Filter | null
   profile: string | null
   cursor: string | null
-}
-
-/** Where a job is that runs: "clip 2 of 5, encode". */
-export interface Standing {
-  clip: number
-  of: number
-  stage: string
 }
 
 export interface Row {
@@ -66,9 +60,6 @@ const ROWS_WANTED = 20
 /** A profile is part of what was submitted, for which no store has an index: so much is looked through at once. */
 const PAGES_LOOKED_THROUGH_MAX = 10
 const RETRIES_SHOWN_MAX = 100
-const LOG_END_BYTES = 65_536
-/** Two fifths of a whole may be a little less than that. */
-const ROUNDING = 1e-9
 
 interface EnginePage {
   jobs: readonly JobView[]
@@ -147,17 +138,11 @@ export class Reader {
     return { ...(await this.row(caller, job)), events, retries, newId: app.newId(), left: await this.#left(job) }
   }
 
-  /** The log of its worker says it best, where it is on this machine; else how far the job is says it well enough. */
-  async #standing(job: ProxxJob): Promise<Standing | null> {
-    const { id, status, startedAt, progress, error } = job
-    const of = readSpec(job.spec).spec?.sources.length ?? 0
-    // A failure says where it was, unless it is a person's word.
-    const isAsked = status === 'processing' || (error !== null && error.clip === null)
-    if (!isAsked || startedAt === null || of === 0) return null
-    const lines = await endOf(stderrLogOf(this.#desk.settings.jobs, id))
-    const [, clip, stage] = [...lines.matchAll(/^# \S+ clip (\d+) of \d+, (\w+):/gm)].at(-1) ?? []
-    if (clip !== undefined && stage !== undefined) return { clip: Number(clip), of, stage }
-    return standingByProgress(progress, of)
+  /** A failure says itself where it was, unless it is a person's word. */
+  async #standing({ id, status, startedAt, progress, spec, error }: ProxxJob): Promise<Standing | null> {
+    const isAsked = status === 'processing' || error?.code === 'MARKED_FAILED'
+    if (!isAsked || startedAt === null) return null
+    return standingOf(this.#desk.settings.jobs, { id, progress, spec })
   }
 
   /** P23: what it has left is to be seen, and is not touched. */
@@ -180,14 +165,6 @@ export class Reader {
   }
 }
 
-/** Where a job must be that is so far: first all clips are encoded, and then all are verified. */
-export function standingByProgress(progress: number, of: number): Standing {
-  const isEncoding = progress < ENCODE_SHARE
-  const share = isEncoding ? progress / ENCODE_SHARE : (progress - ENCODE_SHARE) / (1 - ENCODE_SHARE)
-  const clip = Math.min(of, Math.floor(share * of + ROUNDING) + 1)
-  return { clip, of, stage: isEncoding ? 'encode' : 'verify' }
-}
-
 const engineStatus = (status: Filter): string => (status === 'pending' ? 'queued' : status)
 
 const fitsProfile = (job: ProxxJob, { profile }: Choice): boolean => profile === null || job.profile?.name === profile
@@ -199,23 +176,5 @@ async function sizeOf(path: string): Promise<number | null> {
     // Whatever keeps us from seeing it, there is nothing to show.
     if (['ENOENT', 'ENOTDIR', 'EACCES', 'ENAMETOOLONG'].includes(errnoOf(error))) return null
     throw error
-  }
-}
-
-async function endOf(path: string): Promise<string> {
-  let file: FileHandle
-  try {
-    file = await open(path, 'r')
-  } catch (error) {
-    if (['ENOENT', 'EACCES'].includes(errnoOf(error))) return ''
-    throw error
-  }
-  try {
-    const { size } = await file.stat()
-    const end = Buffer.alloc(LOG_END_BYTES)
-    const { bytesRead } = await file.read(end, 0, LOG_END_BYTES, Math.max(0, size - LOG_END_BYTES))
-    return end.toString('utf8', 0, bytesRead)
-  } finally {
-    await file.close()
   }
 }

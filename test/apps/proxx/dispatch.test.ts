@@ -67,7 +67,7 @@ describe('P64 the lock of an output directory', () => {
       expect(events.filter((event) => String(event).startsWith('lock'))).toEqual(['lock_acquired', 'lock_released'])
     }
     expect(rig.lines(good.id)).toContainEqual(
-      expect.objectContaining({ from: 'queued', to: 'processing', worker_id: 'node-1' }),
+      expect.objectContaining({ from: 'pending', to: 'processing', worker_id: 'node-1' }),
     )
   })
 

@@ -54,7 +54,7 @@ test('P1 P33 P36 P37 P62 P65 each class of failure has its line, in the frozen f
       job_id: id,
       type: 'proxx.transcode',
       worker_id: kind === 'pre_dispatch' ? null : 'node-1',
-      from: kind === 'pre_dispatch' ? null : 'processing',
+      from: kind === 'pre_dispatch' ? 'pending' : 'processing',
       to: 'failed',
       class: kind,
       owner: owners[kind],
@@ -63,6 +63,10 @@ test('P1 P33 P36 P37 P62 P65 each class of failure has its line, in the frozen f
     const job = await rig.job(id)
     expect(job.error).toMatchObject({ class: kind, owner: owners[kind], code: line.code })
     expect(String(line.reason)).toBe(`${job.error?.code}: ${job.error?.message}`)
+    // P52, P65: the same words in the log, over HTTP and in the job file.
+    expect(job.error?.transition).toEqual({ from: line.from, to: line.to })
+    await until('its file says so, too', () => rig.file(id).status === line.to)
+    expect(rig.file(id)).toMatchObject({ error: { transition: { from: line.from, to: line.to } } })
   }
   // Nothing is logged of which there is no record, and nothing is failed of which there is no line.
   const { jobs: all } = await rig.app.list({ limit: 1_000, status: 'failed' })
@@ -113,7 +117,7 @@ describe('P67 a failure log that cannot be written', () => {
     const failed = await own.submit(own.spec(['/gone.mov']))
     rmSync(path)
     const pending = await own.submit(own.spec([clip]))
-    expect(own.lines()).toEqual([expect.objectContaining({ job_id: pending.id, to: 'queued' })])
+    expect(own.lines()).toEqual([expect.objectContaining({ job_id: pending.id, to: 'pending' })])
 
     const block = () => {
       rmSync(path)

@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { listOrphans, markFailed, retryJob } from '../../../apps/proxx/desk.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
+import { App } from '../../../src/app/app.ts'
 import { isAlive } from '../../runtime/programs.ts'
 import { freePort, mailServer } from '../../support/smtp.ts'
 import { until } from '../../support/until.ts'
@@ -36,10 +37,10 @@ beforeAll(async () => {
 })
 
 /** A real worker, which is killed with the test if not before. */
-function otherProcess(name: string): ChildProcess {
+function otherProcess(name: string, home = rig.home): ChildProcess {
   const file = join(import.meta.dirname, 'worker.ts')
   const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
-  const child = spawn(process.execPath, [...options, file, rig.home, name], {
+  const child = spawn(process.execPath, [...options, file, home, name], {
     env: { ...process.env, PROXX_FREE_MB: '0', ...env },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
@@ -155,12 +156,16 @@ test('P11 P14 P19 P20 P53 P54 P55 P56 P57 a worker is killed before a start, dur
   expect((await people.operator.post(`${path}/mark-failed`, {})).status).toBe(400)
   const marked = await people.operator.post(`${path}/mark-failed`, { reason: 'node-2 was unplugged' })
   expect([marked.status, marked.json.status, marked.json.error.code]).toEqual([200, 'failed', 'MARKED_FAILED'])
-  expect(marked.json.error).toMatchObject({ class: 'execution', owner: 'worker' })
+  // P26: the failure keeps where the job was, in the log as well.
+  expect(marked.json.error).toMatchObject({ class: 'execution', owner: 'worker', clip: 1, stage: 'encode' })
+  expect(rig.failureLine(encoding.id)).toMatchObject({ context: { clip: 1, clips: 1, clipStage: 'encode' } })
+  expect(rig.file(encoding.id)).toMatchObject({ error: { clip: 1, stage: 'encode' } })
   expect(marked.json.error.detail).toContain('operator marked it as failed: node-2 was unplugged')
   for (const { id } of [verifying, delivered]) {
     await markFailed(rig.desk, id, { actor: 'ann', reason: 'node-2 was unplugged' })
   }
   expect(await listOrphans(rig.desk)).toEqual([])
+  expect((await rig.job(verifying.id)).error).toMatchObject({ clip: 1, stage: 'verify' })
 
   // And a retry makes everything anew, in a directory whose dead lock is in nobody's way any more.
   execFileSync('touch', [stop])
@@ -199,4 +204,34 @@ test('P53 a worker that is slow is no orphan: its heartbeat keeps its job', asyn
   })
   execFileSync('touch', [go])
   expect(await rig.ended(id)).toMatchObject({ status: 'complete', orphanedAt: null })
+})
+
+test('P26 P53 P54 with every process dead, an orphan is listed when its lease is over; one marked by a stranger keeps its clip and stage', async () => {
+  const lone = Rig.forTest({ env })
+  const started = lone.path('started')
+  withFfmpeg(lone.folder, `case "$OUT" in *_002*) touch '${started}'; exec sleep 300 ;; esac`)
+  const { id } = await lone.submit(lone.spec([clip, clip]))
+  const node3 = otherProcess('node-3', lone.home)
+  await until('the second clip is encoded', () => existsSync(started))
+  expect(await listOrphans(lone.desk)).toEqual([])
+  node3.kill('SIGKILL')
+  await once(node3, 'exit')
+  // Nobody looks after the store: what is listed is worked out when it is asked for.
+  const [orphan] = await until('it is listed', async () => {
+    const found = await listOrphans(lone.desk)
+    return found.length > 0 && found
+  })
+  expect(orphan).toMatchObject({ id, status: 'processing', worker: 'node-3', executionAttempted: true })
+  expect(orphan?.orphanedAt).not.toBeNull()
+  expect(lone.lines(id).some(({ event }) => event === 'orphaned')).toBe(false)
+
+  const stranger = new App({ store: `sqlite:${join(lone.home, 'redress.db')}` })
+  await stranger.markFailed(id, { actor: 'bob', reason: 'its machine is gone' })
+  await stranger.stop()
+  expect((await lone.job(id)).error).toMatchObject({
+    code: 'MARKED_FAILED',
+    clip: 2,
+    stage: 'encode',
+    worker: 'node-3',
+  })
 })

@@ -77,7 +77,8 @@ test.each(wrongs)(
       owner: 'submission',
       code,
       worker_id: null,
-      from: null,
+      from: 'pending',
+      to: 'failed',
     })
     // No artifact of an execution: nothing in the output directory, and no log of a program.
     const directory = spec.output?.directory
@@ -139,7 +140,12 @@ test('P10 P44 an operator retries it as a new job with a corrected spec; the fir
   expect(retried).toMatchObject({ retriedFrom: failed.id, error: null })
   expect(retried.id).not.toBe(failed.id)
   expect(await rig.ended(retried.id)).toMatchObject({ status: 'complete' })
-  const unedited = await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'it may be there now' })
+  expect(rig.lines(retried.id)[0]).toMatchObject({ from: null, to: 'pending', retried_from: failed.id })
+  const unedited = await retryJob(rig.desk, failed.id, {
+    actor: 'ann',
+    reason: 'it may be there now',
+    again: true,
+  })
   expect(unedited).toMatchObject({
     status: 'failed',
     spec,

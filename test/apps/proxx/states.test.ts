@@ -201,7 +201,7 @@ describe('P40 P41 P44 a retry', () => {
   test('P43 is not what a scheduler does that submits the same again: that is a new job', async () => {
     const again = await rig.submit(failed.spec)
     expect(again).toMatchObject({ retriedFrom: null, status: 'failed' })
-    expect(rig.lines(again.id)).toEqual([expect.objectContaining({ from: null, to: 'failed' })])
+    expect(rig.lines(again.id)).toEqual([expect.objectContaining({ from: 'pending', to: 'failed' })])
   })
 
   test('P41 of a job that is no job of ours, or none at all, is refused', async () => {

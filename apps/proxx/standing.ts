@@ -1,0 +1,55 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { ENCODE_SHARE } from './encode.ts'
+import { errnoOf } from './paths.ts'
+import { readSpec } from './spec.ts'
+import { stderrLogOf } from './trace.ts'
+
+/** Where a job is that runs: "clip 2 of 5, encode". */
+export interface Standing {
+  clip: number
+  of: number
+  stage: string
+}
+
+const LOG_END_BYTES = 65_536
+/** Two fifths of a whole may be a little less than that. */
+const ROUNDING = 1e-9
+
+/** P26: the log of its worker says it best, where it is on this machine; else how far the job is says it well enough. */
+export async function standingOf(
+  jobs: string,
+  { id, progress, spec }: { id: string; progress: number; spec: unknown },
+): Promise<Standing | null> {
+  const of = readSpec(spec).spec?.sources.length ?? 0
+  if (of === 0) return null
+  const lines = await endOf(stderrLogOf(jobs, id))
+  const [, clip, stage] = [...lines.matchAll(/^# \S+ clip (\d+) of \d+, (\w+):/gm)].at(-1) ?? []
+  if (clip !== undefined && stage !== undefined) return { clip: Number(clip), of, stage }
+  return standingByProgress(progress, of)
+}
+
+/** Where a job must be that is so far: first all clips are encoded, and then all are verified. */
+export function standingByProgress(progress: number, of: number): Standing {
+  const isEncoding = progress < ENCODE_SHARE
+  const share = isEncoding ? progress / ENCODE_SHARE : (progress - ENCODE_SHARE) / (1 - ENCODE_SHARE)
+  const clip = Math.min(of, Math.floor(share * of + ROUNDING) + 1)
+  return { clip, of, stage: isEncoding ? 'encode' : 'verify' }
+}
+
+async function endOf(path: string): Promise<string> {
+  let file: FileHandle
+  try {
+    file = await open(path, 'r')
+  } catch (error) {
+    if (['ENOENT', 'EACCES'].includes(errnoOf(error))) return ''
+    throw error
+  }
+  try {
+    const { size } = await file.stat()
+    const end = Buffer.alloc(LOG_END_BYTES)
+    const { bytesRead } = await file.read(end, 0, LOG_END_BYTES, Math.max(0, size - LOG_END_BYTES))
+    return end.toString('utf8', 0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
