@@ -18,6 +18,7 @@ export type {
   SubmitOptions,
 } from './app/job-type.ts'
 export type { Metrics } from './app/metrics/metrics.ts'
+export { openPostgresRows } from './app/open-store.ts'
 export { type OutcomeLogOptions, outcomeLog } from './app/outcome-log.ts'
 export type { ScheduleDefinition, Schedules, ScheduleTick } from './app/schedules.ts'
 export type { EndReason, Subscription } from './app/subscription.ts'
@@ -96,6 +97,7 @@ export {
 export { derivedId } from './store/derived-id.ts'
 export type { FeedEvent, JobFeedEvent, SubjectFeedEvent } from './store/feed.ts'
 export type { AddedNotice } from './store/notices.ts'
+export type { Ask, SideAnswer, SideRows, SideValue } from './store/postgres/side-rows.ts'
 export type { Store, Submitted } from './store/store.ts'
 export type { AsyncExecutor, SyncExecutor } from './store/transactional.ts'
 export { Attempt, type AttemptFailOptions } from './worker/attempt.ts'

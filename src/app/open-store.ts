@@ -4,6 +4,7 @@ import type { Policy } from '../core/policy.ts'
 import { redactAddresses } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
+import type { SideRows } from '../store/postgres/side-rows.ts'
 import type { Store } from '../store/store.ts'
 import { withWriteAhead } from '../store/write-ahead.ts'
 
@@ -77,6 +78,15 @@ export function refuseUnlogged({ failureLog }: Opened, types: readonly { name: s
   if (failureLog !== null || unlogged === undefined) return
   const message = `${unlogged.name} has audit 'write-ahead', but this store has no folder to keep the lines in.`
   throw new RedressError('OPTION_INVALID', message, { action: 'Give redress() a failureLog: the path of a file.' })
+}
+
+/**
+ * Rows of an app's own in the PostgreSQL database of its store, in a schema of their own. Its connections follow the
+ * primary as those of the store do.
+ */
+export async function openPostgresRows(options: { url: string; schema: string }): Promise<SideRows> {
+  const { openSideRows } = await import('../store/postgres/side-rows.ts')
+  return openSideRows(options)
 }
 
 async function openPlace(place: StorePlace, clock: Clock): Promise<Store> {

@@ -12,18 +12,17 @@ import { openBreakerGate } from './breaker-gate.ts'
 import { openBreakerRows } from './breaker-rows.ts'
 import { openBreakers } from './breakers.ts'
 import { openClaiming } from './claiming.ts'
-import { openPool, type Pool, type Tx } from './client.ts'
+import type { Pool, Tx } from './client.ts'
 import { openClosing } from './closing.ts'
 import type { PgContext } from './context.ts'
 import { openDeadLetters, openLetters } from './dead-letters.ts'
 import { openDepths } from './depths.ts'
-import { isBrokenOff, isNothingDone, isReadOnly, NotReplicated } from './errors.ts'
+import { isNothingDone } from './errors.ts'
 import { openExpiring } from './expiring.ts'
 import { openFailureGroups } from './failure-groups.ts'
 import { openFeed } from './feed.ts'
 import { openGates } from './gates.ts'
 import { openHistory } from './history.ts'
-import { openHosts } from './hosts.ts'
 import { openIntervening } from './intervening.ts'
 import { openLetterMarks } from './letter-marks.ts'
 import { fillLimitKeys } from './limit-keys.ts'
@@ -40,6 +39,7 @@ import { openReading } from './reading.ts'
 import { openReplays } from './replays.ts'
 import { openRetryMeters } from './retry-meters.ts'
 import { openSchedules } from './schedules.ts'
+import { openPrimaryPool } from './side-rows.ts'
 import { openStalled } from './stalled.ts'
 import { openSubmissions } from './submissions.ts'
 import { openSubmitIn } from './submit-in.ts'
@@ -60,7 +60,6 @@ export interface PostgresOptions {
 
 /** By so much the clocks of two servers may differ, of which the second took over from the first. */
 const CLOCKS_APART_MS = 5_000
-const ALL_HEARD_OF_MS = 20
 /** A type that becomes limited is declared while nobody writes jobs: so often that moment is looked for, and so far apart. */
 const DECLARING_TRIES_MAX = 15
 const DECLARING_PAUSE_MS = [100, 300] as const
@@ -68,14 +67,12 @@ const DECLARING_PAUSE_MS = [100, 300] as const
 /** What every part works with; `openPostgres` puts the parts together. */
 export async function openContext(options: PostgresOptions): Promise<PgContext & { stop(): Promise<void> }> {
   const { url, schema = 'redress', connectionsMax = 8, nowMs, patienceMs = PATIENCE_MS } = options
-  const hosts = openHosts(url)
-  let notReplicated = 0
-  const sql: Pool = openPool({ url, schema, connectionsMax, hosts, onNotReplicated: () => notReplicated++ })
+  const { sql, hosts, acknowledged, leave } = openPrimaryPool({ url, schema, connectionsMax })
   try {
     await checkServer(sql)
     await migrate(sql, schema)
   } catch (error) {
-    hosts.stop()
+    leave()
     await sql.end({ timeout: 1 })
     throw openingError(error, url)
   }
@@ -91,28 +88,6 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
   const hinted = new WeakSet<object>()
   const wakes = openWakes({ sql, client: { url, schema, connectionsMax: 1, hosts } })
   hosts.watch()
-
-  /** A server that goes takes all connections with it, and the client hears of one after the other. */
-  const anew = async (generation: number): Promise<void> => {
-    await new Promise((resolve) => setTimeout(resolve, ALL_HEARD_OF_MS))
-    if (!isStopped) sql.renew(generation)
-  }
-
-  /** What the server has committed without its standby is not acknowledged: whose commit it was is not told. */
-  const acknowledged = async <T>(run: () => Promise<T>): Promise<T> => {
-    const before = notReplicated
-    const { generation } = sql
-    try {
-      const answer = await run()
-      if (notReplicated !== before) throw new NotReplicated()
-      return answer
-    } catch (error) {
-      if (isBrokenOff(error)) await anew(generation)
-      // The address may lead elsewhere by now, but a connection that is there stays where it is.
-      if (isReadOnly(error)) hosts.leave()
-      throw error
-    }
-  }
 
   return {
     sql,
@@ -181,7 +156,7 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
 
     async stop() {
       isStopped = true
-      hosts.stop()
+      leave()
       await wakes.stop()
       await sql.end({ timeout: 5 })
     },
