@@ -1,5 +1,5 @@
 import type { App, ArtifactStore, Log } from 'redress'
-import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
+import { isUnderWay, RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import { type Files, jobOfKey } from './files.ts'
 import type { Settings } from './settings.ts'
 
@@ -40,10 +40,4 @@ export function declareRetention(app: App, files: Files, settings: Settings, log
     }),
   })
   app.schedule(RETENTION, { cron: '17 * * * *', job: retention, input: {} })
-}
-
-/** A file of no job is nobody's: its sender hung up before there was one, or the record is gone already. */
-async function isUnderWay(app: App, id: string): Promise<boolean> {
-  const job = await app.find(id)
-  return job !== null && (job.status === 'queued' || job.status === 'processing')
 }

@@ -1,4 +1,4 @@
-import type { ArtifactStore } from 'redress'
+import type { App, ArtifactStore } from 'redress'
 
 /** Of the jobs that remove what is old: nothing is lost when one of them fails. */
 export const RETENTION_POLICY = {
@@ -24,4 +24,13 @@ export async function removeOld(
     if (step.next === null) return total
     after = step.next
   }
+}
+
+/**
+ * Whether a job still needs its files, however old they are. A file of no job is nobody's: its sender hung up before there
+ * was one, or the record is gone already.
+ */
+export async function isUnderWay(app: App, jobId: string): Promise<boolean> {
+  const job = await app.find(jobId)
+  return job !== null && (job.status === 'queued' || job.status === 'processing')
 }

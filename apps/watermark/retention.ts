@@ -1,5 +1,5 @@
 import type { App, Log } from 'redress'
-import { RETENTION_POLICY, removeOld } from '../shared/retention.ts'
+import { isUnderWay, RETENTION_POLICY, removeOld } from '../shared/retention.ts'
 import type { Rows } from '../shared/rows.ts'
 import { type Files, SUSPECTS, sweepWork } from './files.ts'
 import { QUEUE } from './policy.ts'
@@ -32,7 +32,7 @@ export function declareRetention(app: App, { rows, files, finishPublishing, log 
       const nowMs = await (await app.store()).nowMs()
       await stopEnded(app, rows, log, { sinceMs: nowMs - ENDED_LOOKED_AT_MS, nowMs })
       const copies = await removeCopies(rows, files, nowMs, signal)
-      const suspects = await removeSuspects(files, signal)
+      const suspects = await removeSuspects(app, files, signal)
       const folders = await sweepWork(files.work, WORK_KEPT_MS, Date.now())
       if (copies + suspects + folders > 0) {
         log.info({ event: 'retention', copies, suspects, folders }, 'removed what nobody can ask for any more')
@@ -59,8 +59,14 @@ async function removeCopies(rows: Rows, { copies }: Files, nowMs: number, signal
   return removed
 }
 
-async function removeSuspects({ assets }: Files, signal: AbortSignal): Promise<number> {
-  const { removed } = await removeOld(assets, { prefix: SUSPECTS, olderThanMs: SUSPECTS_KEPT_MS, signal })
+/** A search that waits for longer than that, behind a paused queue, still needs what it searches. */
+async function removeSuspects(app: App, { assets }: Files, signal: AbortSignal): Promise<number> {
+  const { removed } = await removeOld(assets, {
+    prefix: SUSPECTS,
+    olderThanMs: SUSPECTS_KEPT_MS,
+    signal,
+    keep: ({ key }) => isUnderWay(app, key.slice(SUSPECTS.length)),
+  })
   await assets.sweep({ signal })
   return removed
 }

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { existsSync, utimesSync, writeFileSync } from 'node:fs'
 import { appendFile, mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
@@ -226,4 +226,29 @@ test('W10 W53 a detection is never tried again, by nobody', async () => {
   const job = await rig.app.find(sent.json.id)
   expect(job).toMatchObject({ status: 'failed', attemptCount: 1, maxAttempts: 1, manualRetry: 'off' })
   expect((await rig.as('operator').post(`/api/jobs/${sent.json.id}/retry`, { reason: 'again' })).status).toBe(409)
+})
+
+test('retention keeps the suspect of a search that still waits, however old it is, and removes that of one that is over', async () => {
+  const folder = join(rig.folder, 'watermark/assets/suspects')
+  await mkdir(folder, { recursive: true })
+  const [waiting, over] = [rig.app.newId(), rig.app.newId()]
+  await rig.app.submit(
+    'watermark.detect',
+    { campaignId: rig.app.newId(), fileName: 'a.png' },
+    { id: waiting, delay: '30d' },
+  )
+  await rig.app.submit(
+    'watermark.detect',
+    { campaignId: rig.app.newId(), fileName: 'b.png' },
+    { id: over, delay: '30d' },
+  )
+  await rig.app.cancel(over, { actor: 'olga', reason: 'a test' })
+  for (const id of [waiting, over]) {
+    writeFileSync(join(folder, id), 'a suspect')
+    utimesSync(join(folder, id), new Date(0), new Date(0))
+  }
+  await rig.app.submit('watermark.retention', {})
+  await rig.idle()
+  expect([waiting, over].map((id) => existsSync(join(folder, id)))).toEqual([true, false])
+  await rig.app.cancel(waiting, { actor: 'olga', reason: 'a test' })
 })
