@@ -6,6 +6,7 @@ import { resultKey } from './files.ts'
 import { ownerOf } from './owner.ts'
 import { addPage } from './page/routes.ts'
 import { type ReceiveOptions, type Refused, receive, type Sender } from './receive.ts'
+import { addRecord } from './record.ts'
 import { openSessions } from './session.ts'
 import { VisitorLimits } from './visitors.ts'
 
@@ -39,6 +40,7 @@ export function pdfXmlRoutes(given: Omit<ReceiveOptions, 'visitors'>): Mount {
         .header('location', `/api/jobs/${received.jobId}`)
         .send(job)
     })
+    addRecord(server, app, tools.findCaller)
     addPage(server, {
       app,
       settings,

@@ -1,0 +1,91 @@
+import type { FastifyInstance } from 'fastify'
+import { type App, type EventView, type JobDetail, RedressError } from 'redress'
+import type { FindCaller } from 'redress/http'
+import { CONVERT, type ConvertInput, type ConvertResult } from './convert.ts'
+import { resultKey } from './files.ts'
+
+/** The transitions of the source documents, by what the engine calls them; what is not here is none of theirs. */
+const KINDS = {
+  queued: 'queued',
+  processing: 'processing',
+  retry: 'retry',
+  complete: 'complete',
+  failed: 'failed',
+  expired: 'expired',
+  // Back to the queue, by whom and why is in the engine's history: a lost worker costs an attempt, the others do not.
+  reclaimed: 'retry',
+  released: 'queued',
+  snoozed: 'queued',
+  'manual-retry': 'queued',
+} as const satisfies Partial<Record<EventView['kind'], string>>
+
+/** D32 E23: a transition, with the meta that the documents name. */
+interface JobEventRecord {
+  id: number
+  job_id: string
+  kind: (typeof KINDS)[keyof typeof KINDS]
+  created_at: string
+  meta: { attempt: number; gateway_http_status: number | null; duration_ms: number | null; error_code: string | null }
+}
+
+/** `GET /api/pdf-xml/jobs/:id`: a conversion under the names that the source documents give its fields and events. */
+export function addRecord(server: FastifyInstance, app: App, findCaller: FindCaller): void {
+  server.get('/api/pdf-xml/jobs/:id', async (request, reply) => {
+    const caller = await findCaller(request)
+    if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Nothing is known of you here.')
+    const { id } = request.params as { id: string }
+    const job = (await app.performAs(caller, 'jobs.show', { id })) as JobDetail
+    if (job.type !== CONVERT) throw new RedressError('JOB_NOT_FOUND', `There is no conversion ${id}.`, { jobId: id })
+    const { events } = (await app.performAs(caller, 'jobs.events', { id })) as { events: EventView[] }
+    return reply
+      .header('cache-control', 'no-store')
+      .send({ job: recordOf(job, events), job_events: eventsOf(job, events) })
+  })
+}
+
+function recordOf(job: JobDetail, events: readonly EventView[]): object {
+  const { fileName, mapping, bytes, sha256 } = job.input as ConvertInput
+  const isProcessing = job.status === 'processing'
+  return {
+    id: job.id,
+    status: job.status,
+    owner_session_id: job.owner,
+    original_name: fileName,
+    mapping,
+    bytes,
+    sha256,
+    attempt_count: job.attemptCount,
+    manual_retry_count: job.manualRetryCount,
+    last_attempt_at: job.lastAttemptAt,
+    retry_after: job.retryAfter,
+    leased_by: isProcessing ? job.worker : null,
+    lease_expires_at: isProcessing ? job.leaseUntil : null,
+    created_at: job.createdAt,
+    queued_at: job.queuedAt,
+    // E15: kept from the first claim on, through retries; the engine's own `startedAt` is that of the last attempt.
+    started_at: events.find(({ kind }) => kind === 'processing')?.at ?? null,
+    // E9 E15 E20: whatever changes the row; a refused write of a lost worker changes nothing.
+    updated_at: events.findLast(({ kind }) => kind !== 'lost')?.at ?? job.createdAt,
+    failed_at: job.failedAt,
+    error_code: job.errorCode,
+    error_message: job.errorMessage,
+    result_path: job.status === 'complete' ? resultKey(job.id) : null,
+  }
+}
+
+function eventsOf(job: JobDetail, events: readonly EventView[]): JobEventRecord[] {
+  return events.flatMap(({ seq, at, kind, attempt, durationMs, data }) => {
+    const named = (KINDS as Partial<Record<EventView['kind'], JobEventRecord['kind']>>)[kind]
+    if (named === undefined) return []
+    const meta = {
+      attempt,
+      gateway_http_status: data.httpStatus ?? (kind === 'complete' ? answeredOf(job) : null),
+      duration_ms: durationMs === null ? null : Math.round(durationMs),
+      error_code: data.code ?? null,
+    }
+    return [{ id: seq, job_id: job.id, kind: named, created_at: at, meta }]
+  })
+}
+
+/** A result that an earlier attempt left was adopted without asking the gateway. */
+const answeredOf = ({ result }: JobDetail): number | null => ((result as ConvertResult | null)?.adopted ? null : 200)
