@@ -49,6 +49,7 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
     queue: 'pdf-xml',
     input: inputSchema,
     codes: CODES,
+    ownersSee: 'UNKNOWN',
     policy: convertPolicy(settings),
     slotsMax: () => room.slots,
     classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],

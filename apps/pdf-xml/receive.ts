@@ -141,7 +141,9 @@ async function submitted(
   if (!settings.mappings.some(({ name, versions }) => isNamed(mapping, name, versions))) {
     const shown = JSON.stringify(mapping.slice(0, 100))
     const known = settings.mappings.map(({ name }) => name).join(', ')
-    return invalid(`There is no mapping ${shown}.`, `Choose one of ${known}.`)
+    // E2: what the gateway would say of it, without asking.
+    const action = `There is no mapping ${shown}. Choose one of ${known}.`
+    return { kind: 'refused', status: 400, code: 'GW_4XX', message: CODES.GW_4XX.message, action }
   }
   const { bytes, sha256 } = stored
   const tooMuch = leave?.refuse(bytes) ?? null

@@ -32,7 +32,7 @@ import { Batches } from './batches.ts'
 import type { Channel } from './channel.ts'
 import { Channels, type NotifyOptions } from './channels.ts'
 import { DeadLetters, Replays } from './dead-letters.ts'
-import { type Declared, declaredOf } from './declared.ts'
+import { codesOf, type Declared, declaredOf } from './declared.ts'
 import { Dependencies, type DependencyOptions } from './dependencies.ts'
 import { dutiesOf } from './duties.ts'
 import type { AppHost } from './host.ts'
@@ -79,6 +79,7 @@ export class App {
   readonly #clock: Clock
   #log: Log
   readonly #declared = new Map<string, Declared>()
+  readonly codes = codesOf(this.#declared)
   readonly #workers = new Set<Worker>()
   readonly #makeId: MakeId
   readonly #locationDefault = defaultLocation()
@@ -268,7 +269,7 @@ export class App {
   /** The same for somebody whom a door has let in: only what their role, their scopes and their account allow. */
   async performAs(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> {
     const output = await this.#perform(name, admitted(caller, name, CATALOG[name], input))
-    return caller.role === 'owner' ? outputForOwner(name, output) : output
+    return caller.role === 'owner' ? outputForOwner(name, output, this.codes.forOwner) : output
   }
 
   /** Throws unless this caller may do it, and what it is about is there for them: for a body that cannot be read. */
@@ -290,6 +291,7 @@ export class App {
       store: await this.store(),
       prepare: (type, value, options) => this.#prepare(type, value, options),
       codesOf: (type) => this.#declared.get(type)?.handler.codes,
+      ownerCodes: this.codes.forOwner,
       admitRetry: (question) => this.#admitRetry(question),
       lastSeen: (job) => askLastSeen(this.#declared.get(job.type), job, this.#clock),
       makeId: this.#makeId,

@@ -1,4 +1,6 @@
 import { checkRules } from '../core/classify.ts'
+import { RedressError } from '../core/errors.ts'
+import type { OwnerCode, OwnerCodes } from '../core/for-owner.ts'
 import { checkPolicyCodes, policy as makePolicy } from '../core/policy.ts'
 import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
@@ -16,6 +18,10 @@ export interface Declared {
   admitRetry: RetryHook | null
   lastSeen: LastSeenHook | null
   queuedAs: string | null
+  /** The failure codes that its author wrote, without the engine's. */
+  ownCodes: Taxonomy
+  /** How owners see codes of the engine; null: as they are. */
+  ownersSee: OwnerCode | null
 }
 
 /** Checks a definition; what contradicts itself is refused before it is used. */
@@ -25,13 +31,16 @@ export function declaredOf(
   definition: JobDefinition<any, any, any, any>,
   ownSlots: number | null,
 ): Declared {
-  const codes: Taxonomy = withEngineCodes<string>(failures(definition.codes ?? {}))
+  const ownCodes: Taxonomy = failures(definition.codes ?? {})
+  const codes: Taxonomy = withEngineCodes<string>(ownCodes)
   const rules = definition.classify ?? []
   checkRules(rules, codes)
   const policy = makePolicy(definition.policy)
   checkPolicyCodes(policy, codes)
   const { admit, admitRetry, limitKey, slotsMax, lastSeen, queuedAs, acquire, verify } = definition
   return {
+    ownCodes,
+    ownersSee: definition.ownersSee === undefined ? null : shownAs(definition.ownersSee, ownCodes),
     queue: definition.queue ?? 'default',
     admit:
       admit === undefined
@@ -71,5 +80,32 @@ export function declaredOf(
       run: definition.run.bind(definition) as Handler['run'],
       verify: (verify?.bind(definition) as Handler['verify'] | undefined) ?? null,
     },
+  }
+}
+
+function shownAs(code: string, codes: Taxonomy): OwnerCode {
+  const spec = Object.hasOwn(codes, code) ? codes[code] : undefined
+  if (spec === undefined) {
+    throw new RedressError('TAXONOMY_INVALID', `ownersSee must be one of the type's own codes; got ${code}.`)
+  }
+  return { code, message: spec.message, waiting: spec.waiting ?? spec.message }
+}
+
+/** What doors ask about the codes of the job types that an app has declared. */
+export interface DeclaredCodes {
+  /** null for a code of the type's own, and where its declaration chose none: owners see it as it is. */
+  forOwner: OwnerCodes
+  /** The message of a code in the type's own table; null where it does not name it. */
+  messageOf(type: string, code: string): string | null
+}
+
+export function codesOf(all: ReadonlyMap<string, Declared>): DeclaredCodes {
+  const own = (type: string, code: string) => {
+    const codes = all.get(type)?.ownCodes ?? {}
+    return Object.hasOwn(codes, code) ? codes[code] : undefined
+  }
+  return {
+    forOwner: (type, code) => (own(type, code) === undefined ? (all.get(type)?.ownersSee ?? null) : null),
+    messageOf: (type, code) => own(type, code)?.message ?? null,
   }
 }

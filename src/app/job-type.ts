@@ -19,6 +19,11 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   /** Any Standard Schema (zod, valibot, arktype); checked at submission and again before each run. */
   input?: Schema<Stored, Input>
   codes?: Taxonomy<Codes>
+  /**
+   * Of `codes`, the one that owners see for every failure that `codes` does not name: a lost worker, a mark-failed, a
+   * time limit of the engine. Operators see the engine's own code. When left out, owners see that, too.
+   */
+  ownersSee?: NoInfer<Codes>
   policy?: Policy | PolicyInput
   /** Ordered: the first rule that matches gives the code. */
   classify?: readonly Rule<NoInfer<Codes> | EngineCode>[]

@@ -219,6 +219,8 @@ export interface ErrorDetails {
   action?: string
   cause?: unknown
   jobId?: string
+  /** Of that job: where the type's own table names this code, a door refuses in its words. */
+  jobType?: string
   /** One line per thing that is wrong, for errors that name several. */
   problems?: readonly string[]
   /** Before then it is not worth to try again. */
@@ -230,6 +232,7 @@ export class RedressError extends Error {
   readonly code: ErrorCode
   readonly action: string
   readonly jobId: string | undefined
+  readonly jobType: string | undefined
   readonly problems: readonly string[]
   readonly retryAfterMs: number | undefined
 
@@ -238,6 +241,7 @@ export class RedressError extends Error {
     this.code = code
     this.action = details.action ?? ERRORS[code].action
     this.jobId = details.jobId
+    this.jobType = details.jobType
     this.problems = details.problems ?? []
     this.retryAfterMs = details.retryAfterMs
   }

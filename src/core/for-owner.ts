@@ -10,38 +10,53 @@ import type { JobView } from './view.ts'
  */
 const SOMEBODY = 'an operator'
 
-export function failureForOwner(failure: FailureRecord): FailureRecord {
+/** How owners see a code that is not of the job type's own: under one of its codes, in its words. */
+export interface OwnerCode {
+  code: string
+  message: string
+  waiting: string
+}
+
+/** Answers null for a code that owners see as it is. */
+export type OwnerCodes = (type: string, code: string) => OwnerCode | null
+
+export function failureForOwner(failure: FailureRecord, codeOf: (code: string) => OwnerCode | null): FailureRecord {
   const { decision } = failure
   const isByHand = decision.rule === 'mark-failed'
+  const shown = codeOf(failure.code)
+  const because = isByHand ? `${SOMEBODY} marked it as failed` : decision.because
   return {
     ...failure,
+    ...shown,
     worker: null,
     detail: '',
     context: {},
     causes: [],
-    decision: isByHand ? { ...decision, because: `${SOMEBODY} marked it as failed` } : decision,
+    // The sentence may begin with the code.
+    decision: { ...decision, because: shown === null ? because : because.replaceAll(failure.code, shown.code) },
   }
 }
 
 /** The engine's reasons for these name workers, breakers, and what was found out about them. */
 const NAMES_MACHINES: ReadonlySet<EventKind> = new Set(['reclaimed', 'released', 'orphaned', 'lost'])
 
-export function eventForOwner(event: JobEvent, owner: string): JobEvent {
-  const { actor, reason, ...rest } = event.data
+export function eventForOwner(event: JobEvent, owner: string, codeOf: (code: string) => OwnerCode | null): JobEvent {
+  const { actor, reason, code, ...rest } = event.data
   const isOwn = actor === owner
   const by = actor === undefined || isOwn ? {} : { actor: SOMEBODY }
   // Without an actor, the reason is the engine's or the handler's own.
   const isTheirs = isOwn || (actor === undefined && !NAMES_MACHINES.has(event.kind))
   const why = reason === undefined || !isTheirs ? {} : { reason }
-  return { ...event, worker: null, data: { ...rest, ...(isOwn && { actor }), ...by, ...why } }
+  const shown = code === undefined ? {} : { code: codeOf(code)?.code ?? code }
+  return { ...event, worker: null, data: { ...rest, ...shown, ...(isOwn && { actor }), ...by, ...why } }
 }
 
-export function jobForOwner<Job extends JobRecord>(job: Job): Job {
+export function jobForOwner<Job extends JobRecord>(job: Job, codeOf: (code: string) => OwnerCode | null): Job {
   const { lease, latestFailure } = job
   return {
     ...job,
     lease: lease && { ...lease, worker: 'a worker' },
-    latestFailure: latestFailure && failureForOwner(latestFailure),
+    latestFailure: latestFailure && failureForOwner(latestFailure, codeOf),
   }
 }
 
@@ -59,8 +74,15 @@ export const holdForOwner = <Held extends Pick<Hold, 'by' | 'why'>>(hold: Held):
   why: WHY_HELD[hold.by],
 })
 
-export const viewForOwner = <View extends JobView>(view: View): View => ({
+/** A failed job shows its code's message, one that waits for a retry the other. */
+function errorForOwner({ type, status, errorCode }: JobView, codes: OwnerCodes) {
+  const shown = errorCode === null ? null : codes(type, errorCode)
+  return shown && { errorCode: shown.code, errorMessage: status === 'failed' ? shown.message : shown.waiting }
+}
+
+export const viewForOwner = <View extends JobView>(view: View, codes: OwnerCodes): View => ({
   ...view,
+  ...errorForOwner(view, codes),
   worker: null,
   held: view.held.map(holdForOwner),
   actions: actionsForOwner(view.actions),

@@ -66,9 +66,25 @@ export function answerOf(error: RedressError, log: Log, request: FastifyRequest)
   return { error: { code, message: NOT_TOLD, action: ERRORS[code].action, incident } }
 }
 
-/** One way to refuse, for every route and for what has none. */
-export function answerErrors(server: FastifyInstance, log: Log, methodsOf: (path: string) => string[]): void {
-  server.setErrorHandler((thrown, request, reply) => refuse(toRedressError(thrown), log, request, reply))
+/** What a job type's own table says of a code; null where it does not name it. */
+export type CopyOf = (type: string, code: string) => string | null
+
+function inItsWords(error: RedressError, copyOf: CopyOf): RedressError {
+  const { code, jobType, jobId, action } = error
+  const message = jobType === undefined ? null : copyOf(jobType, code)
+  return message === null ? error : new RedressError(code, message, { cause: error, action, ...(jobId && { jobId }) })
+}
+
+/** One way to refuse, for every route and for what has none; about a job, in the words of its type. */
+export function answerErrors(
+  server: FastifyInstance,
+  log: Log,
+  methodsOf: (path: string) => string[],
+  copyOf: CopyOf,
+): void {
+  server.setErrorHandler((thrown, request, reply) =>
+    refuse(inItsWords(toRedressError(thrown), copyOf), log, request, reply),
+  )
   server.setNotFoundHandler((request, reply) => {
     const methods = methodsOf(request.url.split('?')[0] ?? '')
     if (methods.length > 0 && !methods.includes(request.method)) {

@@ -49,11 +49,11 @@ export function addDownloads(server: FastifyInstance, { store, findCaller, files
       throw new RedressError('NOTHING_TO_DOWNLOAD', `A job of type ${job.type} has no file.`, { jobId: id })
     }
     const file = await find(needComplete(job))
-    if (file === null) throw expired(id)
+    if (file === null) throw expired(job)
     const { artifacts, key, fileName = key.split('/').at(-1) ?? 'download', contentType } = file
     const how = { fileName, ...(contentType !== undefined && { contentType }) }
     return sendFile(request, reply, artifactFile(artifacts, key), how).catch((error: unknown) => {
-      throw error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND' ? expired(id) : error
+      throw error instanceof RedressError && error.code === 'ARTIFACT_NOT_FOUND' ? expired(job) : error
     })
   })
 }
@@ -65,9 +65,10 @@ function needComplete({ id, type, owner, status, payload, result }: JobRow): Com
   const isOver = status === 'failed' || status === 'cancelled'
   throw new RedressError('NOT_READY', `Job ${id} has no file ${isOver ? 'to give' : 'yet'}: it is ${status}.`, {
     jobId: id,
+    jobType: type,
     ...(isOver && { action: 'Retry the job, or submit another.' }),
   })
 }
 
-const expired = (id: string): RedressError =>
-  new RedressError('EXPIRED', `The file of job ${id} is gone.`, { jobId: id })
+const expired = ({ id, type }: JobRow): RedressError =>
+  new RedressError('EXPIRED', `The file of job ${id} is gone.`, { jobId: id, jobType: type })

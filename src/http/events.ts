@@ -4,6 +4,7 @@ import type { Hub } from '../app/hub.ts'
 import type { HubEvent } from '../app/hub-events.ts'
 import type { Subscription } from '../app/subscription.ts'
 import { RedressError } from '../core/errors.ts'
+import type { OwnerCodes } from '../core/for-owner.ts'
 import type { Caller } from '../operations/caller.ts'
 import { mayHear } from '../operations/topics.ts'
 import type { Store } from '../store/store.ts'
@@ -24,12 +25,14 @@ export interface EventsOptions {
   limits: HttpLimits
   /** By the first part of a topic. */
   ownTopics: ReadonlyMap<string, MayHear>
+  /** How owners see the codes of failures. */
+  ownerCodes: OwnerCodes
 }
 
 /** `GET /api/events`: what happens, on the topics that a caller may hear, from where they were. */
 export function addEvents(
   server: FastifyInstance,
-  { hub, store, findCaller, limits, ownTopics }: EventsOptions,
+  { hub, store, findCaller, limits, ownTopics, ownerCodes }: EventsOptions,
 ): { close(): void } {
   const streams = new Streams(limits)
   const listening = new Map<Subscription, FastifyRequest>()
@@ -56,7 +59,7 @@ export function addEvents(
       await subscription.ready
       // Whoever left meanwhile is not heard of again.
       if (reply.raw.destroyed) end()
-      const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account) : subscription
+      const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account, ownerCodes) : subscription
       const events = everyMs === null ? heard : gathered(heard, everyMs)
       reply.hijack()
       reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
@@ -110,19 +113,33 @@ async function needHearing(
 }
 
 /** In a batch of one's own there may be jobs of others. */
-function ownOnly(subscription: Subscription, account: string | null): EventSource {
+function ownOnly(subscription: Subscription, account: string | null, codes: OwnerCodes): EventSource {
   const isOwn = ({ event, data }: HubEvent): boolean =>
     !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
   return {
     async next() {
       for (;;) {
         const result = await subscription.next()
-        if (result.done || isOwn(result.value)) return result
+        if (result.done) return result
+        if (isOwn(result.value)) return { done: false, value: eventForOwner(result.value, codes) }
       }
     },
-    takeWaiting: () => subscription.takeWaiting().filter(isOwn),
+    takeWaiting: () =>
+      subscription
+        .takeWaiting()
+        .filter(isOwn)
+        .map((event) => eventForOwner(event, codes)),
     return: () => subscription.return(),
   }
+}
+
+function eventForOwner(event: HubEvent, codes: OwnerCodes): HubEvent {
+  const { type, kind, errorCode } = (event.data ?? {}) as { type?: unknown; kind?: unknown; errorCode?: unknown }
+  if (!event.event.startsWith('job.') || typeof type !== 'string' || typeof errorCode !== 'string') return event
+  const shown = codes(type, errorCode)
+  if (shown === null) return event
+  const errorMessage = kind === 'failed' ? shown.message : shown.waiting
+  return { ...event, data: { ...(event.data as object), errorCode: shown.code, errorMessage } }
 }
 
 function topicsOf(request: FastifyRequest, caller: Caller, most: number): string[] {

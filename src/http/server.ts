@@ -145,7 +145,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
 
   logRequests(server, log)
   receiveTraces(server)
-  answerErrors(server, log, knowMethods(server))
+  answerErrors(server, log, knowMethods(server), app.codes.messageOf)
   guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
   endSlowBodies(server, limits.requestMs)
   await server.register(cookies)
@@ -173,7 +173,14 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   addLetterExport(server, routes)
   const ownTopics = new Map<string, MayHear>()
   const files = new Map<string, FindFile>()
-  const events = addEvents(server, { hub: app.hub, store, findCaller, limits, ownTopics })
+  const events = addEvents(server, {
+    hub: app.hub,
+    store,
+    findCaller,
+    limits,
+    ownTopics,
+    ownerCodes: app.codes.forOwner,
+  })
   addDownloads(server, { store, findCaller, files })
   server.get('/metrics', async (request, reply) => {
     const caller = await neededCaller(findCaller, request)

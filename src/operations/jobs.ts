@@ -144,9 +144,9 @@ export const events = operation('jobs.events', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: eventsSchema,
   about: aboutJob,
-  run: async ({ store }, { id, owner }) => {
-    await neededJob(store, id, owner)
-    return { events: (await eventsFor(store, id, owner)).map(viewEvent) }
+  run: async (context, { id, owner }) => {
+    const job = await neededJob(context.store, id, owner)
+    return { events: (await eventsFor(context, job, owner)).map(viewEvent) }
   },
 })
 
@@ -154,9 +154,9 @@ export const failures = operation('jobs.failures', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: failuresSchema,
   about: aboutJob,
-  run: async ({ store }, { id, owner }) => {
-    await neededJob(store, id, owner)
-    return { failures: (await failuresFor(store, id, owner)).map(viewFailure) }
+  run: async (context, { id, owner }) => {
+    const job = await neededJob(context.store, id, owner)
+    return { failures: (await failuresFor(context, job, owner)).map(viewFailure) }
   },
 })
 
@@ -170,27 +170,35 @@ export const explanation = operation('jobs.explain', {
     // How many others have the same trouble is for those who see the others.
     const group = owner === undefined ? await groupOf(store, job) : null
     const [history, failed, nowMs] = await Promise.all([
-      eventsFor(store, id, owner),
-      failuresFor(store, id, owner),
+      eventsFor(context, job, owner),
+      failuresFor(context, job, owner),
       store.nowMs(),
     ])
     const found = (await holdsOf(store, [job]))(job)
-    const [shown, holds] = owner === undefined ? [job, found] : [jobForOwner(job), found.map(holdForOwner)]
+    const [shown, holds] =
+      owner === undefined ? [job, found] : [jobForOwner(job, ownCodes(context, job)), found.map(holdForOwner)]
     const explained = explain({ job: shown, events: history, failures: failed, group, holds, nowMs })
     return { ...explained, actions: await actionsNow(context, job) }
   },
 })
 
 /** `owner` is given by whoever may see only their own: the rest of the history is for operators. */
-async function eventsFor(store: Store, id: string, owner: string | undefined): Promise<JobEvent[]> {
-  const found = await store.events({ id })
-  return owner === undefined ? found : found.map((event) => eventForOwner(event, owner))
+async function eventsFor(context: Shown, job: JobRow, owner: string | undefined): Promise<JobEvent[]> {
+  const found = await context.store.events({ id: job.id })
+  return owner === undefined ? found : found.map((event) => eventForOwner(event, owner, ownCodes(context, job)))
 }
 
-async function failuresFor(store: Store, id: string, owner: string | undefined): Promise<FailureRecord[]> {
-  const found = await store.failures({ id })
-  return owner === undefined ? found : found.map(failureForOwner)
+async function failuresFor(context: Shown, job: JobRow, owner: string | undefined): Promise<FailureRecord[]> {
+  const found = await context.store.failures({ id: job.id })
+  return owner === undefined ? found : found.map((failure) => failureForOwner(failure, ownCodes(context, job)))
 }
+
+type Shown = Pick<Context, 'store' | 'ownerCodes'>
+
+const ownCodes =
+  ({ ownerCodes }: Shown, { type }: JobRow) =>
+  (code: string) =>
+    ownerCodes(type, code)
 
 /** Counting is cut short where there is much to catch up with: an answer about one job must not wait for it. */
 const FOLD_STEPS_MAX = 10

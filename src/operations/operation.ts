@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
+import type { OwnerCodes } from '../core/for-owner.ts'
 import { problemsOf } from '../core/schema.ts'
 import type { Taxonomy } from '../core/taxonomy.ts'
 import type { NewJob, Store } from '../store/store.ts'
@@ -13,6 +14,8 @@ export interface Context {
   prepare(type: string, input: unknown, options: SubmissionOptions): Promise<NewJob>
   /** The failure codes of a type that this program declared. */
   codesOf(type: string): Taxonomy | undefined
+  /** How owners see the codes of failures. */
+  ownerCodes: OwnerCodes
   /** Asks a type's own `admitRetry` before a person brings a job back; null: nothing against it, or not known here. */
   admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>
   /** Asks a type where a job of it stood whose worker is gone; nothing where the type is not known here. */

@@ -75,7 +75,8 @@ export class Conversions {
   }
 
   /** null: its retention was over in this very moment. */
-  async #read(job: JobView, now: string): Promise<Conversion | null> {
+  async #read(row: JobView, now: string): Promise<Conversion | null> {
+    const job = { ...row, ...this.#errorOf(row) }
     const input = await this.#inputOf(job.id)
     if (input === null) return null
     const isQueued = job.status === 'queued'
@@ -100,10 +101,17 @@ export class Conversions {
     return input
   }
 
+  /** One of the ten codes, whatever the engine calls it. */
+  #errorOf({ errorCode }: JobView): Partial<JobView> {
+    const shown = errorCode === null ? null : this.#app.codes.forOwner(CONVERT, errorCode)
+    return shown === null ? {} : { errorCode: shown.code, errorMessage: shown.message }
+  }
+
   /** Errors are shown of failed jobs alone (D29); what it waits for is in its history. */
   async #waitingFor(id: string): Promise<string | null> {
     const last = (await this.#app.failures(id)).at(-1)
-    return last?.to === 'queued' ? last.waiting : null
+    if (last?.to !== 'queued') return null
+    return this.#app.codes.forOwner(CONVERT, last.code)?.waiting ?? last.waiting
   }
 
   /** E20: what its type says of a retry is asked of one job at a time. */

@@ -26,6 +26,7 @@ const NOTICES = {
   ),
   'too-many': problem('Too many files came from you or your address.', 'Send it again later, or sign in.'),
   busy: problem('Too many files wait to be converted.', 'Send it again in a while, or sign in.'),
+  mapping: problem(CODES.GW_4XX.message, 'Choose a mapping from the list.'),
   'no-file': problem('There was no file to convert.', 'Choose one, and a mapping from the list.'),
   expired: problem(CODES.EXPIRED.message, ''),
   forbidden: problem(CODES.FORBIDDEN.message, ''),
@@ -44,6 +45,7 @@ export function noticeOfRefusal({ code, status }: Refused): NoticeName {
   if (status === 507) return 'paused'
   if (code === 'NOT_PDF') return 'not-pdf'
   if (code === 'TOO_LARGE') return 'too-large'
+  if (code === 'GW_4XX') return 'mapping'
   return code === 'IO_ERROR' ? 'io-error' : 'no-file'
 }
 

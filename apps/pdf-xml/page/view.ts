@@ -135,7 +135,7 @@ function acts({ job, input, retry, isResultGone }: Conversion): Html[] {
 export function banner({ gateway, uploads }: Service): Html {
   const said: string[] = []
   // E13
-  if (gateway === 'held') said.push('Converter busy – jobs will resume automatically.')
+  if (gateway === 'held') said.push('Converter busy — jobs will resume automatically.')
   if (gateway === 'failing-fast') {
     said.push('Converter is down – new conversions fail at once. Retry them when it is back.')
   }

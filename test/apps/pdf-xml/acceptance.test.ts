@@ -287,6 +287,7 @@ test('D41 D9 D10 E23 early: 409 NOT_READY; after retention: 404 EXPIRED, with an
   const id = await visitor.uploaded(hello)
   const early = await visitor.download(id)
   expect([early.status, early.json.error.code]).toEqual([409, 'NOT_READY'])
+  expect(early.json.error.message).toBe('Conversion not finished yet.')
   await until('the gateway is asked', async () => (await visitor.job(id)).status === 'processing')
   expect((await visitor.download(id)).status).toBe(409)
   await visitor.ask(`/api/jobs/${id}/cancel`, post({ reason: 'a test' }))
@@ -305,6 +306,7 @@ test('D41 D9 D10 E23 early: 409 NOT_READY; after retention: 404 EXPIRED, with an
   expect((await made.app.find(run))?.result).toEqual({ sources: 1, results: 1 })
   const late = await visitor.download(done)
   expect([late.status, late.json.error.code]).toEqual([404, 'EXPIRED'])
+  expect(late.json.error.message).toBe('File was removed by retention. Re-upload to regenerate.')
   const { events } = (await visitor.ask(`/api/jobs/${done}/events`)).json
   expect(events.filter(({ kind }: { kind: string }) => kind === 'expired')).toHaveLength(2)
   const anew = await visitor.uploaded(hello)
@@ -324,6 +326,38 @@ test('retention removes nothing of a job that is under way', async () => {
   const { id: run } = await made.app.submit('pdf-xml.retention', {}, { priority: 9 })
   await made.until(run, 'complete')
   await made.until(id, 'complete')
+})
+
+test('D1 E2 a conversion that an operator marks as failed is UNKNOWN for its owner everywhere; operators see the engine’s code', async () => {
+  const made = await rig({ GATEWAY_TIMEOUT_MS: '600000' })
+  const visitor = made.visitor()
+  await gateway.faults({ delayMs: 600_000 })
+  const id = await visitor.uploaded(hello)
+  await made.until(id, 'processing')
+  const leave = new AbortController()
+  onTestFinished(() => leave.abort())
+  const stream = await fetch(`${made.url}/api/events`, { headers: { cookie: visitor.cookie }, signal: leave.signal })
+  const heard = (async () => {
+    let text = ''
+    for await (const chunk of stream.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString()
+      if (/event: job\.failed\n.*\n\n/s.test(text)) return text
+    }
+    throw new Error(`the stream ended: ${text}`)
+  })()
+  await made.app.markFailed(id, { actor: 'olga', reason: 'its machine burnt down' })
+  const message = 'Something went wrong that we did not foresee. Retry, or tell us.'
+  expect(await visitor.job(id)).toMatchObject({ status: 'failed', errorCode: 'UNKNOWN', errorMessage: message })
+  for (const path of ['', '/events', '/failures', '/explain']) {
+    const { text } = await visitor.ask(`/api/jobs/${id}${path}`)
+    expect(text, path).toContain('UNKNOWN')
+    expect(text, path).not.toMatch(/MARKED_FAILED|burnt down|olga/)
+  }
+  const page = await visitor.ask('/convert')
+  expect(page.text).toContain(message)
+  expect(page.text).not.toContain('operator marked')
+  expect(await heard).toContain('"errorCode":"UNKNOWN"')
+  expect(await made.app.find(id)).toMatchObject({ errorCode: 'MARKED_FAILED' })
 })
 
 test('D42 D22 D23 E20 a manual retry: queued without its error, then complete; its count grows', async () => {
@@ -358,7 +392,13 @@ test('D22 E20 E28 only its owner retries it, and only while its source is there'
   await made.until(id, 'failed')
   const refused = await other.retry(id)
   expect([refused.status, refused.json.error.code]).toEqual([403, 'FORBIDDEN'])
-  expect((await other.download(id)).json.error.code).toBe('FORBIDDEN')
+  for (const { json } of [
+    refused,
+    await other.download(id),
+    ...(await Promise.all(['', '/events', '/failures', '/explain'].map((path) => other.ask(`/api/jobs/${id}${path}`)))),
+  ]) {
+    expect(json.error).toMatchObject({ code: 'FORBIDDEN', message: 'This file isn’t yours.' })
+  }
   expect((await other.ask(`/api/jobs/${id}`)).status).toBe(403)
   rmSync(join(made.folder, `pdf-xml/uploads/${id}.pdf`))
   const shown = (await owner.job(id)).actions.find(({ name }: { name: string }) => name === 'retry')
@@ -396,13 +436,16 @@ test('D6 twenty equal uploads at once make one job', async () => {
   expect(made.files('uploads')).toHaveLength(1)
 })
 
-test('an unknown mapping is refused without asking the gateway', async () => {
+test('E2 an unknown mapping is refused as GW_4XX without asking the gateway', async () => {
   const made = await rig()
   await gateway.faults({ status: 500 })
   for (const mapping of ['zork', 'text@99', 'text@', 'text@1@1']) {
     const { status, json } = await made.visitor().upload(hello, { mapping })
-    expect([status, json.error.code], mapping).toEqual([400, 'REQUEST_INVALID'])
-    expect(json.error.action).toBe('Choose one of text, layout, invoice.')
+    expect([status, json.error.code], mapping).toEqual([400, 'GW_4XX'])
+    expect(json.error).toMatchObject({
+      message: 'Couldn’t convert this file with the selected mapping.',
+      action: `There is no mapping "${mapping}". Choose one of text, layout, invoice.`,
+    })
   }
   expect(((await (await fetch(`${gateway.url}/faults`)).json()) as { seen?: number }).seen ?? 0).toBe(0)
   expect(made.files('uploads')).toEqual([])

@@ -230,7 +230,7 @@ test('E13 D19 the banner and the rows say that the converter is busy, and stop t
   await openBreaker(made)
   const page = await visit(made)
   const banner = page.locator('#banner')
-  await banner.getByText('Converter busy – jobs will resume automatically.').waitFor()
+  await banner.getByText('Converter busy — jobs will resume automatically.').waitFor()
   await choose(page, { name: 'a.pdf', content: pdf(0) })
   await untilSaid(page, 'a.pdf', 'Gateway busy, paused. Will retry automatically.')
   await releaseBreaker(made)
