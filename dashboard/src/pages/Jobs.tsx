@@ -14,7 +14,7 @@ import { doubts } from '../words/completion.ts'
 import { jobHref } from '../words/links.ts'
 import { some } from '../words/numbers.ts'
 import { format, parse } from '../words/qualifiers.ts'
-import { actOn } from './job/acts.tsx'
+import { retryOf } from './job/acts.tsx'
 import { FilterField } from './jobs/FilterField.tsx'
 import { JobTable } from './jobs/JobTable.tsx'
 import { KeysDialog } from './jobs/KeysDialog.tsx'
@@ -115,8 +115,9 @@ export default function Jobs() {
 function retry(job: JobView | undefined): void {
   if (job === undefined) return
   const action = job.actions.find(({ name }) => name === 'retry')
-  const why = whyNot('jobs.retry') ?? (action?.allowed ? null : `It cannot be retried: ${action?.why}.`)
-  if (why === null) ask(actOn(job.id, 'retry'))
+  const isAllowed = action?.allowed || job.retriedAs !== null
+  const why = whyNot('jobs.retry') ?? (isAllowed ? null : `It cannot be retried: ${action?.why}.`)
+  if (why === null) ask(retryOf(job))
   else announce(why, 'bad')
 }
 

@@ -25,7 +25,7 @@ export function Facts({ job, made }: { job: OutputOf<'jobs.show'>; made: readonl
     ],
     ['Batch', job.batchId !== null && <Id id={job.batchId} href={`/batches/${encodeURIComponent(job.batchId)}`} />],
     ['Retry of', job.retriedFrom !== null && <Id id={job.retriedFrom} href={jobHref(job.retriedFrom)} />],
-    ['Retried as', made.length > 0 && <Made jobs={made} />],
+    ['Retried as', made.length > 0 ? <Made jobs={made} /> : job.retriedAs !== null && <Gone id={job.retriedAs} />],
     ['Attempts', `${job.attemptCount} of ${job.maxAttempts}`],
     ['Retried by hand', job.manualRetryCount > 0 && some(job.manualRetryCount, 'time')],
     ['Submitted', <When at={job.createdAt} />],
@@ -73,6 +73,13 @@ const Made = ({ jobs }: { jobs: readonly JobView[] }) => (
       </li>
     ))}
   </ul>
+)
+
+/** Its retention has removed it. */
+const Gone = ({ id }: { id: string }) => (
+  <>
+    <code>{id}</code> <span class="quiet">(removed after its retention)</span>
+  </>
 )
 
 const When = ({ at }: { at: string }) => (

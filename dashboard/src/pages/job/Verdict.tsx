@@ -10,7 +10,7 @@ import { Sentence } from '../../parts/Sentence.tsx'
 import { Ago, Clock } from '../../parts/Time.tsx'
 import { FAULT_WORDS } from '../../words/faults.ts'
 import { groupHref, jobHref, jobsHref } from '../../words/links.ts'
-import { ACTS, actOn, editAndRetry } from './acts.tsx'
+import { ACTS, actOn, editAndRetry, onceMore, retryOf } from './acts.tsx'
 import { plainVerdict } from './plain-verdict.ts'
 
 type Explanation = OutputOf<'jobs.explain'>
@@ -116,7 +116,7 @@ function Alike({ explained: { alike, type }, failure }: { explained: Explanation
 }
 
 /** What may be done as buttons; what may not, with the reason. */
-function Acts({ explained: { id, actions }, job }: { explained: Explanation; job: Detail | null }) {
+function Acts({ explained: { id, actions, retriedAs }, job }: { explained: Explanation; job: Detail | null }) {
   const [made, setMade] = useState<string | null>(null)
   const onDone = (answer: unknown): void => {
     const { job: now } = answer as Intervened
@@ -124,7 +124,9 @@ function Acts({ explained: { id, actions }, job }: { explained: Explanation; job
   }
   const names = isOwner() ? actions.filter(({ name }) => whyNot(`jobs.${name}`) === null) : actions
   const allowed = names.filter((action) => action.allowed)
-  const refused = names.filter((action) => !action.allowed)
+  const isAgain = retriedAs !== null && job !== null && job.manualRetry !== 'off' && whyNot('jobs.retry') === null
+  // That it was retried is the verdict already.
+  const refused = names.filter(({ allowed, name }) => !allowed && !(isAgain && name === 'retry'))
   const notYours = allowed.map(({ name }) => whyNot(`jobs.${name}`)).find((why) => why !== null)
   return (
     <>
@@ -137,6 +139,14 @@ function Acts({ explained: { id, actions }, job }: { explained: Explanation; job
           ))}
           {job !== null && job.manualRetry === 'new-job' && allowed.some(({ name }) => name === 'retry') && (
             <ActButton act={editAndRetry(id, job.input, onDone)}>Edit and retry</ActButton>
+          )}
+        </p>
+      )}
+      {isAgain && (
+        <p class="buttons">
+          <ActButton act={retryOf({ id, retriedAs }, onDone)}>Retry again</ActButton>
+          {job.manualRetry === 'new-job' && !isOwner() && (
+            <ActButton act={onceMore(editAndRetry(id, job.input, onDone), retriedAs)}>Edit and retry again</ActButton>
           )}
         </p>
       )}

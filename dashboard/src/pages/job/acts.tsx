@@ -1,5 +1,7 @@
 import type { ActionName } from '../../../../src/core/actions.ts'
+import type { JobView } from '../../../../src/core/view.ts'
 import type { PendingAct } from '../../api/act.ts'
+import { jobHref } from '../../words/links.ts'
 
 const REDACTED = '[redacted]'
 
@@ -13,6 +15,31 @@ export const ACTS: Readonly<Record<ActionName, { word: string; title: string; is
 export function actOn(id: string, name: ActionName, onDone?: PendingAct['onDone']): PendingAct {
   const { word, title, isDangerous = false } = ACTS[name]
   return { name: `jobs.${name}`, input: { id }, title, verb: word, isDangerous, ...(onDone && { onDone }) }
+}
+
+/** One more job from a failed one that was retried already; its dialog says first which job that made. */
+export const onceMore = (act: PendingAct, retriedAs: string): PendingAct => ({
+  ...act,
+  input: { ...act.input, again: true },
+  title: `${act.title} once more`,
+  explain: (
+    <>
+      <p>
+        It was retried already, as job <a href={jobHref(retriedAs)}>{retriedAs}</a>. If that one failed, retry that one.
+        This makes one more job from the same failure.
+      </p>
+      {act.explain}
+    </>
+  ),
+})
+
+/** A retry as the job stands: the first one, or one more. */
+export function retryOf(
+  { id, retriedAs }: Pick<JobView, 'id' | 'retriedAs'>,
+  onDone?: PendingAct['onDone'],
+): PendingAct {
+  const act = actOn(id, 'retry', onDone)
+  return retriedAs === null ? act : onceMore(act, retriedAs)
 }
 
 /** A new job from the failed one, with another input. */
