@@ -6,11 +6,11 @@ import { MediaError } from '../shared/media/errors.ts'
 import { type MediaLimits, mediaLimits } from '../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../shared/media/programs.ts'
 import { type Inspected, inspectMedia } from './inspect.ts'
-import { nameProblems, outputNames } from './naming.ts'
+import { nameProblems, namingProblem, outputNames } from './naming.ts'
 import { errnoOf, freeBytes, isAllowed, isThere, notWritable, realPath } from './paths.ts'
 import { knownProfile, outputSize, PROFILES, type ResolvedProfile } from './profiles.ts'
 import type { Settings } from './settings.ts'
-import { type JobSpec, type Problem, readSpec } from './spec.ts'
+import { type JobSpec, type Problem, readSpec, soundParts } from './spec.ts'
 
 /** What a job keeps: what was asked for, and what that meant when it was. */
 export interface Payload {
@@ -29,13 +29,14 @@ export function readPayload(
   payload: Partial<Payload> | null,
 ): { spec: JobSpec; profile: ResolvedProfile; problems: [] } | { spec: null; profile: null; problems: Problem[] } {
   const { spec, problems } = readSpec(payload?.spec)
-  if (spec === null) return { spec: null, profile: null, problems }
+  const name = spec?.profile ?? soundParts(payload?.spec).profile
   const profile = knownProfile(payload?.profile)
-  if (profile !== null && profile.name === spec.profile) return { spec, profile, problems: [] }
-  const message = PROFILES.has(spec.profile)
+  if (spec !== null && profile !== null && profile.name === name) return { spec, profile, problems: [] }
+  if (name === null || profile?.name === name) return { spec: null, profile: null, problems }
+  const message = PROFILES.has(name)
     ? 'the profile that was stored with the spec is none of ours: submit it as a job of proxx, which resolves it'
-    : `there is no profile ${spec.profile}; there are ${[...PROFILES.keys()].join(', ')}`
-  return { spec: null, profile: null, problems: [{ code: 'PROFILE_UNKNOWN', path: 'profile', message }] }
+    : `there is no profile ${name}; there are ${[...PROFILES.keys()].join(', ')}`
+  return { spec: null, profile: null, problems: [...problems, { code: 'PROFILE_UNKNOWN', path: 'profile', message }] }
 }
 
 export interface Report {
@@ -64,21 +65,21 @@ const LOOKS_AT_ONCE = 4
  */
 export async function checkSubmission(payload: Payload, owner: string | null, settings: Settings): Promise<Report> {
   const report: Report = { problems: [], outputs: [], estimateBytes: null, freeBytes: null }
-  const read = readPayload(payload)
-  if (read.spec === null) return { ...report, problems: read.problems }
-  const { spec, profile } = read
-  const { sources, output, verify } = spec
-  const { directory } = output
-
-  report.outputs = outputNames(output.naming, sources, profile)
   const add = (code: Problem['code'], path: string, message: string) => report.problems.push({ code, path, message })
-  for (const { at, message } of nameProblems(report.outputs)) add('SPEC_INVALID', `sources.${at}`, message)
-  if (verify?.script !== undefined) {
-    const why = await scriptProblem(verify.script, settings)
+  const read = readPayload(payload)
+  report.problems.push(...read.problems)
+  // Each part that says what it must is looked at, whatever is wrong with the others; the rest is not looked for.
+  const { sources, directory, script, naming, profile: profileName } = soundParts(payload.spec)
+  const profile = read.profile ?? PROFILES.get(profileName ?? '') ?? null
+  const named = sources.filter((source) => source !== null)
+  const areNamed = naming !== null && namingProblem(naming, sources.length) === null && named.length === sources.length
+  if (areNamed && profile !== null) report.outputs = outputNames(naming, named, profile)
+  const wrongNames = nameProblems(report.outputs)
+  for (const { at, message } of wrongNames) add('SPEC_INVALID', `sources.${at}`, message)
+  if (script !== null) {
+    const why = await scriptProblem(script, settings)
     if (why !== null) add('SPEC_INVALID', 'verify.script', why)
   }
-  // What cannot be a name is not looked for.
-  if (report.problems.length > 0) return report
   if (settings.roots === null && owner !== null) {
     add('PATH_NOT_ALLOWED', 'sources', 'without PROXX_ROOTS, only operators submit jobs')
     return report
@@ -91,8 +92,11 @@ export async function checkSubmission(payload: Payload, owner: string | null, se
     if (!(error instanceof MediaError)) throw error
     add('PROGRAM_MISSING', '', `${error.message} ${error.detail}`)
   }
-  const looks = await eachOf(sources, (source) => lookAtSource(source, settings, programs))
+  const looks = await eachOf(sources, async (source) =>
+    source === null ? { inspected: null } : lookAtSource(source, settings, programs),
+  )
   for (const [at, look] of looks.entries()) if ('code' in look) add(look.code, `sources.${at}`, look.message)
+  if (directory === null) return report
 
   const real = await realPath(directory)
   const why = real === null ? 'is not there' : await notWritable(real)
@@ -101,19 +105,22 @@ export async function checkSubmission(payload: Payload, owner: string | null, se
   } else if (real === null || why !== null) {
     add('OUTPUT_NOT_WRITABLE', 'output.directory', `${directory} ${why}`)
   } else {
-    for (const [at, name] of report.outputs.entries()) {
+    for (const [at, name] of wrongNames.length === 0 ? report.outputs.entries() : []) {
       if (await isThere(join(real, name)))
         add('OUTPUT_EXISTS', `sources.${at}`, `${join(directory, name)} exists already`)
     }
     report.freeBytes = await freeBytes(real)
     const seen = looks.flatMap((look) => ('inspected' in look && look.inspected !== null ? [look.inspected] : []))
-    if (seen.length === sources.length) {
+    if (profile !== null && seen.length > 0 && seen.length === sources.length) {
       report.estimateBytes = seen.reduce((sum, one) => sum + estimateBytes(one, profile), 0)
       const needed = report.estimateBytes + settings.freeBytesMin
       if (report.freeBytes < needed) {
         const message = `about ${needed} bytes are needed and ${report.freeBytes} are free`
         add('DISK_INSUFFICIENT', 'output.directory', message)
       }
+    } else if (report.freeBytes < settings.freeBytesMin) {
+      const message = `${settings.freeBytesMin} bytes are to be kept free (PROXX_FREE_MB), and ${report.freeBytes} are`
+      add('DISK_INSUFFICIENT', 'output.directory', message)
     }
   }
   return report

@@ -23,7 +23,7 @@ import { specOfForm } from './page/submit.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
 import { PROFILES } from './profiles.ts'
-import { SPEC_SCHEMA } from './spec.ts'
+import { inOneLine, type Problem, SPEC_SCHEMA } from './spec.ts'
 import { stderrLogOf } from './trace.ts'
 import { type ProxxJob, refusalIn } from './view.ts'
 
@@ -193,7 +193,8 @@ function answerMade(reply: FastifyReply, caller: Caller, { job, isNew }: Submitt
   const refusal = refusalIn(job)
   if (refusal === null) return reply.code(isNew ? 201 : 200).send(shownTo(caller, job))
   const { code, message } = refusal
-  const error = { code, message, action: ACTION, jobId: job.id }
+  const problems = (refusal.problems as Problem[]).map(inOneLine)
+  const error = { code, message, action: ACTION, jobId: job.id, problems }
   return reply.code(httpStatusOf(code)).send({ error, job: shownTo(caller, job) })
 }
 

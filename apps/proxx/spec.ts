@@ -67,6 +67,8 @@ export interface Problem {
   message: string
 }
 
+export const inOneLine = ({ code, path, message }: Problem): string => `${code} ${path}: ${message}`
+
 /**
  * Reads a spec strictly: what it does not know it refuses. Everything that is wrong is told at once. What was dropped and
  * could not even be read says so itself, as `unreadable`.
@@ -76,14 +78,46 @@ export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { sp
   if (typeof unreadable === 'string')
     return { spec: null, problems: [invalid('', unreadable.slice(0, UNREADABLE_CHARS_MAX))] }
   const read = jobSpec.safeParse(given)
-  if (!read.success) {
-    const problems = read.error.issues.map(({ path, message }) => invalid(path.join('.'), inPlainWords(message)))
-    return { spec: null, problems }
+  const { naming, sources } = soundParts(given)
+  const wrong = naming === null ? null : namingProblem(naming, sources.length)
+  const problems = [
+    ...(read.error?.issues ?? []).flatMap(problemsIn),
+    ...(wrong === null ? [] : [invalid('output.naming', wrong)]),
+  ]
+  return problems.length === 0 && read.success ? { spec: read.data, problems: [] } : { spec: null, problems }
+}
+
+/** What can be looked at of a spec, whatever else is wrong with it. Null stands for what is not there, or cannot be meant. */
+export interface SoundParts {
+  sources: readonly (string | null)[]
+  directory: string | null
+  naming: string | null
+  script: string | null
+  profile: string | null
+}
+
+export function soundParts(given: unknown): SoundParts {
+  const { sources, output, profile, verify } = recordOf(given)
+  const { directory, naming } = recordOf(output)
+  const { shape } = jobSpec
+  const sound = <T>(schema: z.ZodType<T>, value: unknown): T | null => schema.safeParse(value).data ?? null
+  return {
+    sources: (Array.isArray(sources) ? sources : []).slice(0, SOURCES_MAX).map((one) => sound(absolutePath, one)),
+    directory: sound(shape.output.shape.directory, directory),
+    naming: sound(shape.output.shape.naming, naming),
+    script: sound(shape.verify.unwrap().shape.script.unwrap(), recordOf(verify).script),
+    profile: sound(shape.profile, profile),
   }
-  const { sources, output } = read.data
-  const wrong = namingProblem(output.naming, sources.length)
-  if (wrong !== null) return { spec: null, problems: [invalid('output.naming', wrong)] }
-  return { spec: read.data, problems: [] }
+}
+
+const recordOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
+
+/** One for each field that is not known: each is a mistake of its own. */
+function problemsIn(issue: z.core.$ZodIssue): Problem[] {
+  const at = (...more: string[]) => [...issue.path, ...more].join('.')
+  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => invalid(at(key), 'is not a field of the spec'))
+  return [invalid(at(), inPlainWords(issue.message))]
 }
 
 /** Who left a field out need not know what it was compared with. */

@@ -14,6 +14,7 @@ import { DirectoryLocked, lockDirectory } from './lock.ts'
 import { errnoOf, freeBytes, isWithin, realPath } from './paths.ts'
 import { type Alarm, QUEUE, TYPE, transcodePolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
+import { inOneLine } from './spec.ts'
 import { standingOf } from './standing.ts'
 import { Trace } from './trace.ts'
 import { during, type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
@@ -60,7 +61,7 @@ export function declareTranscode(app: App, options: TranscodeOptions): void {
       const { problems } = await checkSubmission(payload, submission.owner, settings)
       const [first] = problems
       if (first === undefined) return
-      const lines = problems.map(({ code, path, message }) => `${code} ${path}: ${message}`)
+      const lines = problems.map(inOneLine)
       const more = problems.length === 1 ? '' : ` (and ${problems.length - 1} more)`
       const note = `${first.path === '' ? '' : `${first.path}: `}${first.message}${more}`
       submission.fail(first.code, { detail: lines.join('\n'), note, context: { problems } })

@@ -118,6 +118,70 @@ test('everything that is wrong is said at once, and a validation says the same a
   expect((await rig.submit(spec)).error?.problems).toEqual(problems)
 })
 
+test('every mistake of a spec is in one answer: unknown fields, types, naming, profile, script, sources and directory', async () => {
+  const taken = rig.output()
+  writeFileSync(join(taken, 'taken.mov'), 'precious')
+  const wrong: [object, string[]][] = [
+    [
+      {
+        version: 2,
+        sources: [rig.path('gone.mov'), 'relative.mov', 7, rig.path('text.mov')],
+        profile: 'proxy_h265',
+        output: { directory: rig.path('nowhere'), naming: 'same', mode: 'fast' },
+        verify: { script: 'judge' },
+        limits: { clipMinutes: 'long' },
+        priority: 1,
+        notes: '',
+      },
+      [
+        'SPEC_INVALID version',
+        'SPEC_INVALID sources.1',
+        'SPEC_INVALID sources.2',
+        'SPEC_INVALID output.mode',
+        'SPEC_INVALID limits.clipMinutes',
+        'SPEC_INVALID priority',
+        'SPEC_INVALID notes',
+        'SPEC_INVALID output.naming',
+        'PROFILE_UNKNOWN profile',
+        'SPEC_INVALID verify.script',
+        'INPUT_MISSING sources.0',
+        'INPUT_UNREADABLE sources.3',
+        'OUTPUT_NOT_WRITABLE output.directory',
+      ],
+    ],
+    [
+      { ...rig.spec([clip]), output: { directory: taken, naming: 'taken' }, extra: true },
+      ['SPEC_INVALID extra', 'OUTPUT_EXISTS sources.0'],
+    ],
+    [
+      { ...rig.spec([clip, clip]), output: { directory: rig.path('nowhere'), naming: '{source_name}' }, profile: 5 },
+      ['SPEC_INVALID profile', 'OUTPUT_NOT_WRITABLE output.directory'],
+    ],
+    [
+      { ...rig.spec([clip, clip]), output: { directory: rig.path('nowhere'), naming: '{source_name}' }, version: 3 },
+      ['SPEC_INVALID version', 'SPEC_INVALID sources.1', 'OUTPUT_NOT_WRITABLE output.directory'],
+    ],
+    [
+      { output: { naming: '../x' } },
+      ['version', 'sources', 'profile', 'output.directory', 'output.naming'].map((at) => `SPEC_INVALID ${at}`),
+    ],
+  ]
+  const listed = (problems: unknown) =>
+    (problems as { code: string; path: string }[]).map(({ code, path }) => `${code} ${path}`)
+  for (const [spec, expected] of wrong) {
+    const { problems } = await validateSpec(rig.desk, spec)
+    expect(listed(problems).toSorted()).toEqual(expected.toSorted())
+    const job = await rig.submit(spec)
+    expect(job.error).toMatchObject({ code: problems[0]?.code, problems })
+    expect(rig.failureLine(job.id)).toMatchObject({ context: { problems } })
+    const validated = (await people.operator.post('/proxx/validate', spec)).json
+    expect(validated).toMatchObject({ valid: false, problems })
+    const refused = (await people.operator.post('/proxx/jobs', spec)).json
+    expect(refused.error.problems).toHaveLength(problems.length)
+    expect(refused.job.error.problems).toEqual(problems)
+  }
+})
+
 test('a good spec is told what it would come to', async () => {
   const report = await validateSpec(rig.desk, rig.spec([clip, clip]))
   expect(report).toMatchObject({ problems: [], outputs: ['a_001.mov', 'a_002.mov'] })
