@@ -42,6 +42,10 @@ const FORMATS: readonly Format[] = [
 const isMovingWebp = (head: Buffer): boolean =>
   text(head, 0, 4) === 'RIFF' && text(head, 8, 16) === 'WEBPVP8X' && ((head[20] ?? 0) & 2) !== 0
 
+/** Photos of phones in the container of videos: ffmpeg shows a part of one, or takes it for a film of a second. */
+const STILL_BRANDS = ['heic', 'heix', 'heim', 'heis', 'hevc', 'hevx', 'mif1', 'mif2', 'msf1', 'avif', 'avis']
+const isStillInMov = (head: Buffer): boolean => text(head, 4, 8) === 'ftyp' && STILL_BRANDS.includes(text(head, 8, 12))
+
 const READERS = FORMATS.map(({ reader }) => reader).join(',')
 const HEAD_BYTES = 1024
 
@@ -72,6 +76,7 @@ export async function sniff(
     await file.read(head, 0, HEAD_BYTES, 0)
     const format = FORMATS.find(({ isSo, isOfCameras }) => (takesCameras || !isOfCameras) && isSo(head))
     if (format === undefined) throw refuse('SOURCE_UNSUPPORTED', 'The file is no video or image that we know.')
+    if (isStillInMov(head)) throw refuse('SOURCE_UNSUPPORTED', 'HEIC and AVIF pictures cannot be marked.')
     if (isMovingWebp(head)) throw refuse('SOURCE_ANIMATED', 'The picture moves: an animated WebP cannot be marked.')
     return { path, reader: format.reader, kind: format.kind }
   } finally {

@@ -152,6 +152,17 @@ test('who has not signed in is shown the door, and is then where they wanted to 
   ])
 })
 
+test('a campaign is stopped in two steps, without script, too; then the page offers it no more', async () => {
+  const { id } = await rig.published(['Rita'])
+  await rig.idle()
+  const page = await visit(rig, `/campaigns/${id}`, { context: WITHOUT_SCRIPT })
+  await page.locator('.actions summary', { hasText: 'Stop' }).click()
+  await page.getByRole('button', { name: 'Stop the campaign' }).click()
+  await page.locator('#said').getByText('Spring is stopped.').waitFor()
+  expect(await page.locator('#part-head .status-badge').textContent()).toBe('EXPIRED')
+  expect(await page.getByText('Stop', { exact: true }).count()).toBe(0)
+})
+
 test('a recipient who is too early sees how far it is, is offered the copy by itself, and learns nothing of anybody else', async () => {
   let go: () => void = () => undefined
   rig.media.onMark = () =>

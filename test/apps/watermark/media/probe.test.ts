@@ -79,6 +79,11 @@ describe('refused for good (W2, W22)', () => {
       (path) => writeFileSync(path, readFileSync(file('still.png')).subarray(0, 60)),
       'SOURCE_CORRUPT',
     ],
+    [
+      'a HEIC photo of a phone',
+      (path) => writeFileSync(path, Buffer.concat([Buffer.from('\0\0\0\x18ftypheic\0\0\0\0mif1', 'latin1'), noise()])),
+      'SOURCE_UNSUPPORTED',
+    ],
     ['a small PNG of 400 million pixels', (path) => writeFileSync(path, pngBomb(20_000)), 'SOURCE_TOO_LARGE'],
   ]
 
