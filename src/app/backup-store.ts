@@ -11,9 +11,6 @@ import { placeOf } from './open-store.ts'
 
 export type { Restored }
 
-/** An idle worker shows itself every ten seconds; after three silences it is taken for gone. */
-const WORKER_SEEN_MS = 30_000
-
 export interface Backup {
   file: string
   bytes: number
@@ -84,14 +81,8 @@ export async function restoreStore(options: RestoreOptions): Promise<Restored> {
   }
   const from = resolve(file)
   if (isSameFile(from, place.path)) throw new RedressError('OPTION_INVALID', `${from} is that store itself.`)
-  const { restoreFile, workersOn } = await import('../store/sqlite/backup.ts')
+  const { restoreFile } = await import('../store/sqlite/backup.ts')
   const nowMs = clock.nowMs()
-  const workers = existsSync(place.path) ? workersOn(place.path, nowMs - WORKER_SEEN_MS) : []
-  if (isForced && workers.length > 0) {
-    throw new RedressError('STORE_IN_USE', `Workers are at work on ${place.path}: ${workers.join(', ')}.`, {
-      action: 'Stop the programs that use it and try again 30 s later.',
-    })
-  }
   const stamp = new Date(nowMs).toISOString().replace(/[-:]|\.\d+/g, '')
   return restoreFile({
     from,

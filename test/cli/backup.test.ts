@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process'
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { checkJob } from '../../src/store/conformance/checks.ts'
 import type { FullDiskSetup } from '../processes/fixtures/full-disk.ts'
 import { fillStore } from '../support/full-store.ts'
 import { type Actor, look, program, scratchFile } from '../support/processes.ts'
 import { until } from '../support/until.ts'
-import { folder, json, ROOT, redress } from './command.ts'
+import { folder, json, ROOT, redress, running } from './command.ts'
 
 const acknowledged = ({ said }: Actor): string[] =>
   said.flatMap((line) => (line.said === 'acknowledged' ? (line.jobId ?? []) : []))
@@ -98,6 +99,68 @@ test('a store that was just restored is well, and the command it names lets its 
   const [, words = ''] = /let them go on: \S+ (.*)/.exec(stdout) ?? []
   const said = words.replace('NAME', 'default').match(/'[^']*'|\S+/g) ?? []
   expect(await redress(said.map((word) => word.replaceAll("'", '')))).toMatchObject({ code: 0 })
+})
+
+describe('a restore by force', () => {
+  /** A store, and a backup of it to put in its place. */
+  async function storeAndCopy(): Promise<{ data: string; restore: () => ReturnType<typeof redress> }> {
+    const data = folder()
+    await fillStore(join(data, 'redress.db'))
+    const copy = join(folder(), 'copy.db')
+    await json(['backup', copy, '--data', data])
+    return { data, restore: () => redress(['restore', copy, '--data', data, '--force']) }
+  }
+
+  test('is refused while a server without a worker has the store open, and names its process', async () => {
+    const { data, restore } = await storeAndCopy()
+    const server = await running(['start', '--no-worker', '--apps', 'sample', '--port', '0', '--data', data], {
+      says: 'Ctrl-C stops it',
+    })
+    const refused = await restore()
+    expect(refused.code).toBe(4)
+    expect(refused.stderr).toMatch(/^STORE_IN_USE: /)
+    if (process.platform === 'linux') expect(refused.stderr).toContain(`process ${server.child.pid}.`)
+    expect(readdirSync(data).filter((name) => /before|partial/.test(name))).toEqual([])
+    server.child.kill('SIGTERM')
+    await server.ended
+    expect(await restore()).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  test('is refused while a program that only submits has the store open, and not after it was killed', async () => {
+    const { data, restore } = await storeAndCopy()
+    const script = join(folder(), 'submit.ts')
+    writeFileSync(
+      script,
+      `import { redress } from ${JSON.stringify(join(ROOT, 'src/index.ts'))}
+      const app = redress({ store: ${JSON.stringify(`sqlite:${join(data, 'redress.db')}`)} })
+      app.job('any', { run: () => undefined })
+      await app.submit('any', {})
+      console.log('submitted')
+      setInterval(() => undefined, 60_000)`,
+    )
+    const child = spawn(process.execPath, ['--conditions=redress-source', script], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    await once(child.stdout as NodeJS.ReadableStream, 'data')
+    const refused = await restore()
+    expect(refused.stderr).toMatch(/^STORE_IN_USE: /)
+    if (process.platform === 'linux') expect(refused.stderr).toContain(String(child.pid))
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect(await restore()).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  test('is not held up by a worker that was killed a moment ago', async () => {
+    const { data, restore } = await storeAndCopy()
+    const worker = await running(['start', '--apps', 'sample', '--no-http', '--data', data], {
+      says: 'Ctrl-C stops it',
+    })
+    expect((await restore()).stderr).toMatch(/worker /)
+    worker.child.kill('SIGKILL')
+    await worker.ended
+    expect(await restore()).toMatchObject({ code: 0, stderr: '' })
+  })
 })
 
 test.each([

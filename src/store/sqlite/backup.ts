@@ -8,6 +8,7 @@ import { APPLICATION_ID, makeFile, makeFolder, openConnection, pragma } from './
 import { storeError } from './errors.ts'
 import { openHistory } from './history.ts'
 import { MIGRATIONS } from './schema.ts'
+import { lockAlone, pidsHolding } from './store-lock.ts'
 import { COMPANIONS, partialName, publish, removeWithCompanions } from './whole-file.ts'
 
 /** A few megabytes: the progress is told between two steps. */
@@ -146,6 +147,9 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
   // A log without its file would be played back into the next file of that name.
   const isTaken = () => ['', ...COMPANIONS].some((name) => existsSync(`${to}${name}`))
   if (isTaken() && aside === null) throw notEmpty(to)
+  // Whoever has the file open would go on writing to it under its new name; whoever opens it now waits.
+  const lock = lockAlone(to)
+  if (lock === null) throw inUse(to)
   let wasThere = false
   try {
     return await makeWhole(to, { mayReplace: aside !== null, pid }, async (partial) => {
@@ -163,7 +167,22 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
     // What was there is there again.
     if (wasThere && aside !== null && !existsSync(to)) move(aside, to)
     throw error instanceof RedressError && error.code === 'BACKUP_EXISTS' ? notEmpty(to) : error
+  } finally {
+    lock.release()
   }
+}
+
+function inUse(path: string): RedressError {
+  const pids = pidsHolding(path)
+  const workers = workersOn(path)
+  const named = pids.map((pid) => {
+    const ids = workers.filter((worker) => worker.pid === pid).map(({ id }) => id)
+    return ids.length === 0 ? String(pid) : `${pid} (worker ${ids.join(', ')})`
+  })
+  const who = named.length === 0 ? '' : `: process ${named.join(', ')}`
+  return new RedressError('STORE_IN_USE', `${path} is open in other programs${who}.`, {
+    action: 'Stop the programs that use it, servers and submitters too, and try again. Nothing was changed.',
+  })
 }
 
 /**
@@ -171,7 +190,7 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
  * that time are gone, whatever their rows say.
  */
 function reviveFile(path: string, { from, by, nowMs }: RestoreOptions): number {
-  const { database } = openConnection(path)
+  const { database, close } = openConnection(path)
   try {
     database.exec('BEGIN IMMEDIATE')
     const { changes } = database.prepare(`DELETE FROM credentials WHERE kind IN ('session', 'link')`).run()
@@ -185,19 +204,17 @@ function reviveFile(path: string, { from, by, nowMs }: RestoreOptions): number {
     database.exec('COMMIT')
     return Number(changes)
   } finally {
-    database.close()
+    close()
   }
 }
 
-/** Ids of workers that were seen within this time; empty where the file cannot even be read, which is why it is replaced. */
-export function workersOn(path: string, sinceMs: number): string[] {
+/** The workers that have not said that they stopped; none where the file cannot be read, which is why it is replaced. */
+function workersOn(path: string): { id: string; pid: number }[] {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { readOnly: true, timeout: WAIT_MS })
-    const rows = database
-      .prepare('SELECT id FROM workers WHERE stopped_at IS NULL AND seen_at >= ? ORDER BY key')
-      .all(sinceMs)
-    return rows.map(({ id }) => String(id))
+    const rows = database.prepare('SELECT id, pid FROM workers WHERE stopped_at IS NULL ORDER BY key').all()
+    return rows.map(({ id, pid }) => ({ id: String(id), pid: Number(pid) }))
   } catch {
     return []
   } finally {

@@ -1,9 +1,11 @@
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, existsSync, linkSync, mkdirSync, openSync, unlinkSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
+import { threadId } from 'node:worker_threads'
 import { RedressError } from '../../core/errors.ts'
 import { isBusy, storeError } from './errors.ts'
 import { MIGRATIONS } from './schema.ts'
+import { lockShared, type StoreLock } from './store-lock.ts'
 
 /** 'rdrs': tells our files from other people's databases. */
 export const APPLICATION_ID = 0x72647273
@@ -26,12 +28,21 @@ export interface Connection {
   prepare(sql: string): StatementSync
 }
 
-export function openConnection(path: string): Connection {
+/** A connection to the file of a store. */
+export interface StoreConnection extends Connection {
+  /** Also gives the file free: until then nobody may put another one in its place. */
+  close(): void
+}
+
+export function openConnection(path: string): StoreConnection {
   refuseOldSqlite(process.versions.sqlite ?? '0')
   let database: DatabaseSync | undefined
+  let lock: StoreLock | null = null
   try {
     if (path !== ':memory:') {
       makeFolder(dirname(path))
+      // Before the file is opened: one that is just being replaced would be the old one.
+      lock = lockShared(path, OPEN_WAIT_MS)
       makeFile(path)
     }
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
@@ -40,9 +51,15 @@ export function openConnection(path: string): Connection {
     configure(database)
     migrate(database, path)
     database.exec(`PRAGMA busy_timeout = ${BUSY_WAIT_MS}`)
-    return { database, prepare: database.prepare.bind(database) }
+    const open = database
+    const close = () => {
+      open.close()
+      lock?.release()
+    }
+    return { database, prepare: database.prepare.bind(database), close }
   } catch (error) {
     database?.close()
+    lock?.release()
     throw storeError(error, `opening ${path}`)
   }
 }
@@ -64,7 +81,19 @@ export function makeFolder(path: string): void {
  * index the same mode. A file that is there already keeps its mode: `redress doctor` tells when it is open to others.
  */
 export function makeFile(path: string): void {
-  if (!existsSync(path)) closeSync(openSync(path, 'a', FILE_MODE))
+  if (existsSync(path)) return
+  const own = `${path}.new-${process.pid}-${threadId}`
+  closeSync(openSync(own, 'w', FILE_MODE))
+  try {
+    // Linked, not opened: a descriptor of ours on a file that another thread has opened would drop its locks when closed.
+    linkSync(own, path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    // SQLite makes it where there are no links; another process may have been quicker.
+    if (code !== 'EEXIST' && !['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(String(code))) throw error
+  } finally {
+    unlinkSync(own)
+  }
 }
 
 export function refuseOldSqlite(version: string): void {

@@ -93,7 +93,7 @@ export function openSqliteTarget(path: string): copying.CopyTarget {
     },
 
     async fill(run) {
-      const { database } = openConnection(path)
+      const { database, close } = openConnection(path)
       try {
         database.exec(`PRAGMA busy_timeout = ${WAIT_MS}; BEGIN IMMEDIATE`)
         const isWanted = await run(writerOn(database))
@@ -102,7 +102,7 @@ export function openSqliteTarget(path: string): copying.CopyTarget {
         if (database.isTransaction) database.exec('ROLLBACK')
         throw storeError(error, `copying to ${path}`)
       } finally {
-        database.close()
+        close()
       }
     },
 

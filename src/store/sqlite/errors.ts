@@ -23,6 +23,9 @@ export function isBusy(error: unknown): boolean {
   return code === SQLITE_BUSY || code === SQLITE_LOCKED
 }
 
+/** The file cannot be made or opened here. */
+export const isNoFile = (error: unknown): boolean => resultCode(error) === SQLITE_CANTOPEN
+
 /** What a caller of the store sees instead of a driver's own error. */
 export function storeError(error: unknown, doing: string): RedressError {
   if (error instanceof RedressError) return error

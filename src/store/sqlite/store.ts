@@ -293,7 +293,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       if (isStopped) return
       isStopped = true
       await commits.stop()
-      connection.database.close()
+      connection.close()
     },
   }
 }

@@ -1,5 +1,6 @@
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { lockPath } from './store-lock.ts'
 
 /** What SQLite may leave beside a database. */
 export const COMPANIONS = ['-journal', '-wal', '-shm'] as const
@@ -21,6 +22,8 @@ export function publish(partial: string, path: string, mayReplace: boolean): boo
 
 export function removeWithCompanions(path: string): void {
   for (const name of ['', ...COMPANIONS]) rmSync(`${path}${name}`, { force: true })
+  // Of a file that nobody else knows of, the lock can go.
+  rmSync(lockPath(path), { force: true })
 }
 
 /** A link is refused where the name is taken, at the same moment; a rename would replace what came there meanwhile. */
