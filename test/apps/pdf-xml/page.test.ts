@@ -115,7 +115,7 @@ test('a form that was sent without a file, or with a mapping that is none, is an
   expect(answers.map(({ headers }) => headers.get('location')?.replace(/&id=.*/, ''))).toEqual([
     '/convert?said=no-file',
     '/convert?said=no-file',
-    '/convert?said=no-file',
+    '/convert?said=mapping',
   ])
   expect((await visitor.ask('/convert?said=no-file')).text).toContain('There was no file to convert.')
 })
