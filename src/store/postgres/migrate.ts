@@ -44,7 +44,8 @@ export async function migrate(sql: Pool, schema: string): Promise<void> {
   const found = await versionOf(sql)
   if (found !== null) refuseTooNew(found, `The schema ${schema}`)
   if (found === null || found.version < KNOWN_VERSION) await makeTables(sql, schema)
-  if (!(await hasToday(sql))) await keepPartitions(sql, (run) => sql.transaction((tx) => run(tx, 0)))
+  if (await hasToday(sql)) return
+  await keepPartitions(await missingPartitions(sql), (run) => sql.transaction((tx) => run(tx, 0)))
 }
 
 /** Of several processes that start at once, one makes the tables and the others find them made. */

@@ -77,8 +77,8 @@ export async function hasToday(sql: Sql): Promise<boolean> {
 }
 
 /** Makes what is missing, each table in a short transaction of its own; what cannot be made now is left for later. */
-export async function keepPartitions(sql: Sql, transaction: Transaction): Promise<void> {
-  for (const partition of await missingPartitions(sql)) {
+export async function keepPartitions(missing: readonly Partition[], transaction: Transaction): Promise<void> {
+  for (const partition of missing) {
     try {
       if (!(await inPassing(transaction, (tx) => addPartition(tx, partition)))) return
     } catch (error) {
@@ -125,7 +125,7 @@ export function longestKept(rules: readonly PruneRule[]): number | null {
   return kept.length === 0 ? null : Math.ceil(Math.max(...kept) / DAY_MS)
 }
 
-export function openPartitions({ sql, write }: Pick<PgContext, 'sql' | 'write'>) {
+export function openPartitions({ read, write }: Pick<PgContext, 'read' | 'write'>) {
   /** The next jobs of a day take along what is theirs; true when there are no more of them. */
   const emptyStep = async (tx: Tx, { table, name, day }: Partition): Promise<boolean> => {
     const cursor = `emptying ${name}`
@@ -161,7 +161,10 @@ export function openPartitions({ sql, write }: Pick<PgContext, 'sql' | 'write'>)
     })
 
   return {
-    keep: (): Promise<void> => keepPartitions(sql, (run) => write('making tables for the history', run)),
+    async keep(): Promise<void> {
+      const missing = await read('looking at the tables of the history', missingPartitions)
+      await keepPartitions(missing, (run) => write('making tables for the history', run))
+    },
 
     /** Drops the tables of days that are over. Each step is a short transaction of its own. */
     async retire(rules: readonly PruneRule[]): Promise<void> {
