@@ -50,7 +50,7 @@ export function plainUrl(url: string): string {
   const [base = plain] = plain.split(/[?#]/)
   const kept = queryOf(plain)
     .split('&')
-    .filter((one) => one !== '' && !OWN_PARAMETERS.has(decodeURIComponent(/^[^=]*/.exec(one)?.[0] ?? '')))
+    .filter((one) => one !== '' && !OWN_PARAMETERS.has(/^[^=]*/.exec(one)?.[0] ?? ''))
   return kept.length === 0 ? base : `${base}?${kept.join('&')}`
 }
 

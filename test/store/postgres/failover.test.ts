@@ -17,13 +17,16 @@ const newJob = (): NewJob => ({
 
 test('an address may name several hosts, and is shown without its password', () => {
   const url =
-    'postgres://ann:s3cret@one.example:5433,two.example,[::1]:5434/jobs?target_session_attrs=read-write&sslmode=require'
+    'postgres://ann:s3cret@one.example:5433,two.example,[::1]:5434/jobs?target_session_attrs=read-write&work_mem=8MB'
   expect(hostsOf(url)).toEqual([
     { name: 'one.example', port: 5433 },
     { name: 'two.example', port: 5432 },
     { name: '::1', port: 5434 },
   ])
-  expect(plainUrl(url)).toBe('postgres://ann:s3cret@one.example:5433/jobs?sslmode=require')
+  expect(plainUrl(url)).toBe('postgres://ann:s3cret@one.example:5433/jobs?work_mem=8MB')
+  expect(plainUrl('postgres://localhost/jobs?sslmode=verify-full&sslrootcert=ca.pem&statement_timeout=5s')).toBe(
+    'postgres://localhost:5432/jobs',
+  )
   expect(plainUrl('postgres://localhost/jobs?target_session_attrs=any')).toBe('postgres://localhost:5432/jobs')
   expect(plainUrl('postgres:///jobs')).toBe('postgres:///jobs')
   expect(placeOf(url)).toBe('one.example:5433,two.example:5432,[::1]:5434/jobs')
