@@ -225,7 +225,10 @@ class Watch {
     if (!isChanged) return
     await this.#folders.writeRunning(now)
     this.#open.set(id, now)
-    if (job.orphanedAt !== null) this.#tell('orphaned', now, `Job ${id} is an orphan: its worker is silent.`)
+    // Its time changes once more, from when the lease ended to when that was recorded: it is told once.
+    const wasOrphan = (ticket.job?.orphanedAt ?? null) !== null
+    if (job.orphanedAt !== null && !wasOrphan)
+      this.#tell('orphaned', now, `Job ${id} is an orphan: its worker is silent.`)
   }
 
   async #finish(outcome: 'completed' | 'failed', ticket: Ticket, message: string): Promise<void> {
