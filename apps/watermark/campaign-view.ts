@@ -41,7 +41,7 @@ export interface TokenView {
   retryCount: number
   maxRetries: number
   /** While it waits for its next try: when that is, and why it has to try again. */
-  retryAt: string | null
+  nextRetryAt: string | null
   waiting: string | null
   /** Only where it is FAILED. */
   error: { code: string; message: string } | null
@@ -167,7 +167,7 @@ export function viewToken(
     progress: state === 'PROCESSING' ? Math.floor((job?.progress ?? 0) * 100) : null,
     retryCount: job?.retryCount ?? 0,
     maxRetries: job === null ? 0 : job.maxAttempts - 1,
-    retryAt: state === 'PENDING' ? (job?.retryAfter ?? null) : null,
+    nextRetryAt: state === 'PENDING' ? (job?.retryAfter ?? null) : null,
     // Between two tries a job shows what is read while it waits.
     waiting: state === 'PENDING' ? errorMessage : null,
     error: state === 'FAILED' && errorCode !== null ? { code: errorCode, message: errorMessage ?? '' } : null,

@@ -31,10 +31,10 @@ const retryBadge = ({ retryCount, maxRetries }: TokenView): Html | null =>
     ? null
     : html` <span class="retry-badge" title="Retries"><span class="unseen">Retries: </span>${retryCount}/${maxRetries}</span>`
 
-function noteOf({ state, retryAt, waiting, retryCount, maxRetries, revokedAt }: TokenView): Html | null {
+function noteOf({ state, nextRetryAt, waiting, retryCount, maxRetries, revokedAt }: TokenView): Html | null {
   if (state === 'EXPIRED' && revokedAt !== null) return html`<p class="note">Revoked ${dateOf(revokedAt)}</p>`
   if (waiting === null) return null
-  const when = retryAt !== null && html`Retry ${retryCount} of ${maxRetries} at ${clockTime(retryAt)}. `
+  const when = nextRetryAt !== null && html`Retry ${retryCount} of ${maxRetries} at ${clockTime(nextRetryAt)}. `
   return html`<p class="note">${when}<span class="quiet">${waiting}</span></p>`
 }
 

@@ -31,7 +31,8 @@ test('W4 W14 W15 W49 a copy that keeps failing is tried again after 1, 5 and 15 
     expect(job).toMatchObject({ status: 'queued', retryCount: count, errorCode: 'OUT_OF_MEMORY', progress: 0 })
     expect(Date.parse(job?.retryAfter ?? '') - rig.kit.clock.nowMs()).toBe(Number(minutes) * 60_000)
     const [token] = (await rig.campaign(campaign.id)).tokens
-    expect(token).toMatchObject({ state: 'PENDING', retryCount: count, maxRetries: 3, error: null })
+    const nextRetryAt = job?.retryAfter
+    expect(token).toMatchObject({ state: 'PENDING', retryCount: count, maxRetries: 3, nextRetryAt, error: null })
     await rig.kit.advance(Number(minutes) * 60_000 - 1)
     expect(await rig.app.find(id)).toMatchObject({ status: 'queued', attemptCount: count })
     await rig.advance('1ms')
