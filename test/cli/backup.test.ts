@@ -8,7 +8,7 @@ import type { FullDiskSetup } from '../processes/fixtures/full-disk.ts'
 import { fillStore } from '../support/full-store.ts'
 import { type Actor, look, program, scratchFile } from '../support/processes.ts'
 import { until } from '../support/until.ts'
-import { folder, json, ROOT, redress, running } from './command.ts'
+import { folder, json, ROOT, redress, redressAlone, running } from './command.ts'
 
 const acknowledged = ({ said }: Actor): string[] =>
   said.flatMap((line) => (line.said === 'acknowledged' ? (line.jobId ?? []) : []))
@@ -103,12 +103,12 @@ test('a store that was just restored is well, and the command it names lets its 
 
 describe('a restore by force', () => {
   /** A store, and a backup of it to put in its place. */
-  async function storeAndCopy(): Promise<{ data: string; restore: () => ReturnType<typeof redress> }> {
+  async function storeAndCopy(): Promise<{ data: string; restore: () => ReturnType<typeof redressAlone> }> {
     const data = folder()
     await fillStore(join(data, 'redress.db'))
     const copy = join(folder(), 'copy.db')
     await json(['backup', copy, '--data', data])
-    return { data, restore: () => redress(['restore', copy, '--data', data, '--force']) }
+    return { data, restore: () => redressAlone(['restore', copy, '--data', data, '--force']) }
   }
 
   test('is refused while a server without a worker has the store open, and names its process', async () => {
