@@ -38,6 +38,12 @@ describe('acting on a job', () => {
     const made = (answer as { job: { id: string } }).job.id
     expect(await json(['jobs', 'show', made, ...at])).toMatchObject({ retriedFrom: id, input: { file: 'b.pdf' } })
     expect(await statusOf(id)).toBe('failed')
+    // Once: a second one is refused and names the first, unless it is asked for.
+    const twice = await redress(['jobs', 'retry', id, '--reason', 'once more', ...at])
+    expect([twice.code, twice.stderr]).toEqual([4, expect.stringContaining(`it was retried as job ${made}`)])
+    expect((await redress(['jobs', 'show', id, ...at])).stdout).toContain(`retried as       ${made}`)
+    const again = await json(['jobs', 'retry', id, '--reason', 'once more', '--again', ...at])
+    expect(again).toMatchObject({ isDone: true, job: { retriedFrom: id } })
   })
 
   test('P56 an orphan is marked failed', async () => {
