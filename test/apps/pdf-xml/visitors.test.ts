@@ -88,7 +88,7 @@ test('while too many conversions wait, visitors are asked to come back, and acco
 })
 
 test('a visitor with many files does not keep the parser from others', async () => {
-  const gateway = await GatewayProcess.start()
+  const gateway = await GatewayProcess.start(0, ['--parsers', '4'])
   onTestFinished(() => gateway.stop())
   const rig = await Rig.open({ gatewayUrl: gateway.url, env: { VISITOR_CONCURRENCY: '2' } })
   // None of them comes back before the other's file is done.
@@ -110,4 +110,15 @@ test('a visitor with many files does not keep the parser from others', async () 
     return job?.status === 'processing' || job?.status === 'complete'
   })
   expect(await underWay()).toHaveLength(2)
+})
+
+test('where there is one parser, the files of a visitor who sends many wait behind those of others', async () => {
+  const rig = await idle({})
+  const hog = rig.visitor()
+  const ids: string[] = []
+  for (let i = 0; i < 13; i++) ids.push(await hog.uploaded(pdf(100, `hog ${i}`)))
+  const priorities = await Promise.all(ids.map(async (id) => (await rig.app.find(id))?.priority))
+  expect(priorities.map((priority) => Math.abs(Number(priority)))).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10])
+  const other = (await (await uploadAs(rig, await tokenOf(rig, 'ann'), pdf(100, 'other'))).json()) as { id: string }
+  expect((await rig.app.find(other.id))?.priority).toBe(0)
 })
