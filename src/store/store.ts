@@ -56,7 +56,10 @@ export interface Store
   workers(): Promise<StoredWorker[]>
 
   submit(params: { jobs: readonly NewJob[] }): Promise<Submitted[]>
-  /** Leases due jobs, by priority and then by queue time. */
+  /**
+   * Leases due jobs, by priority and then by queue time. May also answer with leases of an earlier claim of this worker whose
+   * answer was lost, whatever their lanes.
+   */
   claim(params: { worker: WorkerKey; lanes: readonly Lane[]; max: number }): Promise<Claimed>
   /** Marks attempts as really begun. Answers with the keys whose lease is gone. */
   start(params: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }>

@@ -32,11 +32,13 @@ export class Intake {
   /** Jobs that can be given back, and take nothing from others while they wait, may be claimed before there is a slot. */
   readonly #lanesAhead: Lane[]
 
+  /** `served`: those of all handlers of the worker whose jobs are claimed here. */
   constructor(
     store: Store,
     clock: Clock,
     log: Log,
     handlers: ReadonlyMap<string, Handler>,
+    served: readonly Handler[],
     prefetchMax: number,
     learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void,
   ) {
@@ -47,9 +49,8 @@ export class Intake {
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
     this.#learn = learn
-    const lanesOf = (served: readonly Handler[]): Lane[] =>
-      served.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
-    const served = [...handlers.values()]
+    const lanesOf = (some: readonly Handler[]): Lane[] =>
+      some.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     this.#lanes = lanesOf(served)
     this.#slotted = served.filter(({ slotsMax }) => slotsMax !== null)
     this.#lanesAhead = lanesOf(served.filter(({ policy, slotsMax }) => slotsMax === null && mayWaitHere(policy)))

@@ -17,8 +17,10 @@ interface SlotPoolOptions {
   isRunning: () => boolean
   /** Every job that the worker holds. */
   held: () => Iterable<Flight>
-  /** A job is leased; false when it must not wait for a slot. */
-  claimed: (flight: Flight) => boolean
+  /** A job is leased. A claim may also bring jobs of other pools: those of an earlier claim whose answer was lost. */
+  claimed: (flight: Flight) => void
+  /** Jobs of any pool may wait for a slot now. */
+  begin: () => void
   start: (flight: Flight) => void
   /** Nothing may begin before the store has answered a question. */
   mustLookFirst: () => boolean
@@ -78,7 +80,7 @@ export class SlotPool {
     this.#isWanted = false
     this.#hasHint = false
     const claimed = intake.claim(worker, free, this.#options.held()).then((taken) => {
-      for (const flight of taken.flights) if (this.#options.claimed(flight)) this.line.add(flight)
+      for (const flight of taken.flights) this.#options.claimed(flight)
       return taken
     })
     const taken = await answerWithin(clock, PATIENCE_MS, claimed)
@@ -98,7 +100,7 @@ export class SlotPool {
   }
 
   #claimed(): void {
-    this.begin()
+    this.#options.begin()
     this.#options.changed()
   }
 

@@ -244,16 +244,16 @@ export class Worker {
   }
 
   readonly #makePool = (served: readonly Handler[], slots: number): SlotPool => {
-    const { clock, log, pollMs, prefetchMax } = this.#options
-    const handlers = new Map(served.map((handler) => [handler.type, handler]))
+    const { clock, log, pollMs, prefetchMax, handlers } = this.#options
     return new SlotPool({
       ...{ clock, slots, pollMs },
-      intake: new Intake(this.#store, clock, log, handlers, prefetchMax, (standings, askedMonoMs) =>
+      intake: new Intake(this.#store, clock, log, handlers, served, prefetchMax, (standings, askedMonoMs) =>
         this.#breakers?.learn(standings, askedMonoMs),
       ),
       isRunning: () => this.#state === 'running',
       held: () => this.#held.values(),
       claimed: (flight) => this.#take(flight),
+      begin: () => this.#pools.begin(),
       start: (flight) => this.#start(flight),
       mustLookFirst: () => this.#mustLookFirst(),
       turn: () => this.#scheduleCycle(),
@@ -282,15 +282,15 @@ export class Worker {
     this.#quiet.look()
   }
 
-  /** The flight waits for a slot; false when this worker fell dead. */
-  #take(flight: Flight): boolean {
-    if (!this.#isAlive) return false
-    // Taken back from us and given to us again before we noticed: the earlier handler must not go on beside this one.
+  #take(flight: Flight): void {
     const earlier = this.#held.get(flight.lease.key)
+    // Every claim gives a new number: this lease is held already, and a search for lost claims found it again.
+    if (!this.#isAlive || earlier?.lease.attempt === flight.lease.attempt) return
+    // Taken back from us and given to us again before we noticed: the earlier handler must not go on beside this one.
     if (earlier !== undefined) this.#lose(earlier)
     this.#held.set(flight.lease.key, flight)
     this.#deadlines.watch(flight.trustedUntilMonoMs)
-    return this.#enter('claim', flight)
+    if (this.#enter('claim', flight)) this.#pools.of(flight).line.add(flight)
   }
 
   // ---- one attempt, step by step ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { App } from '../../src/app/app.ts'
 import type { PolicyInput } from '../../src/core/policy.ts'
+import type { Lease, Store } from '../../src/store/store.ts'
 import { Alarm } from '../../src/worker/alarm.ts'
 import { LeaseLost } from '../../src/worker/signals.ts'
 import { Faulty, only, openRuns } from '../support/faulty-store.ts'
@@ -245,6 +246,65 @@ describe('a job that this worker claims again while its earlier attempt still ru
       [1, null],
       [2, null],
     ])
+  })
+})
+
+describe('leases whose claim was never answered', () => {
+  /** As with PostgreSQL: leases that were claimed before come with a later claim of the same worker, whatever its lanes. */
+  const bringing = (isBrought: (asked: Parameters<Store['claim']>[0]) => boolean) => {
+    let waiting: Lease[] = []
+    const claimed: Lease[] = []
+    const store: Store = {
+      ...scene.store,
+      async claim(asked) {
+        const answer = await scene.store.claim(asked)
+        claimed.push(...answer.leases)
+        if (waiting.length === 0 || !isBrought(asked)) return answer
+        return { ...answer, leases: [...answer.leases, ...waiting.splice(0)] }
+      },
+    }
+    const bring = (leases: readonly Lease[]): void => {
+      waiting = [...leases]
+    }
+    return { store, claimed, bring }
+  }
+
+  test('run in slots of their own type when the claim of another type brings them', async () => {
+    const { store, bring } = bringing(({ lanes }) => lanes.every(({ type }) => type !== 'open'))
+    const app = scene.newApp({ store })
+    const runs = open(app, 'open', 30_000)
+    app.channel('ops', { kind: 'none', deliver: async () => ({ to: [], answer: '' }) })
+    const worker = await scene.worker({ concurrency: 1 }, app)
+    await worker.tick()
+    const { id } = await app.submit('open', {})
+    const key = await scene.store.enlist({ id: worker.id, host: 'here', pid: process.pid, types: ['open'] })
+    const { leases } = await scene.store.claim({ worker: key, lanes: [{ type: 'open', ttlMs: 30_000 }], max: 1 })
+    bring(leases)
+    await pass(1_000)
+    only(runs).end('found')
+    await pass(1_000)
+    expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 1, result: '"found"' })
+    const { id: next } = await app.submit('open', {})
+    await pass(1_000)
+    expect(runs).toHaveLength(2)
+    runs[1]?.end('next')
+    await pass(1_000)
+    expect(await scene.job(next)).toMatchObject({ status: 'complete', result: '"next"' })
+  })
+
+  test('are not begun a second time when the worker holds them already', async () => {
+    const { store, claimed, bring } = bringing(() => true)
+    const app = scene.newApp({ store })
+    const runs = open(app, 'open', 30_000)
+    const { id } = await app.submit('open', {})
+    const worker = await scene.worker({}, app)
+    await worker.tick()
+    bring(claimed)
+    await pass(1_000)
+    expect(only(runs).reason).toBe(null)
+    only(runs).end('once')
+    await pass(1_000)
+    expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 1, result: '"once"' })
   })
 })
 

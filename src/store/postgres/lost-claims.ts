@@ -12,7 +12,7 @@ interface Claims {
   search: Promise<unknown> | null
 }
 
-/** A worker asks in two lanes at most at the same moment. */
+/** What is found although its answer was older than these does no harm: a worker recognizes a lease that it holds. */
 const RECENT_MAX = 4
 
 /**
