@@ -72,7 +72,8 @@ function inputReader(name: OperationName): (request: FastifyRequest) => Values {
     const path = fromText(params as Values)
     if (method !== 'POST') return { ...fromText(query as Values), ...path }
     if (Object.keys(query as Values).length > 0) throw invalid('what is to be done belongs into the body')
-    if (body === undefined || body === null) return path
+    // An empty body says nothing, whatever type it is declared as: `curl -d ''` calls it a form.
+    if (body === undefined || body === null || headers['content-length'] === '0') return path
     // What a form of another site could send without asking is not taken here.
     if (!/^application\/(?:[\w.-]+\+)?json\b/.test(headers['content-type'] ?? '')) throw notJson()
     if (typeof body !== 'object' || Array.isArray(body)) throw invalid('the body must be a JSON object')

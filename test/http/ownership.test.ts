@@ -35,6 +35,18 @@ test('D22 E20 an owner acts on their own without a body, and the history says th
   expect(retried?.data).toMatchObject({ actor: 'ann', reason: 'asked by its owner' })
 })
 
+test('an empty body is no body, whatever type it is declared as', async () => {
+  const { ask, jobs } = await makeWorld()
+  for (const type of ['application/json', 'application/x-www-form-urlencoded']) {
+    const empty = { as: 'owner', method: 'POST', rawBody: '', headers: { 'content-type': type } } as const
+    const { status, json } = await ask(`/api/jobs/${jobs.ann.failed}/retry`, empty)
+    // The first one retries the job; after that it is queued.
+    expect([status, json.error?.code], type).toEqual(
+      type === 'application/json' ? [200, undefined] : [409, 'JOB_WRONG_STATE'],
+    )
+  }
+})
+
 test('an operator gives a reason for what belongs to another', async () => {
   const { ask, jobs } = await makeWorld()
   const refused = await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'operator', method: 'POST' })
