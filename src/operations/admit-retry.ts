@@ -37,6 +37,8 @@ export async function refuseUnlessAdmitted(context: Pick<Context, 'admitRetry'>,
   const refusal = await context.admitRetry(question)
   if (refusal === null) return
   const { jobId } = question
+  // The job needs a file that retention removed: the same answer as for a download of it (D10 D22 E20).
+  if (refusal.code === 'EXPIRED') throw new RedressError('EXPIRED', refusal.message, { jobId })
   throw new RedressError('RETRY_REFUSED', `Job ${jobId} cannot be retried. ${refusal.code}: ${refusal.message}`, {
     jobId,
   })

@@ -52,7 +52,9 @@ export function noticeOfRefusal({ code, status }: Refused): NoticeName {
 /** What is said to somebody whose retry or cancel was refused; null for what is no answer to them. */
 export function noticeOfError(error: unknown): NoticeName | null {
   if (!(error instanceof RedressError)) return null
-  if (error.code === 'RETRY_REFUSED') return /\bEXPIRED\b/.test(error.message) ? 'expired' : 'too-late'
+  if (error.code === 'EXPIRED') return 'expired'
   if (error.code === 'FORBIDDEN') return 'forbidden'
-  return error.code === 'JOB_WRONG_STATE' || error.code === 'JOB_NOT_FOUND' ? 'too-late' : null
+  return TOO_LATE.has(error.code) ? 'too-late' : null
 }
+
+const TOO_LATE: ReadonlySet<string> = new Set(['RETRY_REFUSED', 'JOB_WRONG_STATE', 'JOB_NOT_FOUND'])

@@ -405,7 +405,8 @@ test('D22 E20 E28 only its owner retries it, and only while its source is there'
   expect(shown).toMatchObject({ allowed: false })
   expect(shown.why).toContain('File was removed by retention. Re-upload to regenerate.')
   const gone = await owner.retry(id)
-  expect([gone.status, gone.json.error.code]).toEqual([409, 'RETRY_REFUSED'])
+  expect([gone.status, gone.json.error.code]).toEqual([404, 'EXPIRED'])
+  expect(gone.json.error.message).toBe('File was removed by retention. Re-upload to regenerate.')
   expect((await owner.job(id)).status).toBe('failed')
 })
 
