@@ -51,7 +51,8 @@ const KNOBS = z.object({
   DISK_FREE_HARD_MB: whole(0, 100_000_000, 64),
   VISITOR_UPLOADS_PER_HOUR: whole(0, 1_000, 100),
   VISITOR_KEPT_MB: whole(0, 1_000_000, 1_000),
-  VISITOR_CONCURRENCY: whole(1, 1_000, 5),
+  // A gateway with one parser gets two documents at once: of these, one address has one.
+  VISITOR_CONCURRENCY: whole(1, 1_000, 1),
   VISITOR_BACKLOG: whole(0, 1_000_000, 1_000),
   ADDRESS_UPLOADS_PER_HOUR: whole(0, 1_000_000, 300),
   ADDRESS_MB_PER_DAY: whole(0, 100_000_000, 4_000),

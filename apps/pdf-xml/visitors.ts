@@ -28,9 +28,16 @@ export interface Leave {
   end(bytes: number): void
 }
 
-/** What came from an address lately. While a file is under way, it counts with the size that it may have. */
+/** One upload. While the file arrives, it counts with the size that it may have. */
+interface Entry {
+  owner: string
+  atMs: number
+  bytes: number
+}
+
+/** What came from an address lately. */
 interface Meter {
-  uploads: { atMs: number; bytes: number }[]
+  uploads: Entry[]
 }
 
 /**
@@ -44,6 +51,8 @@ export class VisitorLimits {
   readonly #app: App
   readonly #settings: Settings
   readonly #meters = new Map<string, Meter>()
+  /** Uploads that are not jobs yet, in the order in which they began. */
+  readonly #arriving = new Set<Entry>()
   /** A name for an address, from which nobody can tell the address. */
   readonly #nameOf: (address: string) => string
 
@@ -62,14 +71,16 @@ export class VisitorLimits {
     const tooOften = refusedAddress(meter, limits, nowMs)
     if (tooOften !== null) return tooOften
     // Counted before anything is waited for: of many at once, no more may pass than are left.
-    const entry = { atMs: nowMs, bytes: sizeOf(request) }
+    const entry = { owner, atMs: nowMs, bytes: sizeOf(request) }
     meter.uploads.push(entry)
+    this.#arriving.add(entry)
     const end = (bytes: number) => {
       entry.bytes = bytes
+      this.#arriving.delete(entry)
     }
     try {
-      const refused = (await this.#refusedBacklog()) ?? (await this.#refusedOwner(owner, nowMs))
-      const keptBytes = await this.#keptBytes(owner, nowMs)
+      const refused = (await this.#refusedBacklog(entry)) ?? (await this.#refusedOwner(entry))
+      const keptBytes = await this.#keptBytes(entry)
       const refuse = (bytes: number) =>
         isOver(keptBytes + bytes, limits.keptBytesMax) ? tooMuchKept(this.#settings) : null
       const early = refused ?? refuse(1)
@@ -96,12 +107,22 @@ export class VisitorLimits {
     return meter
   }
 
-  async #refusedBacklog(): Promise<Refused | null> {
+  /** Uploads that began before this one and are not jobs yet. */
+  #before(entry: Entry): Entry[] {
+    const all = [...this.#arriving]
+    return all.slice(0, all.indexOf(entry))
+  }
+
+  #ownBefore(entry: Entry): Entry[] {
+    return this.#before(entry).filter(({ owner }) => owner === entry.owner)
+  }
+
+  async #refusedBacklog(entry: Entry): Promise<Refused | null> {
     const { backlogMax } = this.#settings.visitors
     if (backlogMax === 0) return null
     const store = await this.#app.store()
     const { count } = await store.countJobs({ type: CONVERT, status: 'queued', max: backlogMax })
-    if (count < backlogMax) return null
+    if (count + this.#before(entry).length < backlogMax) return null
     return {
       kind: 'refused',
       status: 503,
@@ -112,21 +133,24 @@ export class VisitorLimits {
     }
   }
 
-  async #refusedOwner(owner: string, nowMs: number): Promise<Refused | null> {
+  async #refusedOwner(entry: Entry): Promise<Refused | null> {
+    const { owner, atMs } = entry
     const { uploadsPerHour } = this.#settings.visitors
-    const recent = await this.#jobsOf(owner, nowMs - HOUR_MS)
-    const oldest = recent.at(-1)
-    if (oldest === undefined || !isOver(recent.length + 1, uploadsPerHour)) return null
+    const recent = await this.#jobsOf(owner, atMs - HOUR_MS)
+    if (!isOver(recent.length + this.#ownBefore(entry).length + 1, uploadsPerHour)) return null
     return tooMany(
       `You have sent ${uploadsPerHour} files in an hour, which is the limit.`,
-      oldest.createdAtMs + HOUR_MS - nowMs,
+      (recent.at(-1)?.createdAtMs ?? atMs) + HOUR_MS - atMs,
     )
   }
 
-  async #keptBytes(owner: string, nowMs: number): Promise<number> {
-    const jobs = await this.#jobsOf(owner, nowMs - this.#settings.uploads.keepDays * DAY_MS)
-    if (jobs.length >= FILES_MAX) return Number.POSITIVE_INFINITY
-    return jobs.reduce((sum, { payload }) => sum + (JSON.parse(payload) as ConvertInput).bytes, 0)
+  async #keptBytes(entry: Entry): Promise<number> {
+    const { owner, atMs } = entry
+    const jobs = await this.#jobsOf(owner, atMs - this.#settings.uploads.keepDays * DAY_MS)
+    const arriving = this.#ownBefore(entry)
+    if (jobs.length + arriving.length >= FILES_MAX) return Number.POSITIVE_INFINITY
+    const kept = jobs.map(({ payload }) => (JSON.parse(payload) as ConvertInput).bytes)
+    return [...kept, ...arriving.map(({ bytes }) => bytes)].reduce((sum, bytes) => sum + bytes, 0)
   }
 
   /** The newest first. */

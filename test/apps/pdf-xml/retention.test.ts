@@ -47,11 +47,11 @@ async function sweep(rig: Rig): Promise<unknown> {
 const UNDER_WAY: Record<string, (made: Case) => Promise<string>> = {
   'is queued': async ({ rig, visitor }) => {
     await gateway.faults(HANG)
-    // The worker sends two to a gateway with one parser; the third waits its turn.
+    // One address has one conversion under way; the other two wait their turn.
     const ids: string[] = []
     for (const words of ['one', 'two', 'three']) ids.push(await visitor.uploaded(await pdfSaying(words)))
-    await until('two are being converted', async () => {
-      return (await rig.app.perform('jobs.count', { status: 'processing', type: 'pdf.convert' })).count === 2
+    await until('one is being converted', async () => {
+      return (await rig.app.perform('jobs.count', { status: 'processing', type: 'pdf.convert' })).count === 1
     })
     const { jobs } = await rig.app.list({ type: 'pdf.convert', status: 'queued' })
     return jobs[0]?.id ?? ''

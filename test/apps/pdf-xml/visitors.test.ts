@@ -51,6 +51,19 @@ test('visitors without a cookie are counted by their address, also many at once'
   expect((await rig.visitor().ask('/convert?said=too-many')).text).toContain('Too many files came from you')
 })
 
+test('a visitor who sends many files at once gets no further than one after another', async () => {
+  const rig = await idle({ VISITOR_UPLOADS_PER_HOUR: '4', VISITOR_KEPT_MB: '1' })
+  const statusesOf = async (bytes: number, sending: ReturnType<Rig['visitor']>) => {
+    // The first answer sets the cookie.
+    expect((await sending.upload(pdf(bytes, 'first'))).status).toBe(201)
+    const answers = await Promise.all(Array.from({ length: 8 }, (_, i) => sending.upload(pdf(bytes, `many ${i}`))))
+    return answers.map(({ status }) => status).sort()
+  }
+  expect(await statusesOf(100, rig.visitor())).toEqual([201, 201, 201, 429, 429, 429, 429, 429])
+  const large = await statusesOf(400_000, rig.visitor())
+  expect(large.filter((status) => status === 201)).toHaveLength(1)
+})
+
 test('what is kept of a visitor’s files has a limit; a file that is here already costs nothing', async () => {
   const rig = await idle({ VISITOR_KEPT_MB: '1' })
   const visitor = rig.visitor()
@@ -88,9 +101,9 @@ test('while too many conversions wait, visitors are asked to come back, and acco
 })
 
 test('a visitor with many files does not keep the parser from others', async () => {
-  const gateway = await GatewayProcess.start(0, ['--parsers', '4'])
+  const gateway = await GatewayProcess.start()
   onTestFinished(() => gateway.stop())
-  const rig = await Rig.open({ gatewayUrl: gateway.url, env: { VISITOR_CONCURRENCY: '2' } })
+  const rig = await Rig.open({ gatewayUrl: gateway.url })
   // None of them comes back before the other's file is done.
   await gateway.faults({ delayMs: 60_000 })
   const hog = rig.visitor()
@@ -100,7 +113,7 @@ test('a visitor with many files does not keep the parser from others', async () 
     const jobs = await Promise.all(ids.map((id) => rig.app.find(id)))
     return jobs.filter((job) => job?.status === 'processing')
   }
-  await until('as many as may be are under way', async () => (await underWay()).length === 2)
+  await until('as many as may be are under way', async () => (await underWay()).length === 1)
   const held = await rig.app.find(String(ids.at(-1)))
   expect(held?.held?.[0]).toMatchObject({ by: 'concurrency' })
   const token = await tokenOf(rig, 'ann')
@@ -109,10 +122,10 @@ test('a visitor with many files does not keep the parser from others', async () 
     const job = await rig.app.find(other.id)
     return job?.status === 'processing' || job?.status === 'complete'
   })
-  expect(await underWay()).toHaveLength(2)
+  expect(await underWay()).toHaveLength(1)
 })
 
-test('where there is one parser, the files of a visitor who sends many wait behind those of others', async () => {
+test('the files of a visitor who sends many wait behind those of others', async () => {
   const rig = await idle({})
   const hog = rig.visitor()
   const ids: string[] = []
