@@ -60,7 +60,7 @@ export class FfmpegWords {
     if (first !== undefined) {
       // The first is what a decoder found, and this what ffmpeg calls it.
       const named = /^error /i.test(first) ? undefined : later.find((line) => /^error [^:]*: ./i.test(line))
-      return named === undefined ? first : `${first} ${named}`
+      return named === undefined ? first : `${first.replace(/\.$/, '')}. ${named}`
     }
     const lines = causesAmong(stderrTail.split(/[\r\n]+/))
     return lines.find((line) => SOUNDS_LIKE_A_CAUSE.test(line)) ?? lines.at(-1) ?? ''

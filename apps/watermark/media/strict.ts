@@ -11,19 +11,22 @@ import { type ProbedMedia, type ProbeOptions, probeMedia, readingArguments } fro
  *   again may begin with frames whose references were cut off, and those are odd but never shown. Damage in H.264 is
  *   found without it, because a frame with concealed blocks counts as corrupt.
  * - `-xerror` ends the run at the first error. Not for MPEG-TS: two recordings that were joined jump in their counters,
- *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`damageIn`).
+ *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`damageIn`). Not for
+ *   PNG: bytes after the picture, as some screenshot programs leave them, would be an error. A damaged PNG gives no frame,
+ *   and ffmpeg then fails without it.
  */
 export function strictArguments({ codec, file: { reader } }: ProbedMedia): string[] {
   const ofPicture = codec === 'h264' ? 'crccheck' : 'explode+crccheck'
-  return [
-    ...(reader === 'mpegts' ? ['-v', 'level+warning'] : ['-xerror']),
-    ...['-err_detect:v', ofPicture, '-err_detect:a', 'explode+crccheck'],
-  ]
+  const atError = reader === 'mpegts' ? ['-v', 'level+warning'] : reader === 'png_pipe' ? [] : ['-xerror']
+  return [...atError, '-err_detect:v', ofPicture, '-err_detect:a', 'explode+crccheck']
 }
 
-/** What ffmpeg says of damage without counting it as an error. The rest of what it says is harmless. */
+/**
+ * What ffmpeg says of damage without counting it as an error. The rest of what it says is harmless. A decoder with several
+ * threads can hand a frame on before it marks the frame as corrupt, so the damaged block itself counts.
+ */
 const DAMAGE =
-  /File ended prematurely|invalid as first byte of an EBML number|partial file|corrupt decoded frame|Error submitting packet to decoder/
+  /File ended prematurely|invalid as first byte of an EBML number|partial file|corrupt decoded frame|error while decoding MB|Error submitting packet to decoder/
 
 /** The line in which a program that ended well speaks of damage; null where there is none. */
 export const damageIn = (stderrTail: string): string | null =>

@@ -19,6 +19,12 @@ test.each([
     'Invalid NAL unit size (-15 > 12). Error submitting packet to decoder: Invalid data found when processing input',
   ],
   [
+    'two sentences, also where the decoder ends its line without a full stop',
+    `[h264 @ 0x55] [error] Reference 2 >= 2
+[vist#0:0/h264 @ 0x5] [dec:h264 @ 0x6] [error] Error submitting packet to decoder: Invalid data found when processing input`,
+    'Reference 2 >= 2. Error submitting packet to decoder: Invalid data found when processing input',
+  ],
+  [
     'the error that says everything',
     `[in#0 @ 0x5] [error] Error opening input: No such file or directory
 [error] Error opening input file file:/card/gone.mov.

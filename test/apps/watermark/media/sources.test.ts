@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { fontFor } from '../../../../apps/watermark/media/fonts.ts'
 import { markImage, markVideo } from '../../../../apps/watermark/media/mark.ts'
 import { probeMedia } from '../../../../apps/watermark/media/probe.ts'
-import { checkSource } from '../../../../apps/watermark/media/strict.ts'
+import { checkSource, damageIn } from '../../../../apps/watermark/media/strict.ts'
 import { makeThumbnail } from '../../../../apps/watermark/media/thumbnail.ts'
 import { FONT, failureOf, ffmpeg, isHere, KEY, mediaFolder, needsFfmpeg } from './media-files.ts'
 
@@ -100,6 +100,13 @@ describe('a sound source is accepted and marked', () => {
       await markVideo({ source: file(name), target: file(`${name}.mp4`), invisible })
     }
   })
+
+  test('a PNG with bytes after its end, as screenshot programs leave them', async () => {
+    writeFileSync(file('trailing.png'), Buffer.concat([readFileSync(file('photo.png')), Buffer.from('left over')]))
+    await checkSource(file('trailing.png'))
+    const copy = await markImage({ source: file('trailing.png'), target: file('trailing-copy.png'), invisible })
+    expect(copy).toMatchObject({ codec: 'png', width: 160, height: 90 })
+  })
 })
 
 describe('a damaged source is refused, before it is taken and before a copy of it is delivered', () => {
@@ -138,6 +145,12 @@ describe('a damaged source is refused, before it is taken and before a copy of i
 
   test.each([1, 2, 3, 4, 5, 6])('an MP4 in which three bytes are wrong (%i)', (seed) =>
     refusedBoth(spoilt('busy.mp4', flipped(seed))),
+  )
+
+  test.each(['error while decoding MB 1 5, bytestream 99', 'corrupt decoded frame'])(
+    'a film of which ffmpeg says only: %s',
+    (words) =>
+      expect(damageIn(`[h264 @ 0x55] [error] Reference 2 >= 2\n[h264 @ 0x55] [error] ${words}`)).toContain(words),
   )
 
   test.each([0.5, 0.9])('an MP4 and an MKV that end after %d of their bytes', async (share) => {
