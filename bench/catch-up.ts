@@ -11,8 +11,8 @@ import { openBench } from './measures.ts'
 import { postgresPlace, sqlitePlace } from './places.ts'
 
 /**
- * `node bench/catch-up.ts`: how long `/healthz` takes while streams catch up from the first event of a large store, with the
- * bound of `streamBehindMax` and without it. The visitors are in another process.
+ * `node --conditions=redress-source bench/catch-up.ts`: how long `/healthz` takes while streams catch up from the first event
+ * of a large store, with the bound of `streamBehindMax` and without it. The visitors are in another process.
  */
 const { values } = parseArgs({
   options: {

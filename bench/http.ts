@@ -8,8 +8,8 @@ import { BENCH_TYPE, openBench, submitSingly } from './measures.ts'
 import { type Place, postgresPlace, sqlitePlace } from './places.ts'
 
 /**
- * `node bench/http.ts`: jobs per second that are submitted over HTTP from another process, each request answered when
- * its job is on disk, beside what the library does in the same run with as many callers.
+ * `node --conditions=redress-source bench/http.ts`: jobs per second that are submitted over HTTP from another process, each
+ * request answered when its job is on disk, beside what the library does in the same run with as many callers.
  */
 const { values } = parseArgs({
   options: {
