@@ -9,8 +9,8 @@ import { openBench } from './measures.ts'
 import { sqlitePlace } from './places.ts'
 
 /**
- * `node --expose-gc --conditions=redress-source bench/sse.ts`: thousands of browsers that listen and to which nothing happens, from another process.
- * What each costs in memory, whether it grows with time, and how long it takes until all of them have heard something.
+ * `node --expose-gc --conditions=redress-source bench/sse.ts`: thousands of browsers that listen and to which nothing happens,
+ * from another process. What each costs in memory, whether it grows with time, and how long it takes until all of them have heard something.
  */
 const { values } = parseArgs({
   options: {

@@ -70,6 +70,26 @@ describe('whoever is far behind', () => {
   })
 })
 
+test('a page of live events for many subscribers is told in several turns', async () => {
+  const { kit, convert, hub } = world()
+  const [events, subscribers] = [400, 50]
+  const all = Array.from({ length: subscribers }, () => hub.subscribe({ topics: ['*'], bufferMax: 1_000 }))
+  await Promise.all(all.map(({ ready }) => ready))
+  await turns(3)
+  /** How much the first one had been told at the beginning of each turn. */
+  const seen = new Set<number>()
+  const [first] = all
+  const look = (): void => {
+    seen.add(first?.waiting ?? 0)
+    if ((first?.waiting ?? events) < events) setImmediate(look)
+  }
+  await convert.submitMany(Array(events).fill({ ok: true }))
+  look()
+  await until('all are told', () => all.every(({ waiting }) => waiting === events))
+  expect([...seen].filter((waiting) => waiting > 0 && waiting < events)).not.toEqual([])
+  await kit.stop()
+})
+
 describe('the store gives a subscriber only', () => {
   /** What each page was asked for. */
   function asking() {

@@ -4,6 +4,7 @@ import { newBatch } from '../../src/store/conformance/batch-bench.ts'
 import { Bench } from '../../src/store/conformance/bench.ts'
 import type { Connection } from '../../src/store/sqlite/connection.ts'
 import { openLongReads } from '../../src/store/sqlite/long-reads.ts'
+import { Slices } from '../../src/store/sqlite/slices.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { openRaw, temporaryFolder } from '../support/sqlite.ts'
 
@@ -73,6 +74,38 @@ test('the jobs under way of a large batch are counted, also those whose worker i
   await bench.expireLeases()
   await bench.reclaim(lease, { to: 'orphaned' })
   expect(await store.batch({ id: 'b-1' })).toMatchObject({ unfinished: 1, processing: 1 })
+})
+
+test('a caller that reads without end lets others have their turn', async () => {
+  const { store } = await Bench.set(({ nowMs }) => openSqlite({ path: ':memory:', nowMs }), 'reads')
+  onTestFinished(() => store.stop())
+  let isTurned = false
+  setImmediate(() => {
+    isTurned = true
+  })
+  // Bounded, for without turns this loop would keep the test itself from being ended.
+  const endMs = performance.now() + 2_000
+  while (!isTurned && performance.now() < endMs) await store.job({ id: 'none' })
+  expect(isTurned).toBe(true)
+})
+
+test('reads that had to wait for their turn are made in their order, and a failed one harms none after it', async () => {
+  const slices = new Slices(0)
+  const made: string[] = []
+  const read = async (name: string) => {
+    const task = (): void => {
+      made.push(name)
+      if (name === 'second') throw new Error('cannot be read')
+    }
+    if (slices.isSpent) await slices.later(task)
+    else task()
+  }
+  const reads = ['first', 'second', 'third', 'fourth'].map(read)
+  expect(made).toEqual(['first'])
+  expect((await Promise.allSettled(reads)).map(({ status }) => status)).toEqual([
+    ...['fulfilled', 'rejected', 'fulfilled', 'fulfilled'],
+  ])
+  expect(made).toEqual(['first', 'second', 'third', 'fourth'])
 })
 
 test('all steps of a long read see the same moment', async () => {
