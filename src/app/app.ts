@@ -12,7 +12,7 @@ import type { Intervened } from '../operations/interventions.ts'
 import type { JobDetail, JobList } from '../operations/jobs.ts'
 import { detailOf } from '../operations/jobs.ts'
 import { type Context, type Operation, perform } from '../operations/operation.ts'
-import { outputForOwner } from '../operations/owner-view.ts'
+import { performForOwner } from '../operations/owner-view.ts'
 import { OPERATIONS, type InputOf as OperationInput, type OutputOf } from '../operations/table.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
@@ -268,8 +268,9 @@ export class App {
 
   /** The same for somebody whom a door has let in: only what their role, their scopes and their account allow. */
   async performAs(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> {
-    const output = await this.#perform(name, admitted(caller, name, CATALOG[name], input))
-    return caller.role === 'owner' ? outputForOwner(name, output, this.codes.forOwner) : output
+    const asked = admitted(caller, name, CATALOG[name], input)
+    if (caller.role !== 'owner') return this.#perform(name, asked)
+    return performForOwner(this.#perform.bind(this), name, asked, this.codes)
   }
 
   /** Throws unless this caller may do it, and what it is about is there for them: for a body that cannot be read. */

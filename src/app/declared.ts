@@ -1,8 +1,8 @@
 import { checkRules } from '../core/classify.ts'
 import { RedressError } from '../core/errors.ts'
-import type { OwnerCode, OwnerCodes } from '../core/for-owner.ts'
+import type { IsMapped, OwnerCode, OwnerCodes } from '../core/for-owner.ts'
 import { checkPolicyCodes, policy as makePolicy } from '../core/policy.ts'
-import { failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
+import { ENGINE_CODES, failures, type Taxonomy, withEngineCodes } from '../core/taxonomy.ts'
 import { type AttemptFailOptions, failWith } from '../worker/attempt.ts'
 import type { Handler } from '../worker/handler.ts'
 import type { JobDefinition } from './job-type.ts'
@@ -95,6 +95,7 @@ function shownAs(code: string, codes: Taxonomy): OwnerCode {
 export interface DeclaredCodes {
   /** null for a code of the type's own, and where its declaration chose none: owners see it as it is. */
   forOwner: OwnerCodes
+  isMapped: IsMapped
   /** The message of a code in the type's own table; null where it does not name it. */
   messageOf(type: string, code: string): string | null
 }
@@ -106,6 +107,12 @@ export function codesOf(all: ReadonlyMap<string, Declared>): DeclaredCodes {
   }
   return {
     forOwner: (type, code) => (own(type, code) === undefined ? (all.get(type)?.ownersSee ?? null) : null),
+    isMapped: (code) =>
+      [...all.values()].some(
+        ({ ownersSee, ownCodes }) =>
+          ownersSee !== null &&
+          (ownersSee.code === code || (Object.hasOwn(ENGINE_CODES, code) && !Object.hasOwn(ownCodes, code))),
+      ),
     messageOf: (type, code) => own(type, code)?.message ?? null,
   }
 }

@@ -20,6 +20,9 @@ export interface OwnerCode {
 /** Answers null for a code that owners see as it is. */
 export type OwnerCodes = (type: string, code: string) => OwnerCode | null
 
+/** Whether owners see a code for other codes, or see another for it: a search for the stored code would find others. */
+export type IsMapped = (code: string) => boolean
+
 export function failureForOwner(failure: FailureRecord, codeOf: (code: string) => OwnerCode | null): FailureRecord {
   const { decision } = failure
   const isByHand = decision.rule === 'mark-failed'

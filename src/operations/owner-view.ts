@@ -1,4 +1,4 @@
-import { actionsForOwner, type OwnerCodes, viewForOwner } from '../core/for-owner.ts'
+import { actionsForOwner, type IsMapped, type OwnerCodes, viewForOwner } from '../core/for-owner.ts'
 import type { OperationName } from './catalog.ts'
 import type { OutputOf } from './table.ts'
 
@@ -13,8 +13,44 @@ const SHOWN: Shown = {
   'jobs.cancel': (output, codes) => ({ ...output, job: viewForOwner(output.job, codes) }),
 }
 
-/** The answer as an owner gets it, where the operation cannot know that it is one who asks. */
-export function outputForOwner(name: OperationName, output: unknown, codes: OwnerCodes): unknown {
-  const show = SHOWN[name] as ((output: unknown, codes: OwnerCodes) => unknown) | undefined
-  return show === undefined ? output : show(output, codes)
+interface Codes {
+  forOwner: OwnerCodes
+  isMapped: IsMapped
 }
+
+type Perform = (name: OperationName, input: object) => Promise<unknown>
+
+/** Performs what an owner asks for, where the operation cannot know that it is one who asks. */
+export async function performForOwner(
+  perform: Perform,
+  name: OperationName,
+  input: Readonly<Record<string, unknown>>,
+  codes: Codes,
+): Promise<unknown> {
+  const { code, ...rest } = input
+  const run = async (asked: object, as = name) => {
+    const output = await perform(as, asked)
+    const show = SHOWN[as] as ((output: unknown, codes: OwnerCodes) => unknown) | undefined
+    return show === undefined ? output : show(output, codes.forOwner)
+  }
+  if ((name !== 'jobs.list' && name !== 'jobs.count') || typeof code !== 'string' || !codes.isMapped(code)) {
+    return run(input)
+  }
+  // By the code that they see. Stored is another one, so their failed jobs are looked through.
+  const list = async (asked: object) => {
+    const listed = (await run({ status: 'failed', ...rest, ...asked }, 'jobs.list')) as OutputOf<'jobs.list'>
+    return { ...listed, jobs: listed.jobs.filter(({ errorCode }) => errorCode === code) }
+  }
+  if (name === 'jobs.list') return list({})
+  let [count, cursor]: [number, string | null] = [0, null]
+  for (let page = 0; page < COUNTED_PAGES_MAX; page++) {
+    const listed: OutputOf<'jobs.list'> = await list({ limit: PAGE_MAX, ...(cursor !== null && { cursor }) })
+    count += listed.jobs.length
+    cursor = listed.nextCursor
+    if (cursor === null) break
+  }
+  return { count, isMore: cursor !== null }
+}
+
+const PAGE_MAX = 1_000
+const COUNTED_PAGES_MAX = 10

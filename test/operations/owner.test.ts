@@ -81,6 +81,12 @@ describe('a type that says under which of its codes owners see those of the engi
     return found
   }
 
+  /** What this caller finds by a code: the ids, and how many they are. */
+  async function found(scene: Scene, caller: Caller, code: string): Promise<[string[], unknown]> {
+    const { jobs } = (await scene.app.performAs(caller, 'jobs.list', { code })) as { jobs: { id: string }[] }
+    return [jobs.map(({ id }) => id), await scene.app.performAs(caller, 'jobs.count', { code })]
+  }
+
   async function expectShown(scene: Scene, id: string, engineCode: string): Promise<void> {
     for (const [name, answer] of await answers(scene, ann, id)) {
       expect(answer, name).not.toContain(engineCode)
@@ -96,6 +102,10 @@ describe('a type that says under which of its codes owners see those of the engi
     await scene.pass(60_000)
     await other.maintain()
     await expectShown(scene, id, 'WORKER_LOST')
+    expect(await found(scene, ann, 'OTHER')).toEqual([[id], { count: 1, isMore: false }])
+    expect(await found(scene, ann, 'WORKER_LOST')).toEqual([[], { count: 0, isMore: false }])
+    expect(await found(scene, olga, 'OTHER')).toEqual([[], { count: 0, isMore: false }])
+    expect(await found(scene, olga, 'WORKER_LOST')).toEqual([[id], { count: 1, isMore: false }])
     expect(await scene.app.performAs(ann, 'jobs.show', { id })).toMatchObject({
       status: 'failed',
       errorCode: 'OTHER',
@@ -125,6 +135,9 @@ describe('a type that says under which of its codes owners see those of the engi
     await scene.pass(2_000)
     expect(await scene.app.performAs(ann, 'jobs.show', { id: own.id })).toMatchObject({ errorCode: 'OWN' })
     expect(await scene.app.performAs(ann, 'jobs.show', { id: plain.id })).toMatchObject({ errorCode: 'TIMEOUT' })
+    expect(await found(scene, ann, 'OWN')).toEqual([[own.id], { count: 1, isMore: false }])
+    expect(await found(scene, ann, 'TIMEOUT')).toEqual([[plain.id], { count: 1, isMore: false }])
+    expect(await found(scene, ann, 'OTHER')).toEqual([[], { count: 0, isMore: false }])
   })
 
   test('a code that is not of the type is refused when the type is declared', () => {
