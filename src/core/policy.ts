@@ -254,7 +254,7 @@ export function isCounted(policy: Policy): boolean {
 
 /** For policy files, about which the compiler knows nothing. */
 export function policyFromJson(value: unknown): Policy {
-  const read = storedPolicy(value)
+  const read = parsed(inAuthorsForm(value))
   const contradictions = contradictionsOf(read)
   if (contradictions.length > 0) throw invalid(contradictions)
   return read
@@ -269,13 +269,30 @@ export function checkPolicyCodes({ retry, breaker }: Policy, codes: object): voi
 }
 
 /**
- * For a policy that was accepted when it was declared. Its shape is read as always (and a field that is newer than
- * the store takes its default), but a contradiction we learned of since must not make the store unreadable.
+ * For a policy that was accepted when it was declared. A field that is newer than the store takes its default, and a field
+ * of a newer program is left out. A contradiction we learned of since must not make the store unreadable.
  */
 export function storedPolicy(value: unknown): Policy {
-  const read = schema.safeParse(inAuthorsForm(value))
+  const form = inAuthorsForm(value)
+  const read = schema.safeParse(form)
+  const issues = read.error?.issues ?? []
+  return parsed(issues.reduce(withoutUnknown, form))
+}
+
+function parsed(form: unknown): Policy {
+  const read = schema.safeParse(form)
   if (!read.success) throw invalid(read.error.issues.flatMap(problemsOf))
   return deepFrozen(read.data)
+}
+
+function withoutUnknown(form: unknown, issue: z.core.$ZodIssue): unknown {
+  if (issue.code !== 'unrecognized_keys') return form
+  const without = (part: unknown, [name, ...rest]: readonly PropertyKey[]): unknown => {
+    if (!isRecord(part)) return part
+    if (name === undefined) return Object.fromEntries(Object.entries(part).filter(([key]) => !issue.keys.includes(key)))
+    return { ...part, [name]: without(part[String(name)], rest) }
+  }
+  return without(form, issue.path)
 }
 
 /**

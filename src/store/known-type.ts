@@ -14,19 +14,38 @@ export interface TypeRow {
   name: string
   queue: string
   policy: string
+  stuck_after: number | null
   registered_at: number
 }
+
+/**
+ * A policy as it is stored. `orphan.stuckAfter` has a column of its own, because a program of the version before can be at
+ * work on the same PostgreSQL store and refuses a policy with a field that it does not know.
+ */
+export function policyColumns(policy: Policy): { text: string; stuckAfterMs: number | null } {
+  const { stuckAfterMs, ...orphan } = policy.orphan
+  return { text: JSON.stringify({ ...policy, orphan }), stuckAfterMs }
+}
+
+function policyOf({ policy, stuck_after }: TypeRow): Policy {
+  const stored = JSON.parse(policy)
+  return storedPolicy(
+    stuck_after === null ? stored : { ...stored, orphan: { ...stored.orphan, stuckAfterMs: stuck_after } },
+  )
+}
+
+const textOf = ({ policy, stuck_after }: TypeRow): string => `${stuck_after} ${policy}`
 
 /** Reads all of them at a time. Reading a policy is dear, and it is nearly always the one that was read before. */
 export function typeReader(): (rows: readonly TypeRow[]) => KnownType[] {
   let byText = new Map<string, Policy>()
   return (rows) => {
-    const read = new Map(rows.map(({ policy }) => [policy, byText.get(policy) ?? storedPolicy(JSON.parse(policy))]))
+    const read = new Map(rows.map((row) => [textOf(row), byText.get(textOf(row)) ?? policyOf(row)]))
     byText = read
-    return rows.map(({ key, name, queue, policy, registered_at }) => ({
-      ...{ key, name, queue },
-      policy: read.get(policy) as Policy,
-      registeredAtMs: registered_at,
+    return rows.map((row) => ({
+      ...{ key: row.key, name: row.name, queue: row.queue },
+      policy: read.get(textOf(row)) as Policy,
+      registeredAtMs: row.registered_at,
     }))
   }
 }

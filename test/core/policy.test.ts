@@ -140,6 +140,18 @@ test('a field that the store does not know yet takes its default', () => {
   expect(storedPolicy(older)).toEqual({ ...older, cancel, locked })
 })
 
+test('a field of a newer program is left out of a stored policy, and refused in a written one', () => {
+  const known = policy({ rate: { max: 5, per: '1s' } })
+  const newer = {
+    ...known,
+    colour: 'red',
+    rate: { ...known.rate, burstMs: 5 },
+    orphan: { ...known.orphan, laterMs: 7 },
+  }
+  expect(storedPolicy(newer)).toEqual(known)
+  expect(problemsOf(() => policyFromJson(newer))).toHaveLength(3)
+})
+
 test('a stored policy is still readable when a check was added since', () => {
   const contradictory = { ...policy(), retry: { ...policy().retry, unknown: 'transient' } }
   expect(storedPolicy(contradictory).retry.unknown).toBe('transient')

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { policy } from '../../src/core/policy.ts'
 import { openPool } from '../../src/store/postgres/client.ts'
 import { KNOWN_VERSION, versionOf } from '../../src/store/postgres/migrate.ts'
 import { openPostgres } from '../../src/store/postgres/store.ts'
@@ -58,7 +59,51 @@ test('a schema from before activity was counted is brought up to date, and older
   onTestFinished(() => sql.end())
   await sql.unsafe(`
     DROP TABLE activity; ALTER TABLE jobs DROP COLUMN due_since, DROP COLUMN counts_from;
-    ALTER TABLE job_specs DROP COLUMN retried_as; UPDATE redress_version SET version = 2; ${JOB}`)
+    ALTER TABLE job_specs DROP COLUMN retried_as; ALTER TABLE job_types DROP COLUMN stuck_after; UPDATE redress_version SET version = 2; ${JOB}`)
   await expectUpToDate(await openPostgres({ url: server.url, schema, nowMs }))
   expect(await versionOf(sql)).toMatchObject({ version: KNOWN_VERSION, oldest: 1 })
+})
+
+/** The fields of a policy that the first version knows. It refuses any other field. */
+const FIRST_FIELDS = `
+  retry.max retry.perCode retry.backoff retry.unknown retry.budget retry.retryAfterMsMax manualRetry.mode manualRetry.budget
+  orphan.action orphan.budget orphan.maxReclaims lease.ttlMs lease.startTimeoutMs timeout.attemptMs timeout.totalMs
+  deadLetter reject audit errors aggregates cancel deny forwardOnly retention.completeMs retention.failedMs
+  retention.cancelledMs retention.deadLettersMs breaker concurrency.max concurrency.perKey rate backlog.max rollup
+  notify.failed notify.orphaned notify.settled notify.windowMs locked shutdown`.split(/\s+/)
+
+test('a policy is stored in the fields that a program of the version before reads', async () => {
+  const schema = 'beside_older'
+  const store = await openPostgres({ url: server.url, schema, nowMs })
+  const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
+  onTestFinished(async () => {
+    await store.stop()
+    await sql.end()
+  })
+  const declared = policy({ orphan: { action: 'requeue', stuckAfter: '30m' } })
+  await store.register({ types: [{ name: 'new', queue: 'default', policy: declared }] })
+  const [row] = await sql<{ policy: string }[]>`SELECT policy FROM job_types`
+  const stored = JSON.parse(row?.policy ?? '')
+  const isSection = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
+  const fields = Object.entries(stored).flatMap(([name, value]) =>
+    isSection(value) ? Object.keys(value as object).map((field) => `${name}.${field}`) : [name],
+  )
+  expect(fields.filter((field) => !FIRST_FIELDS.includes(field))).toEqual([])
+})
+
+test('the total time of a job counts from its retry by a program of the version before', async () => {
+  const schema = 'retried_by_older'
+  const store = await openPostgres({ url: server.url, schema, nowMs })
+  const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
+  onTestFinished(async () => {
+    await store.stop()
+    await sql.end()
+  })
+  await sql.unsafe(JOB)
+  await sql`UPDATE jobs SET counts_from = 10, queued_at = 70`
+  expect((await store.job({ id: 'one' }))?.queuedAtMs).toBe(70)
+  const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: [] })
+  const { leases } = await store.claim({ worker, lanes: [{ type: 'old', ttlMs: 0 }], max: 1 })
+  expect(leases).toMatchObject([{ id: 'one', queuedAtMs: 70 }])
+  expect(await store.stalled({ unstartedForMs: 0, limit: 1 })).toMatchObject([{ queuedAtMs: 70 }])
 })

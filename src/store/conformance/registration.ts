@@ -29,6 +29,15 @@ export const registration = topic('registration', {
     assert.deepEqual([row.queue, row.policy], ['fast', renewed])
   },
 
+  async 'a policy is read as it was declared, also where only orphan.stuckAfter was changed'(bench) {
+    for (const stuckAfter of ['30m', '10m', null] as const) {
+      const declared = policy({ orphan: { action: 'requeue', stuckAfter } })
+      await bench.declare('hanging', declared)
+      const type = (await bench.store.types()).find(({ name }) => name === 'hanging')
+      assert.deepEqual(type?.policy, declared)
+    }
+  },
+
   async 'declaring a type as it is changes nothing'(bench) {
     const before = await bench.store.types()
     await bench.clock.advance(1_000)

@@ -95,7 +95,7 @@ const leaseThose = (which: string): string => `
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
     RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
-      coalesce(counts_from, queued_at) AS counts_from
+      greatest(counts_from, queued_at) AS counts_from
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
@@ -229,7 +229,7 @@ export const FIND_LOST_SQL = `
       lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
     WHERE key = ANY (ARRAY(SELECT key FROM held))
     RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
-      coalesce(counts_from, queued_at) AS counts_from
+      greatest(counts_from, queued_at) AS counts_from
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased

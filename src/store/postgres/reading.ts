@@ -31,7 +31,7 @@ export function openReading({
     const rows = await sql<JobAndFailure[]>`
       WITH found AS MATERIALIZED (${found})
       SELECT jobs.key, job_specs.id, jobs.type, jobs.status, payload, result, job_specs.owner, priority, jobs.attempt, spent,
-        progress, job_specs.created_at, queued_at, counts_from, due_at, claimed_at, job_specs.retried_from,
+        progress, job_specs.created_at, queued_at, greatest(counts_from, queued_at) AS counts_from, due_at, claimed_at, job_specs.retried_from,
         job_specs.retried_as, jobs.started_at, finished_at,
         lease_until, orphaned_at, cancel_requested_at, dedupe_key, jobs.failure, forward_only, dead_letter, limit_key,
         workers.id AS worker_id, CASE WHEN left_batch IS NULL THEN job_specs.batch END AS batch, batches.id AS batch_id,

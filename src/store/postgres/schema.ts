@@ -36,8 +36,12 @@ WHERE id IN (SELECT retried_from FROM job_specs WHERE retried_from IS NOT NULL)
   AND (SELECT status FROM jobs WHERE jobs.key = job_specs.key) = 'failed';
 
 -- A job stands in the line by queued_at, which is the time it was created. Its total time is counted from this time where
--- that is later: its delay was over, or a person sent it back to the queue.
+-- that is later: its delay was over, or a person sent it back to the queue. A program of the version before sets queued_at
+-- instead.
 ALTER TABLE jobs ADD COLUMN counts_from bigint;
+
+-- orphan.stuckAfter of the policy. It is no part of its text: a program of the version before would refuse to read that.
+ALTER TABLE job_types ADD COLUMN stuck_after bigint;
 `,
     oldest: 1,
   },

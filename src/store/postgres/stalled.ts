@@ -31,7 +31,7 @@ export function openStalled({ read }: PgContext) {
         const startedBefore = numbers(stuck.map(({ startedForMs }) => nowMs - startedForMs))
         const rows = await sql<StalledRow[]>`
           SELECT jobs.key, job_types.name AS type, attempt, lease_until, claimed_at, jobs.started_at,
-            coalesce(counts_from, queued_at) AS queued_at, spent,
+            greatest(counts_from, queued_at) AS queued_at, spent,
             cancel_requested_at, jobs.forward_only, job_specs.id, job_specs.owner, job_specs.created_at,
             job_specs.retried_from, workers.id AS worker_id
           FROM jobs JOIN job_specs ON job_specs.key = jobs.key JOIN workers ON workers.key = jobs.worker

@@ -2,6 +2,7 @@ import { isCounted } from '../../core/policy.ts'
 import {
   type KnownType,
   missingType,
+  policyColumns,
   refuseWeakening,
   type TypeRow,
   typeReader,
@@ -29,7 +30,7 @@ export function openTypes(sql: Pool) {
   const load = async (on: Sql): Promise<{ version: number; known: KnownType[] }> => {
     // In one statement, so that the number is the one of just these types.
     const rows = await on<VersionedTypeRow[]>`
-      SELECT key, name, queue, policy, registered_at, (SELECT position FROM cursors WHERE name = 'types') AS version
+      SELECT key, name, queue, policy, stuck_after, registered_at, (SELECT position FROM cursors WHERE name = 'types') AS version
       FROM job_types ORDER BY name`
     return { version: rows[0]?.version ?? 0, known: readTypes(rows) }
   }
@@ -74,12 +75,14 @@ export function openTypes(sql: Pool) {
       for (const type of types) {
         const before = known.get(type.name)
         refuseWeakening(before, type)
+        const { text, stuckAfterMs } = policyColumns(type.policy)
         const [row] = await tx<{ key: number }[]>`
-          INSERT INTO job_types (name, queue, policy, forward_only, registered_at)
-          VALUES (${type.name}, ${type.queue}, ${JSON.stringify(type.policy)}, ${type.policy.forwardOnly ? 1 : 0}, ${nowMs})
+          INSERT INTO job_types (name, queue, policy, stuck_after, forward_only, registered_at)
+          VALUES (${type.name}, ${type.queue}, ${text}, ${stuckAfterMs}, ${type.policy.forwardOnly ? 1 : 0}, ${nowMs})
           ON CONFLICT (name) DO UPDATE SET queue = excluded.queue, policy = excluded.policy,
-            forward_only = excluded.forward_only, registered_at = excluded.registered_at
+            stuck_after = excluded.stuck_after, forward_only = excluded.forward_only, registered_at = excluded.registered_at
           WHERE job_types.policy <> excluded.policy OR job_types.queue <> excluded.queue
+            OR job_types.stuck_after IS DISTINCT FROM excluded.stuck_after
           RETURNING key`
         if (row === undefined) continue
         changed++

@@ -2,6 +2,7 @@ import { isCounted } from '../../core/policy.ts'
 import {
   type KnownType,
   missingType,
+  policyColumns,
   refuseWeakening,
   type TypeRow,
   typeReader,
@@ -23,11 +24,13 @@ export type Types = ReturnType<typeof openTypes>
 
 export function openTypes(connection: Connection) {
   const upsert = connection.prepare(`
-    INSERT INTO job_types (name, queue, policy, forward_only, registered_at) VALUES (?, ?, ?, ?, ?)
+    INSERT INTO job_types (name, queue, policy, stuck_after, forward_only, registered_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET queue = excluded.queue, policy = excluded.policy,
-      forward_only = excluded.forward_only, registered_at = excluded.registered_at
-    WHERE policy <> excluded.policy OR queue <> excluded.queue`)
-  const select = connection.prepare('SELECT key, name, queue, policy, registered_at FROM job_types ORDER BY name')
+      stuck_after = excluded.stuck_after, forward_only = excluded.forward_only, registered_at = excluded.registered_at
+    WHERE policy <> excluded.policy OR queue <> excluded.queue OR stuck_after IS NOT excluded.stuck_after`)
+  const select = connection.prepare(
+    'SELECT key, name, queue, policy, stuck_after, registered_at FROM job_types ORDER BY name',
+  )
   const dataVersion = connection.prepare('PRAGMA data_version')
   const keyUnderWay = UNDER_WAY.map((underWay) =>
     connection.prepare(`UPDATE jobs SET limit_key = '' WHERE type = ? AND limit_key IS NULL AND ${underWay}`),
@@ -80,7 +83,8 @@ export function openTypes(connection: Connection) {
       for (const type of types) {
         const before = byName.get(type.name)
         refuseWeakening(before, type)
-        upsert.run(type.name, type.queue, JSON.stringify(type.policy), type.policy.forwardOnly ? 1 : 0, nowMs)
+        const { text, stuckAfterMs } = policyColumns(type.policy)
+        upsert.run(type.name, type.queue, text, stuckAfterMs, type.policy.forwardOnly ? 1 : 0, nowMs)
         // Jobs from before count like any other: of those under way, the claim that counts would not see one without a key.
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
           for (const statement of keyUnderWay) statement.run(before.key)
