@@ -59,7 +59,7 @@ describe('each request is one line', () => {
       token,
       headers: { 'x-key': 's3cret-in-header', cookie: 'redress=s3cret-in-header' },
     })
-    expect(shown.fields).toMatchObject({ route: '/api/jobs/:id', status: 400 })
+    expect(shown.fields).toMatchObject({ route: '/api/jobs/:id', status: 404 })
     const stray = await logged('/nowhere/s3cret-in-path?token=s3cret-in-query')
     expect(stray.fields).toMatchObject({ route: null, status: 404, error_code: 'ROUTE_NOT_FOUND' })
     await logged('/api/jobs', { token, body: { type: 'plain', input: { key: 's3cret-in-body' } } })

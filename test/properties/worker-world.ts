@@ -45,7 +45,7 @@ const POLICIES: Record<string, PolicyInput> = {
 
 const codes = failures({ NO_USE: { fault: 'caller', retry: 'never', message: 'It is of no use.' } })
 
-const NEVER = Number.POSITIVE_INFINITY
+const NEVER = Number.MAX_SAFE_INTEGER
 
 /** A whole app whose workers die, whose store fails, whose clock jumps, and whose handlers do all that handlers do. */
 export class WorkerWorld {

@@ -213,7 +213,7 @@ describe('F10-F12 uploading, and the end', () => {
     const { id, job, letters, failed } = await fetched()
     expect(job).toMatchObject({ status: 'failed', deadLettered: true, attemptCount: 1, maxAttempts: 5 })
     expect(letters).toMatchObject([
-      { jobId: id, attempts: 1, failure: { code, context: { stage: { name: stage, tries: 3 } } } },
+      { jobId: id, attempts: 3, failure: { code, context: { stage: { name: stage, tries: 3 } } } },
     ])
     expect(failed[0]?.decision.rule).toBe(`stage ${stage}: exhausted = fail`)
   })

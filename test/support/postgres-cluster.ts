@@ -46,7 +46,12 @@ export async function startCluster(): Promise<TestCluster> {
     url: `postgres://postgres@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres?target_session_attrs=read-write`,
     async promote() {
       const own = postgres(standby.url, { max: 1 })
-      await own`SELECT pg_promote()`
+      // Without waiting inside the statement: what the standby still replays may cancel it.
+      await own`SELECT pg_promote(false)`
+      await until('the standby takes writes', async () => {
+        const [row] = await own`SELECT pg_is_in_recovery() AS standby`
+        return row?.standby === false
+      })
       await own.end()
     },
     async stop() {
