@@ -6,6 +6,7 @@ import {
 } from 'node:http'
 import { request as requestSecurely } from 'node:https'
 import { pipeline } from 'node:stream/promises'
+import { retryAfterHeaderMs } from 'redress'
 import { readEarlyAnswers } from 'redress/outbound'
 import type { Code } from './codes.ts'
 import { NOTICES, PARSERS, STATE } from './gateway/notices.ts'
@@ -230,7 +231,7 @@ const SAID_BYTES_MAX = 16_384
 async function refused(answer: IncomingMessage, status: number): Promise<GatewayFailed | GatewayBusy> {
   const said = await errorIn(answer)
   const message = `the gateway answered ${status}${said === null ? '' : ` ${said.code}: ${said.message}`}`
-  const retryAfterMs = secondsToMs(headerOf(answer, 'retry-after'))
+  const retryAfterMs = retryAfterHeaderMs(headerOf(answer, 'retry-after'), Date.now())
   if (status === 503 && said?.code === 'SATURATED') return new GatewayBusy(message, retryAfterMs ?? 0)
   // The document needs more memory than there is for one: it will the next time, too.
   if (said?.code === 'MEMORY') {
@@ -316,9 +317,4 @@ function headerIn(headers: IncomingHttpHeaders, name: string): string | null {
 
 function wholeNumber(text: string | null): number | null {
   return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null
-}
-
-function secondsToMs(text: string | null): number | null {
-  const seconds = wholeNumber(text)
-  return seconds === null ? null : seconds * 1000
 }

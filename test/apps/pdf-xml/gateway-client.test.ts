@@ -102,6 +102,10 @@ describe('D7 E7 E25 what an answer means', () => {
   test('the wait that it asks for is kept', async () => {
     expect((await failure(await saying(503, '', { 'retry-after': '7' }))).retryAfterMs).toBe(7_000)
     expect((await failure(await saying(503, '', { 'retry-after': 'soon' }))).retryAfterMs).toBeNull()
+    const inAnHour = new Date(Date.now() + 3_600_000).toUTCString()
+    const asked = (await failure(await saying(503, '', { 'retry-after': inAnHour }))).retryAfterMs
+    expect(asked).toBeGreaterThan(3_000_000)
+    expect(asked).toBeLessThanOrEqual(3_600_000)
   })
 
   test('503 SATURATED is no failure: the document is held, no shorter than the gateway asks for', async () => {
@@ -320,6 +324,18 @@ describe('how long a call may take', () => {
     const { body } = await call(url, { timeoutMs: 1_000, learnParsers: (parsers) => learned.push(parsers) })
     for await (const _ of body);
     expect(learned).toEqual([3, 3])
+  })
+
+  test('a document that waited may be parsed for longer than it may wait', async () => {
+    const url = await answering(async (_, response) => {
+      tell(response.socket, 'waiting')
+      tell(response.socket, 'parsing')
+      const begunMs = performance.now()
+      await until('the longest wait has gone by', async () => performance.now() - begunMs > 600)
+      response.writeHead(200, { 'content-type': 'application/xml' }).end('<document/>')
+    })
+    const { body } = await call(url, { timeoutMs: 30_000, waitMs: 300 })
+    for await (const _ of body);
   })
 
   test('a document whose parsing takes too long is GW_TIMEOUT', async () => {
