@@ -4,6 +4,7 @@ import { policy } from '../../../src/core/policy.ts'
 import { complete, failed } from '../../../src/store/conformance/changes.ts'
 import type { PartitionFacts, PostgresFacts } from '../../../src/store/doctor.ts'
 import { openPostgresDoctor } from '../../../src/store/postgres/doctor.ts'
+import { inPassing } from '../../../src/store/postgres/locks.ts'
 import { KNOWN_VERSION } from '../../../src/store/postgres/migrate.ts'
 import { openContext, openPostgres } from '../../../src/store/postgres/store.ts'
 import type { NewJob, PruneRule, Store } from '../../../src/store/store.ts'
@@ -215,6 +216,40 @@ test('work goes on behind long readers at midnight; the tables are made when the
   expect(await hasTable(`events_${await dayAgo(0)}`)).toBe(false)
   expect(await kindsOf(store, 'during-0')).toEqual(['queued', 'processing', 'complete'])
   await started.stop()
+})
+
+test('a transaction that has written to the history and stays open does not keep tables from being made', async () => {
+  const { sql, dayAgo, hasTable, prune } = await scene('open_writer')
+  for (const table of HISTORY) await sql.unsafe(`DROP TABLE ${table}_${await dayAgo(-3)}`)
+  const writer = await sql.reserve()
+  await writer`BEGIN`
+  await writer`INSERT INTO events (job, at, kind, attempt) VALUES (0, 1, 'queued', 0)`
+  await prune()
+  const isMade = await hasTable(`events_${await dayAgo(-3)}`)
+  await writer`ROLLBACK`
+  writer.release()
+  expect(isMade).toBe(true)
+})
+
+test('what is done in passing waits a tenth of a second for a lock, once', async () => {
+  const { sql } = await scene('passing')
+  const context = await openContext({ url: server.url, schema: 'passing' })
+  onTestFinished(() => context.stop())
+  const reader = await sql.reserve()
+  await reader`BEGIN`
+  await reader`LOCK TABLE events IN ACCESS SHARE MODE`
+  const waits: string[] = []
+  const isDone = await inPassing(
+    (run) => context.write('locking the history', run),
+    async (tx) => {
+      const [row] = await tx<{ ms: string }[]>`SELECT current_setting('lock_timeout') AS ms`
+      waits.push(row?.ms ?? '')
+      await tx`LOCK TABLE events IN ACCESS EXCLUSIVE MODE`
+    },
+  )
+  await reader`ROLLBACK`
+  reader.release()
+  expect({ isDone, waits }).toEqual({ isDone: false, waits: ['100ms'] })
 })
 
 test('the table of an old day is dropped when long readers have left, and work goes on until then', async () => {
