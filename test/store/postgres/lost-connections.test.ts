@@ -219,6 +219,8 @@ test('a server that is away for seconds is waited for; one that stays away is to
   onTestFinished(() => own.stop())
   const [patient, hasty] = [await opened({ url: own.url }), await opened({ url: own.url, patienceMs: 300 })]
   await patient.register({ types: [{ name: 'work', queue: 'default', policy: policy() }] })
+  // Whichever is answered first, the count and the job: there is one to be counted.
+  await patient.submit({ jobs: [newJob()] })
   await own.crash()
   const job = newJob()
   const [waiting, reading] = [patient.submit({ jobs: [job] }), patient.counts()]
