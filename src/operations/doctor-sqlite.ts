@@ -62,10 +62,14 @@ function judgeWal({ journalMode, networkFileSystem }: SqliteFacts): Finding {
   )
 }
 
-function judgeRights({ mayWriteFile, mayWriteFolder, mode }: SqliteFacts): Finding {
+function judgeRights({ mayWriteFile, mayWriteFolder, mayLock, mode }: SqliteFacts): Finding {
   if (!mayWriteFile) return wrong('rights', 'this user may not write to the file', 'run as its owner, or chown it')
   // The log and its index are made beside it.
   if (!mayWriteFolder) return wrong('rights', 'this user may not write to the folder', 'run as its owner, or chown it')
+  if (!mayLock) {
+    const says = 'this user may not read the lock file beside the store (FILE.lock), so no program can open the store'
+    return wrong('rights', says, 'stop the programs that use the store and remove FILE.lock; the next one makes it')
+  }
   if ((mode & OF_OTHERS) !== 0) {
     const says = `other users of this machine can use the file (mode ${mode.toString(8).padStart(4, '0')})`
     return warning('rights', says, 'chmod 600 the file and what lies beside it (-wal, -shm)')

@@ -36,6 +36,8 @@ export interface SqliteFacts {
   networkFileSystem: string | null
   mayWriteFile: boolean
   mayWriteFolder: boolean
+  /** Also true where the lock file is not made yet. */
+  mayLock: boolean
   /** The permissions of the file and what lies beside it, all together: 0o600 where only its owner reads it. */
   mode: number
   /** What SQLite's own check found wrong; null when it was not asked. */

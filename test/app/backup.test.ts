@@ -1,10 +1,12 @@
 import {
   copyFileSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
@@ -17,6 +19,7 @@ import { backupStore, restoreStore } from '../../src/app/backup-store.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
 import { checkJob } from '../../src/store/conformance/checks.ts'
 import { COPIED_TABLES } from '../../src/store/copying.ts'
+import { openSqliteDoctor } from '../../src/store/sqlite/doctor.ts'
 import { MIGRATIONS } from '../../src/store/sqlite/schema.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { refusal } from '../operations/bench.ts'
@@ -236,6 +239,28 @@ describe('restore', () => {
     const { aside } = await restore(file, path, { isForced: true })
     expect(readFileSync(`${aside}-wal`, 'utf8')).toBe('what a crash has left')
     expect(countOf(path, 'jobs')).toBe(countOf(file, 'jobs'))
+  })
+
+  test('a store whose lock file cannot be opened is neither opened nor replaced, and doctor says why', async () => {
+    const path = filledFile()
+    const file = join(dirname(path), 'backup.db')
+    await backUp(`sqlite:${path}`, file)
+    rmSync(`${path}.lock`, { force: true })
+    mkdirSync(`${path}.lock`)
+    const refused = { code: 'STORE_FAILED', message: expect.stringContaining(`${path}.lock cannot be opened`) }
+    expect(() => openSqlite({ path, nowMs: systemClock.nowMs })).toThrow(expect.objectContaining(refused))
+    await expect(restore(file, path, { isForced: true })).rejects.toMatchObject(refused)
+    const { base } = await openSqliteDoctor({ path, nowMs: systemClock.nowMs }).facts({ isDeep: false })
+    expect(base).toMatchObject({ mayLock: false })
+  })
+
+  test('every user who can reach a store can read its lock file, whatever the umask of its maker', async () => {
+    const path = join(temporaryFolder(), 'redress.db')
+    const before = process.umask(0o077)
+    onTestFinished(() => void process.umask(before))
+    await openSqlite({ path, nowMs: systemClock.nowMs }).stop()
+    expect(statSync(`${path}.lock`).mode & 0o777).toBe(0o644)
+    expect(statSync(path).mode & 0o777).toBe(0o600)
   })
 
   test('is refused, even by force, where workers are at work', async () => {

@@ -21,6 +21,7 @@ const SQLITE: SqliteFacts = {
   networkFileSystem: null,
   mayWriteFile: true,
   mayWriteFolder: true,
+  mayLock: true,
   mode: 0o600,
   damage: [],
 }
@@ -106,6 +107,7 @@ test.each<[string, Partial<SqliteFacts>, ReturnType<typeof one>]>([
   ['no WAL', { journalMode: 'delete' }, one('wrong', 'journal', 'delete, not wal', 'start a worker')],
   ['NFS', { networkFileSystem: 'NFS' }, one('wrong', 'journal', 'on NFS', 'a disk of this machine')],
   ['a file that is read-only', { mayWriteFile: false }, one('wrong', 'rights', 'the file', 'owner')],
+  ['a lock file that cannot be read', { mayLock: false }, one('wrong', 'rights', 'lock file', 'remove FILE.lock')],
   ['a folder that is read-only', { mayWriteFolder: false }, one('wrong', 'rights', 'the folder', 'owner')],
   ['a file for everybody', { mode: 0o644 }, one('warning', 'rights', 'mode 0644', 'chmod 600')],
   ['a full disk', { diskFreeBytes: 99_000_000 }, one('wrong', 'disk', '99 MB free', 'make room')],

@@ -50,6 +50,7 @@ describe('a file', () => {
       journalMode: 'wal',
       mayWriteFile: true,
       mayWriteFolder: true,
+      mayLock: true,
       mode: 0o600,
       damage: [],
     })

@@ -8,6 +8,7 @@ import type { Row } from '../rows.ts'
 import { APPLICATION_ID, pragma, SQLITE_VERSION_MIN } from './connection.ts'
 import { storeError } from './errors.ts'
 import { MIGRATIONS } from './schema.ts'
+import { lockPath } from './store-lock.ts'
 import { COMPANIONS } from './whole-file.ts'
 
 /** As Linux numbers them. The log's index is memory that processes share: on one machine, or not at all. */
@@ -60,6 +61,7 @@ function readBase(database: DatabaseSync, path: string, isDeep: boolean): Sqlite
     networkFileSystem: NETWORK_FILE_SYSTEMS[type] ?? null,
     mayWriteFile: mayWrite(path),
     mayWriteFolder: mayWrite(dirname(path)),
+    mayLock: mayLock(lockPath(path)),
     mode: ['', ...COMPANIONS].reduce((mode, name) => mode | modeOf(`${path}${name}`), 0),
     damage: isDeep ? damageOf(database) : null,
   }
@@ -81,9 +83,17 @@ function pagesPending(path: string): number | null {
 
 const modeOf = (path: string): number => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777
 
-function mayWrite(path: string): boolean {
+/** Opening the lock file and closing it again could drop locks of this process, so its rights are looked at instead. */
+function mayLock(path: string): boolean {
+  const found = statSync(path, { throwIfNoEntry: false })
+  return found === undefined || (found.isFile() && may(path, constants.R_OK))
+}
+
+const mayWrite = (path: string): boolean => may(path, constants.W_OK)
+
+function may(path: string, right: number): boolean {
   try {
-    accessSync(path, constants.W_OK)
+    accessSync(path, right)
     return true
   } catch {
     return false

@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
+import { RedressError } from '../../core/errors.ts'
 import { isBusy, isNoFile } from './errors.ts'
 
 /**
@@ -17,10 +18,13 @@ export interface StoreLock {
 
 export const lockPath = (path: string): string => `${path}.lock`
 
-/** Waits while somebody replaces the file. Null where no lock can be made: who may not write there cannot replace either. */
-export function lockShared(path: string, waitMs: number): StoreLock | null {
+/** It is empty, so anyone may read it: every user of the store must be able to hold the lock. */
+const LOCK_MODE = 0o644
+
+/** Waits while a restore replaces the file. Throws where no lock can be made: a restore would not see this program. */
+export function lockShared(path: string, waitMs: number): StoreLock {
   const database = opened(path, waitMs)
-  if (database === null) return null
+  if (database === null) throw noLock(path)
   try {
     database.exec('BEGIN; SELECT 1 FROM sqlite_schema')
   } catch (error) {
@@ -33,8 +37,11 @@ export function lockShared(path: string, waitMs: number): StoreLock | null {
 /** Null when any process, this one too, has the store open. */
 export function lockAlone(path: string): StoreLock | null {
   const database = opened(path, 0)
-  // Nobody can have a lock in a place where we cannot make one; and a file cannot be put there either.
-  if (database === null) return { release: () => undefined }
+  if (database === null) {
+    if (existsSync(lockPath(path))) throw noLock(path)
+    // Where no lock file can be made, no program holds the lock, and no store can be put there either.
+    return { release: () => undefined }
+  }
   try {
     database.exec('BEGIN EXCLUSIVE')
   } catch (error) {
@@ -46,12 +53,21 @@ export function lockAlone(path: string): StoreLock | null {
 }
 
 function opened(path: string, timeout: number): DatabaseSync | null {
+  const isNew = !existsSync(lockPath(path))
   try {
-    return new DatabaseSync(lockPath(path), { timeout })
+    const database = new DatabaseSync(lockPath(path), { timeout })
+    if (isNew && statSync(lockPath(path)).uid === process.getuid?.()) chmodSync(lockPath(path), LOCK_MODE)
+    return database
   } catch (error) {
     if (isNoFile(error)) return null
     throw error
   }
+}
+
+function noLock(path: string): RedressError {
+  const message = `The lock file ${lockPath(path)} cannot be opened. Without it, a restore would not see that the store is open.`
+  const action = 'Check that it is a file, and that this user may read it and write to its folder.'
+  return new RedressError('STORE_FAILED', message, { action })
 }
 
 /** The processes that hold the lock, as Linux tells it; empty where the system does not say. */
