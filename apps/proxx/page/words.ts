@@ -125,7 +125,7 @@ const TO_DO: Readonly<Record<Code, string>> = {
 const TO_DO_OF_ENGINE: Readonly<Record<string, string>> = {
   NEVER_STARTED: 'Its worker died before anything began, and nothing was made. Retry it.',
   SHUTDOWN: 'Its worker was told to stop. Retry it; everything is made anew.',
-  MARKED_FAILED: 'Somebody decided so. Look at what it left, and retry it if it is still wanted.',
+  MARKED_FAILED: 'A person ended it; the reason is below. Look at what it left, and retry it if it is still wanted.',
   LOG_FAILED: 'The disk of the failure log is mostly full. Have that mended, look at what the job left, and retry.',
 }
 

@@ -62,7 +62,11 @@ export class FfmpegWords {
       const named = /^error /i.test(first) ? undefined : later.find((line) => /^error [^:]*: ./i.test(line))
       return named === undefined ? first : `${first.replace(/\.$/, '')}. ${named}`
     }
-    const lines = causesAmong(stderrTail.split(/[\r\n]+/))
+    // A crash or a signal leaves no error behind, and what ffmpeg said of its streams before is no cause. Where lines have
+    // levels, one without is the rest of a line that was cut off.
+    const said = stderrTail.split(/[\r\n]+/)
+    const isLevelled = said.some((line) => /\[(info|verbose|debug)\]/.test(line))
+    const lines = causesAmong(isLevelled ? said.filter((line) => /\[(warning|error|fatal|panic)\]/.test(line)) : said)
     return lines.find((line) => SOUNDS_LIKE_A_CAUSE.test(line)) ?? lines.at(-1) ?? ''
   }
 }

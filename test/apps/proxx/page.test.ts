@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { listOrphans, submitSpec } from '../../../apps/proxx/desk.ts'
+import { listOrphans, retryJob, submitSpec } from '../../../apps/proxx/desk.ts'
 import { standingByProgress } from '../../../apps/proxx/page/reader.ts'
 import { Trace } from '../../../apps/proxx/trace.ts'
 import type { ProxxJob } from '../../../apps/proxx/view.ts'
@@ -171,7 +171,7 @@ test('P40 P41 P44 P53-P57 P59 an orphan comes up by itself; a person marks it, a
   await page.keyboard.type('plugged</b>')
   await orphan.getByRole('button', { name: 'Mark as failed' }).click()
   await page.waitForURL(`**/proxx/jobs/${job.id}`)
-  expect(await page.locator('#part-failure').innerText()).toContain('Somebody decided so.')
+  expect(await page.locator('#part-failure').innerText()).toContain('A person ended it; the reason is below.')
   await page.locator('#part-head').getByText('It was at clip 1 of 1, being verified.').waitFor()
   const history = await page.locator('.history').innerText()
   expect(history).toMatch(/an orphan[\s\S]*failed MARKED_FAILED .*by operator · node-2 was <b>unplugged<\/b>/)
@@ -338,6 +338,30 @@ test('a viewer is offered nothing, an owner sees their own, a stranger is shown 
   expect([json.id, headers.get('vary')]).toEqual([own.id, 'accept'])
   const { status, headers: sent } = await people.bob.get('/proxx/jobs?status=failed', { accept: 'text/html' })
   expect([status, sent.get('location')]).toEqual([303, '/proxx?status=failed'])
+})
+
+test('P10 the page of a job that was retried names the new job, and makes one more only when its box is checked', async () => {
+  const spec = rig.spec([rig.path('late.mov')])
+  const job = await rig.submit(spec)
+  const corrected = { ...spec, sources: [clip] }
+  const first = await retryJob(rig.desk, job.id, { actor: 'ann', reason: 'the other file', spec: corrected })
+  const page = await visit(`/proxx/jobs/${job.id}`)
+  const form = page.locator('form.act')
+  await page.getByRole('link', { name: first.id }).first().waitFor()
+  await form.getByLabel('Reason').fill('the card is back')
+  await form.getByRole('button', { name: 'Retry' }).click()
+  expect((await rig.job(job.id)).retriedAs).toBe(first.id)
+
+  // A box with the width of a text field stands far away from its words.
+  const box = form.getByLabel('Make one more job from this one')
+  expect((await box.boundingBox())?.width).toBeLessThan(40)
+  await box.check()
+  await expectAccessible(page)
+  await makeClip(rig.path('late.mov'))
+  await form.getByRole('button', { name: 'Retry' }).click()
+  await page.getByText('Retry of').waitFor()
+  const second = await rig.job(page.url().split('/').at(-1) ?? '')
+  expect(second).toMatchObject({ retriedFrom: job.id, spec, error: null })
 })
 
 test('where a job is on another machine follows from how far it is', () => {

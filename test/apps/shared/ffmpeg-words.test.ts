@@ -40,6 +40,11 @@ Conversion failed!`,
     'av_interleaved_write_frame(): No space left on device',
   ],
   ['the last line of a program that says something else', 'first\nboom\n', 'boom'],
+  [
+    'nothing of an ffmpeg that crashed after it had described its streams',
+    'o]     handler_name : unknown\n[out#0 @ 0x5] [info]     Metadata:\n[info]         encoder         : Lavc prores_ks\n[info] title : unknown error\n',
+    '',
+  ],
   ['nothing of a program that says nothing', '', ''],
   ['nothing where only the end is told', 'Conversion failed!\n', ''],
 ])('the cause of a failure is %s', (_what, stderr, cause) => {
