@@ -136,7 +136,7 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
   }
 }
 
-/** A gateway that says nothing for so long while a document waits in it is not there any more. */
+/** The least time after which a gateway that says nothing about a waiting document counts as gone. */
 const SILENCE_MS_MIN = 10_000
 
 /** How long a call goes on. The gateway's word that a document waits, or that its parsing begins, starts the clock anew. */

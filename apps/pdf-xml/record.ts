@@ -4,7 +4,7 @@ import type { FindCaller } from 'redress/http'
 import { CONVERT, type ConvertInput, type ConvertResult } from './convert.ts'
 import { resultKey } from './files.ts'
 
-/** The transitions of the source documents, by what the engine calls them; what is not here is none of theirs. */
+/** The engine's event kinds and the transitions of the source documents. Other kinds are left out. */
 const KINDS = {
   queued: 'queued',
   processing: 'processing',

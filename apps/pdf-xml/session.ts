@@ -14,7 +14,7 @@ export interface Sessions {
   begin(reply: FastifyReply): Caller
   /** Whether they are known by our cookie alone. */
   isVisitor(caller: Caller): boolean
-  /** A name for something, from which nobody else can tell what it is. */
+  /** A keyed hash of a text: the text cannot be found from it without the key. */
   nameOf(text: string): string
 }
 

@@ -13,14 +13,14 @@ const ADDRESSES_MAX = 10_000
 const FILES_MAX = 1_000
 const BUSY_MS = 30_000
 const RECENT_MS = 10 * 60_000
-/** So many steps behind is enough to let others pass, and not so many that a busy day keeps a file waiting for ever. */
+/** The lowest priority of a visitor's file. It lets others pass; a bound keeps a busy day from holding a file back for ever. */
 const PRIORITIES = 10
 
 /** A visitor's leave to send one file. */
 export interface Leave {
   /** Whose turn its conversion takes: visitors of one address share the parser as one. */
   limitKey: string
-  /** Whoever sends many files lets those pass who send few. */
+  /** Lower for each recent file of the same address: the files of visitors who send few go first. */
   priority: number
   /** Asked when the size of the file is known. */
   refuse(bytes: number): Refused | null
@@ -41,7 +41,7 @@ interface Meter {
 }
 
 /**
- * What visitors who have not signed in may use. A visitor is a cookie, and whoever sends none is a new one each time: so
+ * What visitors who have not signed in may use. A visitor is a cookie, and a request without one is a new visitor: so
  * addresses are counted, too, and those of IPv6 by their network of 64 bits.
  *
  * The files of a visitor, their turn in the parser and the backlog are counted in the store, over all processes. What an
@@ -53,7 +53,7 @@ export class VisitorLimits {
   readonly #meters = new Map<string, Meter>()
   /** Uploads that are not jobs yet, in the order in which they began. */
   readonly #arriving = new Set<Entry>()
-  /** A name for an address, from which nobody can tell the address. */
+  /** A keyed hash of an address: limit keys do not reveal addresses. */
   readonly #nameOf: (address: string) => string
 
   constructor(app: App, settings: Settings, nameOf: (address: string) => string) {

@@ -3,8 +3,8 @@ import { RedressError } from '../core/errors.ts'
 import { parseAddress, parseRange } from '../runtime/outbound/addresses.ts'
 
 /**
- * Which peers may name the address of a caller. `true` and a number trust so many proxies, counted from this server; a text
- * or a list trusts proxies by their addresses: '10.0.0.0/8,127.0.0.1'. Nobody is trusted when it is left out.
+ * Which peers may name the address of a caller. `true` trusts one proxy and a number that many, counted from this server; a text
+ * or a list trusts proxies by their addresses: '10.0.0.0/8,127.0.0.1'. When it is left out, no proxy is trusted.
  */
 export type TrustedProxies = boolean | number | string | readonly string[]
 
@@ -51,8 +51,8 @@ const NETWORK_BITS = 64n
 const MAPPED = 0xffffn
 
 /**
- * What limits per address count by: the address of the caller, or of IPv6 its network of 64 bits, for whoever has one address
- * there has 2^64. Behind proxies it is the caller's own only if the server trusts them (`trustProxy`).
+ * The key of limits per address: the caller's IPv4 address, or the /64 network of its IPv6 address, because one customer
+ * usually has all addresses of a /64. Behind proxies it is the caller's own only if the server trusts them (`trustProxy`).
  */
 export function clientAddress(request: Pick<FastifyRequest, 'ip'>): string {
   const { ip } = request

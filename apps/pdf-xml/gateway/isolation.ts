@@ -5,9 +5,9 @@ import { promisify } from 'node:util'
 
 /** How a process is kept from the network, by the means that this machine has. */
 export interface Isolation {
-  /** A program and its words that start another program without a network; empty where there is none. */
+  /** A command that starts another program without a network; empty where the machine has no such command. */
   command: readonly string[]
-  /** Why there is none; null where there is one. */
+  /** Why the network cannot be taken away; null where it can. */
   whyOpen: string | null
 }
 

@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 export const NOTICES = 'x-gateway-notices'
 /** In a notice: 'waiting' or 'parsing'. Of the gateway's health: 'ok', 'saturated' or 'stopping'. */
 export const STATE = 'x-gateway-state'
-/** How many documents are parsed at once: who has one gateway to itself need not send more. */
+/** How many documents the gateway parses at once: a client that has the gateway to itself need not send more. */
 export const PARSERS = 'x-gateway-parsers'
 
 const EVERY_MS = 1_000

@@ -346,7 +346,7 @@ describe('how long a call may take', () => {
     expect((await failure(url, { timeoutMs: 100 })).code).toBe('GW_TIMEOUT')
   })
 
-  test('a document that waits longer than it may is taken back, and nobody is at fault', async () => {
+  test('a document that waits longer than it may goes back to the queue without a fault', async () => {
     const url = await answering((_, response) => void tell(response.socket, 'waiting'))
     await expect(call(url, { timeoutMs: 50, waitMs: 100 })).rejects.toBeInstanceOf(GatewayBusy)
   })

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/until.ts'
 import { GatewayProcess, pdfSaying, Rig, type Shown } from './rig.ts'
 
-/** Nobody is asked: there is no worker. */
+/** There is no worker, so the gateway is never called. */
 const NO_GATEWAY = 'http://127.0.0.1:1'
 const idle = (env: Record<string, string>) => Rig.open({ gatewayUrl: NO_GATEWAY, hasWorker: false, env })
 
@@ -14,14 +14,14 @@ async function tokenOf(rig: Rig, name: string): Promise<string> {
   return String(made.token)
 }
 
-/** One upload by somebody with a token. */
+/** One upload with a token. */
 const uploadAs = (rig: Rig, token: string, content: Uint8Array): Promise<Response> => {
   const form = new FormData()
   form.set('file', new File([Buffer.from(content)], 'a.pdf'))
   return fetch(`${rig.url}/api/upload`, { method: 'POST', body: form, headers: { authorization: `Bearer ${token}` } })
 }
 
-test('a visitor sends so many files in an hour, is told when to come back, and accounts have no such limit', async () => {
+test('a visitor has a limit of files per hour and is told when to come back; accounts have no such limit', async () => {
   const rig = await idle({ VISITOR_UPLOADS_PER_HOUR: '3' })
   const visitor = rig.visitor()
   for (const mark of ['a', 'b', 'c']) expect((await visitor.upload(pdf(100, mark))).status).toBe(201)
@@ -84,7 +84,7 @@ test('what is kept of a visitor’s files has a limit; a file that is here alrea
   expect(rig.files('uploads')).toHaveLength(4)
 })
 
-test('the bytes that one address sends in a day have a limit, whoever sends them', async () => {
+test('the bytes that all visitors of one address send in a day have a limit', async () => {
   const rig = await idle({ ADDRESS_MB_PER_DAY: '1' })
   for (const mark of ['a', 'b']) expect((await rig.visitor().upload(pdf(600_000, mark))).status).toBe(201)
   const { status, json, headers } = await rig.visitor().upload(pdf(100))

@@ -172,7 +172,7 @@ describe('limits', () => {
     const first = await keepBusy(gateway.url)
     const second = await keepBusy(gateway.url, 1)
     second.hangUp()
-    await until('nobody waits', async () => (await health()).parsers.waiting === 0)
+    await until('no document waits', async () => (await health()).parsers.waiting === 0)
     first.hangUp()
     await until('the parser is free', async () => (await health()).parsers.busy === 0)
     expect((await send(gateway.url, plain())).status).toBe(200)
@@ -377,7 +377,7 @@ describe('faults that were asked for', () => {
       expect(await sent).toBe('AbortError')
     }
     await fetch(`${gateway.url}/faults`, { method: 'DELETE' })
-    await until('nobody waits', async () => (await health()).parsers.waiting === 0)
+    await until('no document waits', async () => (await health()).parsers.waiting === 0)
     expect(await statuses(1)).toEqual([200])
   })
 
