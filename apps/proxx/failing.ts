@@ -19,7 +19,7 @@ const STOPPED_EXIT = 255
 const STOPPED = /exiting normally, received signal/i
 /** A shell between us and ffmpeg tells of a signal like this: 128 and its number. */
 const KILLED_EXITS: readonly (number | null)[] = [128 + 9, 128 + 15]
-/** What a program does to itself: nobody ended it from outside. */
+/** Signals of a crash: they come from the program itself, not from outside. */
 const CRASHES: readonly (string | null)[] = ['SIGSEGV', 'SIGABRT', 'SIGBUS', 'SIGILL', 'SIGFPE', 'SIGTRAP', 'SIGSYS']
 const CRASHED_EXITS: readonly (number | null)[] = [128 + 6, 128 + 11]
 const NO_SPACE = /no space left on device|disk quota exceeded/i

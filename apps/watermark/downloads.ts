@@ -19,11 +19,11 @@ const PREPARING_SECONDS = 15
 const PROBE_BYTES_MAX = 1_024
 const PROBED_BYTES_MIN = 64 * 1_024
 const TAG_CHARS = 32
-/** So long after the button was pressed, its download may begin. */
+/** How long after the button was pressed the download may begin. */
 const BEGIN_MS = 2 * 60_000
 
 /**
- * Programs that open a link to show what is behind it, and not for somebody who wants the file. Most of them accept
+ * Programs that open a link to show a preview, not to download the file. Most of them accept
  * anything, as downloading programs do, so only their names tell.
  */
 const PREVIEWS =
@@ -34,7 +34,7 @@ const PREVIEWS =
  *
  * A browser, and a program that makes a preview of a link, get a page with a button, which costs nothing. The button posts;
  * no preview does that. It counts the download and leads to `?download=PROOF`, which begins the same download for free for
- * a short while. Every other program gets the copy; `?download=1` gives it to anybody.
+ * a short while. Every other program gets the copy; `?download=1` always gives it.
  *
  * A download counts when its beginning is asked for. Who was counted gets a signed proof of it, as a cookie for browsers
  * and inside the ETag for those who go on with `If-Range`; with it, later parts of the same file are free for some hours,
@@ -85,14 +85,14 @@ export function addDownloads(server: FastifyInstance, desk: Desk): void {
 
 const pathOf = ({ url }: FastifyRequest): string => url.split('?')[0] ?? '/d'
 
-/** Whoever wants the copy says so; a browser does by the button. */
+/** A browser or a preview that did not ask for the copy itself. It gets the page with the button. */
 function isLooking(request: FastifyRequest): boolean {
   const { download } = request.query as { download?: unknown }
   if (request.method !== 'GET' || download !== undefined) return false
   return wantsPage(request) || PREVIEWS.test(request.headers['user-agent'] ?? '')
 }
 
-/** The page with the button. It is not cached, and says nothing that whoever has the link would not get anyway. */
+/** The page with the button. It is not cached, and says nothing that the link does not give access to. */
 function landing(request: FastifyRequest, reply: FastifyReply, desk: Desk, place: Place, copy: CopyResult): unknown {
   const { token, campaign } = place
   const left = campaign.max_downloads === null ? null : campaign.max_downloads - token.downloads

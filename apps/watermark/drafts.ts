@@ -79,7 +79,7 @@ export class DraftRefused extends Refused {
   }
 }
 
-/** Refuses names that the visible mark cannot show: an empty box in the picture would name nobody. */
+/** Refuses names that the visible mark cannot show: an empty box in the picture would not identify the recipient. */
 export async function checkNames(media: Pick<Media, 'checkText'>, names: readonly string[]): Promise<void> {
   const problems: DraftProblem[] = []
   for (const name of new Set(names)) {

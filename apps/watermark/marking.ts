@@ -93,7 +93,7 @@ async function makeCopy(
   if (!(await isMarkedWith(rows, campaign.id, markKeyId))) return attempt.fail('KEY_MISSING')
   const nowMs = await (await app.store()).nowMs()
   if (isPast(campaign, nowMs)) return ended(app, campaign, attempt)
-  // It may be over before the copy is made; then nobody can ask for it.
+  // The campaign may end before the copy is made; then the copy cannot be downloaded.
   const leftMs = campaign.expires_at === null ? null : campaign.expires_at - nowMs
   const end = leftMs === null || leftMs > settings.attemptMs ? null : AbortSignal.timeout(leftMs)
   const signal = end === null ? attempt.signal : AbortSignal.any([attempt.signal, end])

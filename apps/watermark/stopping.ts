@@ -30,7 +30,7 @@ export async function stopCopies(app: App, campaignId: string, by: By): Promise<
   return (await app.batches.cancel(campaignId, by)).items
 }
 
-/** Copies of campaigns that ended while no worker was there to notice, or that somebody retried since. */
+/** Copies of campaigns that ended while no worker was there to notice, or that were retried since. */
 export async function stopEnded(
   app: App,
   rows: Rows,

@@ -10,8 +10,8 @@ const OTHERS_WRITE = 0o022
 const STICKY = 0o1000
 
 /**
- * A copy of a program that this user may execute, for one that the user may only read: npm unpacks it with the rights of whoever
- * installed it. It is made once, in a folder that is this user's alone, and is there whole or not at all, however many
+ * A copy of a program that this user may execute, for one that the user may only read: npm unpacks it with the rights of the
+ * user who installed it. It is made once, in a folder that is this user's alone, and is there whole or not at all, however many
  * processes make it at once. Gives what `use` makes of it: a folder from which nothing may be executed is left for the next one.
  */
 export async function withOwnCopy<T>(program: string, name: string, use: (copy: string) => Promise<T>): Promise<T> {
@@ -48,8 +48,9 @@ function cacheFolders(): string[] {
 }
 
 /**
- * Anybody can make a folder of this name in /tmp before us, and whoever may write to a folder above can put another one in
- * its place. So it is used only if it is ours alone, and all above it are ours or root's, or let nobody remove what is another's.
+ * Any user can create a folder of this name in /tmp before us, and a user who may write to a folder above can replace it. So
+ * it is used only if it belongs to this user alone, and each folder above belongs to this user or root and is not
+ * writable by others, or is sticky.
  */
 async function claimFolder(folder: string): Promise<void> {
   await mkdir(folder, { recursive: true, mode: OURS })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { MediaError } from '../../shared/media/errors.ts'
 import { cleanText } from './visible-text.ts'
 
-/** Where systems keep fonts that were installed for everybody, or for whoever runs this. */
+/** Where systems keep fonts that are installed for all users, or for the user of this process. */
 const FOLDERS = [
   '/usr/share/fonts',
   '/usr/local/share/fonts',

@@ -49,7 +49,7 @@ export async function decodeWhole(
   return done
 }
 
-/** A recording that begins between two key frames counts frames that nobody can decode. */
+/** A recording that begins between two key frames counts frames that cannot be decoded. */
 export const TOLERANCE_MS = 200
 export const framesTolerated = (fps: number): number => Math.max(1, Math.floor((fps * TOLERANCE_MS) / 1000))
 
