@@ -140,6 +140,10 @@ test('settings of the role change nothing: a job lives as it would without them'
   // The history lies in the table of the day as it is in UTC.
   const sql = openPool({ url, schema: 'hostile', connectionsMax: 1 })
   const [row] = await sql`SELECT count(*) AS n FROM events WHERE day = (now() AT TIME ZONE 'UTC')::date`
+  const [set] = await sql`
+    SELECT current_setting('transaction_isolation') AS isolation, current_setting('TimeZone') AS zone,
+      current_setting('DateStyle') AS dates`
   await sql.end({ timeout: 1 })
+  expect(set).toEqual({ isolation: 'read committed', zone: 'UTC', dates: 'ISO, MDY' })
   expect(row?.n).toBeGreaterThan(8)
 })
