@@ -197,13 +197,14 @@ export function withWriteAhead(
 
     async close(params) {
       if (seen.size === 0) return store.close(params)
+      const forget = forgetting(params.closes)
       const { closes, ahead } = await logOrFail(params.closes)
       const answers = await corrections.settling(
         ahead,
         () => store.close({ ...params, closes }),
         (answered) => untrueOfEnds(closes, ahead, answered),
       )
-      for (const { key } of closes) seen.delete(key)
+      for (const { key } of closes) forget(key)
       return answers
     },
 
@@ -217,6 +218,7 @@ export function withWriteAhead(
     },
 
     async reclaim(params) {
+      const forget = forgetting(params.reclaims)
       const ahead = await logAll(params.reclaims.flatMap((reclaim) => lineOfReclaim(reclaim)))
       const answers = await corrections.settling(
         ahead,
@@ -225,7 +227,7 @@ export function withWriteAhead(
       )
       // A reported orphan may come back and be closed here; every other job taken back is nobody's any more.
       for (const [i, { key, change }] of params.reclaims.entries()) {
-        if (answers[i] === 'closed' && change.to !== 'orphaned') seen.delete(key)
+        if (answers[i] === 'closed' && change.to !== 'orphaned') forget(key)
       }
       return answers
     },
@@ -247,6 +249,14 @@ export function withWriteAhead(
       await corrections.append([]).catch(tellBroken)
       await log.close()
     },
+  }
+
+  /** Forgets jobs as they are known now. A job that this process claims again meanwhile stays known. */
+  function forgetting(ends: readonly { key: JobKey }[]): (key: JobKey) => void {
+    const known = new Map(ends.map(({ key }) => [key, seen.get(key)]))
+    return (key) => {
+      if (seen.get(key) === known.get(key)) seen.delete(key)
+    }
   }
 
   function linesOfSubmissions(jobs: readonly NewJob[]): Promise<AheadLine>[] {

@@ -6,7 +6,7 @@ import type { App } from '../../src/app/app.ts'
 import { newJob } from '../../src/app/submission.ts'
 import { RedressError } from '../../src/core/errors.ts'
 import { type PolicyInput, policy } from '../../src/core/policy.ts'
-import type { Intervention, Store } from '../../src/store/store.ts'
+import type { Intervention, Lease, Store } from '../../src/store/store.ts'
 import { withWriteAhead } from '../../src/store/write-ahead.ts'
 import { Faulty, type Form, only, openRuns } from '../support/faulty-store.ts'
 import { Scene } from '../support/scene.ts'
@@ -214,6 +214,47 @@ test('a job that is taken back after its worker renewed it is said to stay where
   const change = { to: 'queued', cause: 'reclaimed', delayMs: 0, spent: null, failure: null, note: null } as const
   expect(await store.reclaim({ reclaims: [{ key, attempt, expect: 'expired', change }] })).toEqual(['lost'])
   expect(words().slice(-2)).toEqual(['queued', 'refused queued'])
+})
+
+test('the end of an attempt is logged first, also when a late answer to the attempt before came in between', async () => {
+  const gate = Promise.withResolvers<void>()
+  const late: Store = {
+    ...scene.store,
+    close: async (params) => {
+      const isFirst = params.closes.some(({ attempt }) => attempt === 1)
+      if (isFirst) await gate.promise
+      return scene.store.close(params)
+    },
+  }
+  const written: Line[] = []
+  const log = {
+    append: async (entries: readonly object[]) => void written.push(...entries),
+    close: async () => undefined,
+  }
+  const store = withWriteAhead(late, log)
+  await store.register({ types: [{ name: 'encode', queue: 'default', policy: policy(POLICY) }] })
+  await store.submit({ jobs: [newJob('encode', '{}', {}, () => 'one')] })
+  const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: ['encode'] })
+  const claim = async () => {
+    const { leases } = await store.claim({ worker, lanes: [{ type: 'encode', ttlMs: 1_000 }], max: 1 })
+    return leases[0] as Lease
+  }
+  const end = ({ key, attempt }: { key: number; attempt: number }) =>
+    store.close({ worker, closes: [{ key, attempt, change: { to: 'complete', result: null }, ranMs: 1 }] })
+  const first = await claim()
+  const ending = end(first)
+  await pass(5_000)
+  const { key, attempt } = first
+  expect(await scene.store.stalled({ unstartedForMs: 0, limit: 1 })).toMatchObject([{ key, attempt }])
+  const change = { to: 'queued', cause: 'reclaimed', delayMs: 0, spent: null, failure: null, note: null } as const
+  expect(await scene.store.reclaim({ reclaims: [{ key, attempt, expect: 'expired-unstarted', change }] })).toEqual([
+    'closed',
+  ])
+  const second = await claim()
+  gate.resolve()
+  expect(await ending).toEqual(['lost'])
+  expect(await end(second)).toEqual(['closed'])
+  expect(written.filter(({ to }) => to === 'complete').map((line) => line.attempt)).toEqual([1, 2])
 })
 
 test('a correction that cannot be written is told, and written before the next line', async () => {
