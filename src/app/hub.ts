@@ -26,7 +26,7 @@ export interface SubscribeOptions {
   /** How many events may wait to be fetched before the subscriber is let go. */
   bufferMax?: number
   /**
-   * How many events `after` may lie behind the newest. Whoever lies further behind is told of a gap, and goes on from there.
+   * How many events `after` may lie behind the newest. A subscriber further behind gets a gap event and goes on from there.
    * Unlimited when left out.
    */
   behindMax?: number
@@ -37,7 +37,7 @@ const POLL_MS = 250
 /** So long after the store did not answer it is asked again. */
 const ASK_AGAIN_MS = 250
 const PAGE = 500
-/** So many times an event is handed to a subscriber before others get their turn. */
+/** How many times events are handed to subscribers before the event loop turns. */
 const TOLD_PER_TURN = 5_000
 /** How long `stop` waits for the store, and for subscribers that are still at work on what they were told. */
 const STOP_MS_MAX = 1_000
@@ -140,7 +140,7 @@ export class Hub {
         await new Promise<void>((resolve) => this.#onProgress.add(resolve))
       }
     } catch (error) {
-      // Whoever comes back later is told the rest.
+      // A subscriber that comes back later is told the rest.
       if (!isStoreStopped(error)) this.#host.log.error({ err: error }, 'the last events of the store cannot be told')
     }
   }

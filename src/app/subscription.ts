@@ -17,7 +17,7 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
   readonly markReady: () => void
   readonly #line: HubEvent[] = []
   readonly #close: (subscription: Subscription) => void
-  /** Somebody reads it in a loop: when they ask for the next event, they are done with the one before. */
+  /** The subscriber reads it in a loop: when it asks for the next event, it is done with the one before. */
   isIterated = false
   #isEnded = false
   #onChange = new Set<() => void>()

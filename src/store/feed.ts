@@ -30,7 +30,7 @@ export interface FeedFilter {
   hasSchedules: boolean
 }
 
-/** So many events are looked at for one page of a filtered feed. */
+/** How many events one page of a filtered feed looks at. */
 export const FEED_SCAN_MAX = 2_000
 
 export interface FeedPage {

@@ -9,7 +9,7 @@ export interface Handler {
   readonly queue: string
   readonly policy: Policy
   readonly codes: Taxonomy
-  /** So many slots of each worker are for this type alone; null = it shares those of the worker with other types. */
+  /** How many slots of each worker are for this type alone; null = it shares the worker's slots with other types. */
   readonly ownSlots: number | null
   readonly rules: readonly Rule<string>[]
   /** Reads a stored payload; a throw (or rejection) is a dispatch failure: the handler never saw it. */

@@ -3,7 +3,7 @@ import type { Clock } from '../runtime/clock.ts'
 /** The store has not answered yet, and may never do so. */
 export const SILENCE = Symbol('silence')
 
-/** After so long without an answer the worker goes on without it, and asks again. */
+/** How long the worker waits for an answer before it goes on without it and asks again. */
 export const PATIENCE_MS = 10_000
 
 /**

@@ -26,7 +26,7 @@ interface SlotPoolOptions {
   mustLookFirst: () => boolean
   /** There is more: the loop should turn at once. */
   turn: () => void
-  /** The loop should turn after so long at the latest, and want work for every pool. */
+  /** The loop should turn within this time, and want work for every pool. */
   poll: (withinMs: number) => void
   /** A claim ended, whatever it brought. */
   changed: () => void

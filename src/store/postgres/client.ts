@@ -48,7 +48,7 @@ export interface ClientOptions {
   onNotReplicated?: () => void
 }
 
-/** So much later than the server itself, which ends a statement with an error that says more. */
+/** The client's deadline is this much later than the server's own, whose error says more. */
 const LATER_THAN_SERVER_MS = 1_000
 const LOCK_MS_MAX = 10_000
 
@@ -283,7 +283,7 @@ function inTime<Answer>(answer: Answer, deadlines: Deadlines, onGone: () => void
 
   function failed(error: unknown): void {
     rememberSent(error, query.state !== null)
-    // Whoever catches the error may send the next statement at once: by then it must be known.
+    // The caller may catch the error and send the next statement at once: by then the loss must be known.
     if (isConnectionGone(error)) onGone()
   }
 }

@@ -47,7 +47,7 @@ const sentBefore = new WeakMap<object, boolean>()
 
 /**
  * Remembers whether the statement that failed so was on its way already. The name of an error does not tell: a route that
- * vanishes gives EHOSTUNREACH to whoever connects, and also to a connection whose commit is under way.
+ * vanishes gives EHOSTUNREACH to a new connection, and also to one whose commit is under way.
  */
 export function rememberSent(error: unknown, isSent: boolean): void {
   if (typeof error !== 'object' || error === null || !isConnectionError(error)) return

@@ -126,7 +126,7 @@ async function ofKeys(
 
 // ---- jobs from before their type was limited ------------------------------------------------------------------------
 
-/** So many jobs get their key in one transaction. */
+/** How many jobs get their key in one transaction. */
 const JOBS_PER_STEP = 2_000
 const FILLING = 'limiting '
 
@@ -143,7 +143,7 @@ export async function startFilling(tx: Tx, type: number): Promise<void> {
     ON CONFLICT (name) DO UPDATE SET position = 0`
 }
 
-/** In the words of two indexes: jobs that have ended are not walked through. */
+/** Its conditions are those of two partial indexes, so that jobs that have ended are not read. */
 async function keyUnderWay(tx: Tx, type: number): Promise<void> {
   await tx`
     UPDATE jobs SET limit_key = '' WHERE key = ANY (ARRAY(

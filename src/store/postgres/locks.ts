@@ -41,7 +41,7 @@ export async function waitForStandby(tx: Tx): Promise<void> {
 export type Transaction = (run: (tx: Tx, nowMs: number) => Promise<void>) => Promise<unknown>
 
 /**
- * Whoever waits for the lock of a table makes all others wait behind it, submissions and renewals, too. So the wait is
+ * A transaction that waits for the lock of a table makes all others wait behind it, submissions and renewals too. So the wait is
  * short, and there is one try.
  */
 const IN_PASSING = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`

@@ -39,7 +39,7 @@ export function refuseTooNew({ version, oldest }: StoreVersion, place: string): 
   )
 }
 
-/** A process that starts waits for nobody, unless the tables are of an older version. */
+/** A starting process waits for no lock, unless the tables are of an older version. */
 export async function migrate(sql: Pool, schema: string): Promise<void> {
   const found = await versionOf(sql)
   if (found !== null) refuseTooNew(found, `The schema ${schema}`)
@@ -54,7 +54,7 @@ async function makeTables(sql: Pool, schema: string): Promise<void> {
     async (tx) => {
       await tx.unsafe(`SET LOCAL statement_timeout = ${MIGRATION_MS_MAX}; SET LOCAL lock_timeout = ${MIGRATION_MS_MAX}`)
       await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`
-      // Whoever waits for a table makes all others wait behind it.
+      // A transaction that waits for a table makes all others wait behind it.
       await tx.unsafe(`SET LOCAL lock_timeout = ${TABLE_LOCK_MS_MAX}`)
       // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
       const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`

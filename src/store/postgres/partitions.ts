@@ -6,16 +6,15 @@ import { codeOf } from './errors.ts'
 import { inPassing, type Transaction, tryLockName } from './locks.ts'
 
 /**
- * The history has a table for each day. They are made ahead of time by whoever prunes the store, and by whoever opens it
- * while today has none,
- * and dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
+ * The history has a table for each day. Pruning makes them ahead of time, and so does opening the store while today has none.
+ * They are dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
  * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
  * their part of it along (to `kept`), in bounded steps, and the day's table goes.
  *
  * To make or drop a day's table, the default partition (and, to drop one, the whole history) must be locked against
- * everybody. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. So it is done in passing, and where
+ * all other transactions. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. So it is done in passing, and where
  * that is not possible the next maintenance tries again. Until then the default partition takes what has no table.
- * DETACH CONCURRENTLY would wait without holding up anybody, but PostgreSQL refuses it beside a default partition.
+ * DETACH CONCURRENTLY would wait without blocking others, but PostgreSQL refuses it beside a default partition.
  */
 export const HISTORY_TABLES = ['events', 'failures'] as const
 export type HistoryTable = (typeof HISTORY_TABLES)[number]
@@ -90,7 +89,7 @@ export async function keepPartitions(missing: readonly Partition[], transaction:
 
 /**
  * The table is made first and attached then, which locks the history only against others who attach. CREATE TABLE ...
- * PARTITION OF would lock it against everybody.
+ * PARTITION OF would take an exclusive lock on it.
  */
 export async function addPartition(tx: Tx, { table, name, day }: Partition): Promise<void> {
   if (!(await tryLockName(tx, ALONE))) return

@@ -60,7 +60,7 @@ export interface PostgresOptions {
 
 /** By so much the clocks of two servers may differ, of which the second took over from the first. */
 const CLOCKS_APART_MS = 5_000
-/** A type that becomes limited is declared while nobody writes jobs: so often that moment is looked for, and so far apart. */
+/** A type that becomes limited is declared while no transaction writes jobs: how often that is tried, and how far apart. */
 const DECLARING_TRIES_MAX = 15
 const DECLARING_PAUSE_MS = [100, 300] as const
 
@@ -218,7 +218,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
       const transaction: Transaction = (run) => write('declaring job types', run, 'types', { mayRepeat: true })
       for (let tries = 1; !(await inPassing(transaction, (tx, nowMs) => declare(tx, nowMs, true))); tries++) {
         if (tries >= DECLARING_TRIES_MAX) {
-          // Somebody's transaction stays open. Jobs that it adds without a key get one when they are claimed.
+          // A transaction stays open. Jobs that it adds without a key get one when they are claimed.
           await transaction((tx, nowMs) => declare(tx, nowMs, false))
           break
         }

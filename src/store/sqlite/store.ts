@@ -104,8 +104,8 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const slices = new Slices()
 
   /**
-   * Readers are never blocked in WAL mode, except while another process repairs the log after a crash. Whoever reads page
-   * after page would never let go of the event loop, for nothing is waited for: each turn has only so much time for reads.
+   * Readers are never blocked in WAL mode, except while another process repairs the log after a crash. A caller that reads
+   * page after page would block the event loop, because these reads await nothing: each turn has a limited time for reads.
    */
   const read = async <T>(doing: string, run: () => T): Promise<T> => {
     const readNow = (): T => {

@@ -16,7 +16,7 @@ const UNDER_WAY = [
   'lease_until IS NOT NULL AND orphaned_at IS NULL',
   'orphaned_at IS NOT NULL AND lease_until IS NOT NULL',
 ]
-/** So many jobs get their key in one transaction. */
+/** How many jobs get their key in one transaction. */
 const JOBS_PER_STEP = 2_000
 const FILLING = 'limiting '
 
