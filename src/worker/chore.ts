@@ -1,7 +1,11 @@
+import { formatMs, MINUTE_MS } from '../core/duration.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import { untraced } from '../runtime/tracing.ts'
 import { Trouble } from './trouble.ts'
+
+/** A run that takes longer is left to itself, and the next one begins: runs of several processes overlap, too. */
+const HUNG_MS = 10 * MINUTE_MS
 
 /** Something done again and again, `everyMs` after it was last done. Its failure is told and does not end it. */
 export class Chore {
@@ -32,7 +36,22 @@ export class Chore {
   }
 
   #setTimer(): void {
-    this.#timer = this.#clock.setTimer(this.#everyMs, () => void this.#once())
+    this.#timer = this.#clock.setTimer(this.#everyMs, () => this.#begin())
+  }
+
+  #begin(): void {
+    let isOver = false
+    const goOn = (): void => {
+      if (isOver) return
+      isOver = true
+      this.#timer?.cancel()
+      if (!this.#isStopped) this.#setTimer()
+    }
+    this.#timer = this.#clock.setTimer(HUNG_MS, () => {
+      this.#trouble.failed({}, `${this.#name} did not end within ${formatMs(HUNG_MS)}; will begin again`)
+      goOn()
+    })
+    void this.#once().then(goOn)
   }
 
   async #once(): Promise<void> {
@@ -42,6 +61,5 @@ export class Chore {
     } catch (error) {
       this.#trouble.failed({ err: error }, `${this.#name} failed; will try again`)
     }
-    if (!this.#isStopped) this.#setTimer()
   }
 }

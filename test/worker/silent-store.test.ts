@@ -269,3 +269,21 @@ describe('stop', () => {
     await ended(worker, 30_000, 80_000)
   })
 })
+
+test('a duty that never ends is told, and begun again after ten minutes', async () => {
+  let begun = 0
+  const run = () => {
+    begun++
+    return begun === 1 ? new Promise<void>(() => undefined) : Promise.resolve()
+  }
+  const worker = await scene.worker({ duties: [{ name: 'sweeping', everyMs: 1_000, run, nextAtMs: async () => null }] })
+  await worker.start()
+  await pass(9 * 60_000)
+  expect(begun).toBe(1)
+  await pass(2 * 60_000)
+  expect(begun).toBeGreaterThan(2)
+  expect(scene.log.lines).toContainEqual(
+    expect.objectContaining({ message: 'sweeping did not end within 10 m; will begin again' }),
+  )
+  await worker.stop()
+})
