@@ -167,9 +167,11 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
 
 const HOLD_MS_MIN = 1_000
 const HOLD_MS_MAX = 30_000
+/** A Retry-After counts up to a day, as for retries (`retry.retryAfterMax`). */
+const ASKED_MS_MAX = 86_400_000
 
 /** Longer each time, never sooner than the gateway asks for, and spread: not all that were sent away come back at once. */
 function holdMs(attempt: number, retryAfterMs: number): number {
-  const ms = Math.max(retryAfterMs, Math.min(HOLD_MS_MAX, HOLD_MS_MIN * 2 ** (attempt - 1)))
+  const ms = Math.max(Math.min(retryAfterMs, ASKED_MS_MAX), Math.min(HOLD_MS_MAX, HOLD_MS_MIN * 2 ** (attempt - 1)))
   return Math.round((ms * randomInt(100, 200)) / 100)
 }

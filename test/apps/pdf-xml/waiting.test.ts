@@ -1,6 +1,12 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/until.ts'
 import { GatewayProcess, pdfSaying, Rig, type Visitor } from './rig.ts'
+
+/** All visitors of a test have one address. */
+const MANY = { VISITOR_CONCURRENCY: '10' }
 
 async function gatewayWith(...options: string[]): Promise<GatewayProcess> {
   const gateway = await GatewayProcess.start(0, options)
@@ -23,7 +29,7 @@ test('ten documents at once at one parser: waiting for the others costs none of 
   const gateway = await gatewayWith('--parsers', '1')
   await gateway.faults({ delayMs: 600, at: 'parsing' })
   // Ten of them take longer than this; each of them does not.
-  const rig = await Rig.open({ gatewayUrl: gateway.url, env: { GATEWAY_TIMEOUT_MS: '5000' } })
+  const rig = await Rig.open({ gatewayUrl: gateway.url, env: { GATEWAY_TIMEOUT_MS: '5000', ...MANY } })
   const visitor = rig.visitor()
   await visitor.ask('/convert')
   const ids = await upload(visitor, 10)
@@ -42,7 +48,7 @@ test('ten documents at once at one parser: waiting for the others costs none of 
 test('503 SATURATED holds the jobs of several workers: no attempt is lost, and the breaker counts no failure', async () => {
   const gateway = await gatewayWith('--parsers', '1', '--waiting', '0')
   await gateway.faults({ delayMs: 300, at: 'parsing' })
-  const rigs = await Promise.all([1, 2].map(() => Rig.open({ gatewayUrl: gateway.url })))
+  const rigs = await Promise.all([1, 2].map(() => Rig.open({ gatewayUrl: gateway.url, env: MANY })))
   const held: number[] = []
   await Promise.all(
     rigs.map(async (rig) => {
@@ -73,4 +79,21 @@ test('a document whose parsing takes too long is GW_TIMEOUT, and the parser is f
   await rig.until(first, 'failed')
   expect(await visitor.job(first)).toMatchObject({ errorCode: 'GW_TIMEOUT', attemptCount: 1 })
   await expectUntouched(rig, await visitor.uploaded(await pdfSaying('quick')))
+})
+
+test('a saturated gateway cannot hold a document for longer than two days, whatever its Retry-After says', async () => {
+  const body = JSON.stringify({ error: { code: 'SATURATED', message: 'Too many wait.' } })
+  const server = createServer((request, response) => {
+    request.resume()
+    response.writeHead(503, { 'retry-after': '999999999' }).end(body)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
+  const { port } = server.address() as AddressInfo
+  const rig = await Rig.open({ gatewayUrl: `http://127.0.0.1:${port}` })
+  const id = await rig.visitor().uploaded(await pdfSaying('held'))
+  const heldTo = await until('it is held', async () => (await rig.app.find(id))?.retryAfter)
+  expect(Date.parse(heldTo) - Date.now()).toBeLessThanOrEqual(2 * 86_400_000)
+  expect(await rig.app.failures(id)).toEqual([])
 })
