@@ -14,6 +14,8 @@ export interface MediaRun {
   keepsExisting?: boolean | undefined
   /** Each line on its standard output, for what it says beside how far it is, or more than is kept as a whole. */
   onLine?: ((line: string) => void) | undefined
+  /** Each line on its standard error, also of those that are more than is kept. */
+  onStderrLine?: ((line: string) => void) | undefined
 }
 
 /** What ffmpeg said last of how far it got. */
@@ -89,10 +91,10 @@ export async function runFfmpeg(
   args: readonly string[],
   run: MediaRun,
   onProgress: (progress: Progress) => void = () => undefined,
-): Promise<Progress & { stderrTail: string }> {
+): Promise<Progress> {
   const progress: Progress = { frames: 0, timeMs: 0 }
-  const { onStderrLine, causeIn } = new FfmpegWords()
-  const { stderrTail } = await runProgram({
+  const words = new FfmpegWords()
+  await runProgram({
     program: path,
     args: ['-nostdin', '-hide_banner', run.keepsExisting ? '-n' : '-y', ...QUIETLY, ...args],
     env: ENV,
@@ -102,8 +104,11 @@ export async function runFfmpeg(
     limits: kernelLimits(run.limits),
     subject: run.subject,
     stderrFile: run.stderrFile,
-    onStderrLine,
-    causeIn,
+    onStderrLine: (line) => {
+      words.onStderrLine(line)
+      run.onStderrLine?.(line)
+    },
+    causeIn: words.causeIn,
     stdout: {
       onLine: (line) => {
         run.onLine?.(line)
@@ -115,7 +120,7 @@ export async function runFfmpeg(
       },
     },
   })
-  return { ...progress, stderrTail }
+  return progress
 }
 
 /** Runs ffprobe and gives what it says as JSON, which holds only the entries that were asked for. */

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { MediaError, machineFailure } from '../../shared/media/errors.ts'
-import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
+import { type MediaRun, type Progress, THREADS } from '../../shared/media/ffmpeg.ts'
 import { type MediaLimits, mediaLimits } from '../../shared/media/limits.ts'
 import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
 import { imageOutput } from './image-output.ts'
@@ -9,7 +9,7 @@ import type { OutputPlan } from './output-plan.ts'
 import { chipsOf, GRID, patternPicture } from './pattern.ts'
 import { type ProbedMedia, probeMedia, readingArguments } from './probe.ts'
 import { inScratch, publish } from './scratch.ts'
-import { damageIn, decodeWhole, findDamage, strictArguments } from './strict.ts'
+import { decodeWhole, findDamage, runStrictly, strictArguments } from './strict.ts'
 import { type Expected, verifyOutput } from './verify.ts'
 import { videoOutput } from './video-output.ts'
 import { textFilter, type VisibleText } from './visible-text.ts'
@@ -87,9 +87,7 @@ async function makeVerified(making: Making): Promise<ProbedMedia> {
   const share = ({ timeMs }: Progress) => (source.durationMs === 0 ? 0 : Math.min(1, timeMs / source.durationMs))
   try {
     const args = await encodeArguments(making)
-    const done = await runFfmpeg(programs.ffmpeg, args, run, (now) => percent(share(now) * ENCODE_PERCENT))
-    const damage = damageIn(done.stderrTail)
-    if (damage !== null) throw new Error(damage)
+    const done = await runStrictly(programs.ffmpeg, args, run, (now) => percent(share(now) * ENCODE_PERCENT))
     percent(ENCODE_PERCENT)
     const expected: Expected = {
       codec: output.codec,

@@ -1,7 +1,7 @@
 import { MediaError, machineFailure } from '../../shared/media/errors.ts'
 import { type MediaRun, type Progress, runFfmpeg, THREADS } from '../../shared/media/ffmpeg.ts'
 import { mediaLimits } from '../../shared/media/limits.ts'
-import { findPrograms, type MediaPrograms } from '../../shared/media/programs.ts'
+import { findPrograms, type MediaProgram, type MediaPrograms } from '../../shared/media/programs.ts'
 import { type ProbedMedia, type ProbeOptions, probeMedia, readingArguments } from './probe.ts'
 
 /**
@@ -11,7 +11,7 @@ import { type ProbedMedia, type ProbeOptions, probeMedia, readingArguments } fro
  *   again may begin with frames whose references were cut off, and those are odd but never shown. Damage in H.264 is
  *   found without it, because a frame with concealed blocks counts as corrupt.
  * - `-xerror` ends the run at the first error. Not for MPEG-TS: two recordings that were joined jump in their counters,
- *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`damageIn`). Not for
+ *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`runStrictly`). Not for
  *   PNG: bytes after the picture, as some screenshot programs leave them, would be an error. A damaged PNG gives no frame,
  *   and ffmpeg then fails without it.
  */
@@ -28,9 +28,26 @@ export function strictArguments({ codec, file: { reader } }: ProbedMedia): strin
 const DAMAGE =
   /File ended prematurely|invalid as first byte of an EBML number|partial file|corrupt decoded frame|error while decoding MB|Error submitting packet to decoder/
 
-/** The line in which a program that ended well speaks of damage; null where there is none. */
-export const damageIn = (stderrTail: string): string | null =>
-  stderrTail.split('\n').find((line) => DAMAGE.test(line)) ?? null
+export const isDamage = (line: string): boolean => DAMAGE.test(line)
+
+/**
+ * Runs ffmpeg, and throws also where it ends well but speaks of damage. Its lines are judged as they come, because a long
+ * film has more of them than are kept.
+ */
+export async function runStrictly(
+  program: MediaProgram,
+  args: readonly string[],
+  run: MediaRun,
+  onProgress?: (progress: Progress) => void,
+): Promise<Progress> {
+  const damage: string[] = []
+  const onStderrLine = (line: string) => {
+    if (damage.length === 0 && isDamage(line)) damage.push(line)
+  }
+  const done = await runFfmpeg(program, args, { ...run, onStderrLine }, onProgress)
+  if (damage[0] !== undefined) throw new Error(damage[0])
+  return done
+}
 
 /** Reads every frame of picture and sound, and throws at the first damage. */
 export async function decodeWhole(
@@ -43,10 +60,7 @@ export async function decodeWhole(
   const input = [...strictArguments(media), ...readingArguments(media, run.limits)]
   const args = [...THREADS, ...input, '-map', `0:${media.videoIndex}`, ...sound]
   const whole = [...args, '-fps_mode', 'passthrough', '-f', 'null', '-']
-  const done = await runFfmpeg(programs.ffmpeg, whole, run, onProgress)
-  const damage = damageIn(done.stderrTail)
-  if (damage !== null) throw new Error(damage)
-  return done
+  return runStrictly(programs.ffmpeg, whole, run, onProgress)
 }
 
 /** A recording that begins between two key frames counts frames that cannot be decoded. */
