@@ -273,7 +273,7 @@ export class App {
     return performForOwner(this.#perform.bind(this), name, asked, this.codes)
   }
 
-  /** Throws unless this caller may do it, and what it is about is there for them: for a body that cannot be read. */
+  /** Throws unless this caller may run the operation and its subject exists. Called when the body cannot be parsed. */
   async refuseUnseen(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<void> {
     const { about } = OPERATIONS[name] as Operation
     await about?.(await this.store(), admitted(caller, name, CATALOG[name], input))
@@ -332,8 +332,8 @@ export class App {
   }
 
   /**
-   * In place or as a new job, as its policy says; only a new job can be given another input, or an id of your own. A job
-   * that was retried already is refused, unless `again` asks for one more.
+   * Retries in place or as a new job, depending on the policy. Only a new job can get another input or an id of your
+   * own. A job that was already retried is refused, unless `again` is set.
    */
   retry(
     id: string,
@@ -367,9 +367,9 @@ export class App {
   }
 
   /**
-   * Looks after jobs whose worker is gone, and delivers notices through the channels declared here, until `stop`: for a
-   * process that only serves and runs no jobs. Without it, nobody would notice the end of the only worker, nor tell of
-   * it. Every worker does the same.
+   * Handles orphans and delivers notices through the channels declared here, until `stop`. Use it in a process that
+   * serves HTTP but runs no jobs: without it, the end of the only worker would go unnoticed. Every worker does the
+   * same.
    */
   async lookAfter(options: Pick<WorkerOptions, 'log' | 'tell'> = {}): Promise<void> {
     const store = await this.store()
@@ -420,7 +420,7 @@ export class App {
     await Promise.all([...this.#workers].map((worker) => worker.stop(options)))
     // One that is just being opened must not be left open.
     await this.#opening?.catch(() => undefined)
-    // After the workers: what they recorded last is told, too.
+    // After the workers, so that subscribers also get the last events.
     await this.hub.stop(options)
     await this.#opened?.store.stop()
   }
@@ -458,7 +458,7 @@ export class App {
   async #openStore(): Promise<Opened> {
     const { store: location = this.#locationDefault, failureLog } = this.#options
     const tellLogBroken = (error: unknown) =>
-      this.#log.error({ err: error }, 'the failure log cannot be written: no job that needs it is claimed until it can')
+      this.#log.error({ err: error }, 'the failure log cannot be written; jobs that need it are not claimed for now')
     const queuedAs = (type: string) => this.#declared.get(type)?.queuedAs ?? undefined
     const opened = await openStore(location, this.#clock, failureLog, tellLogBroken, queuedAs)
     this.#opened = { ...opened, store: Metrics.watch(this.metrics, opened.store) }

@@ -14,7 +14,7 @@ import type { AppHost } from './host.ts'
 import type { JobDefinition } from './job-type.ts'
 import { newJob } from './submission.ts'
 
-/** In each process that has the channel. Work of other types and other channels takes none of them. */
+/** Slots per process that declares the channel. Other job types and other channels cannot use them. */
 const SLOTS_PER_CHANNEL = 4
 const RELAY_EVERY_MS = 1_000
 const RELAY_PER_STEP = 200

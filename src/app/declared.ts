@@ -18,9 +18,9 @@ export interface Declared {
   admitRetry: RetryHook | null
   lastSeen: LastSeenHook | null
   queuedAs: string | null
-  /** The failure codes that its author wrote, without the engine's. */
+  /** The failure codes that the type's author declared, without the engine's codes. */
   ownCodes: Taxonomy
-  /** How owners see codes of the engine; null: as they are. */
+  /** The code that owners see instead of engine codes; null shows them unchanged. */
   ownersSee: OwnerCode | null
 }
 
@@ -91,12 +91,15 @@ function shownAs(code: string, codes: Taxonomy): OwnerCode {
   return { code, message: spec.message, waiting: spec.waiting ?? spec.message }
 }
 
-/** What doors ask about the codes of the job types that an app has declared. */
+/** Lookups that HTTP and the CLI make about the codes of the declared job types. */
 export interface DeclaredCodes {
-  /** null for a code of the type's own, and where its declaration chose none: owners see it as it is. */
+  /**
+   * Returns null for the type's own codes, and if the type declares no `ownersSee`: owners then see the code
+   * unchanged.
+   */
   forOwner: OwnerCodes
   isMapped: IsMapped
-  /** The message of a code in the type's own table; null where it does not name it. */
+  /** The message of a code in the type's own table; null if the table does not list it. */
   messageOf(type: string, code: string): string | null
 }
 

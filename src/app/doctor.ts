@@ -20,14 +20,14 @@ export async function examine(
   }
 }
 
-/** All jobs that have lost their worker and wait for a person, found as the doctor finds things: nothing is changed. */
+/** All orphans that wait for a person. Read-only, like the rest of the doctor. */
 export async function findOrphans(location: string, clock: Clock): Promise<{ store: string; orphans: OrphanFact[] }> {
   const doctor = await openDoctor(location, clock)
   try {
     const { place, jobs } = await doctor.facts({ isDeep: false })
     if (jobs !== null) return { store: place, orphans: jobs.orphaned }
     throw new RedressError('STORE_FAILED', `The jobs of ${place} cannot be read by this version of Redress.`, {
-      action: 'Run redress doctor: it says why.',
+      action: 'Run redress doctor to see the reason.',
     })
   } finally {
     await doctor.stop()

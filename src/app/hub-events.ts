@@ -93,14 +93,17 @@ export function positionOf(id: string | number): Position | null {
 export const isAfter = (one: Position, other: Position): boolean =>
   one.seq > other.seq || (one.seq === other.seq && one.part > other.part)
 
-/** Topics of the store's own events. An app's mappers may use those of the event that they are given, and kinds of their own. */
+/**
+ * Topics of the store's own events. An app's mapper may use the topics of its event, and topics of the app's own
+ * kinds.
+ */
 const STORE_KINDS: ReadonlySet<string> = new Set(['job', 'type', 'owner', ...Object.keys(SUBJECT_EVENTS)])
 
 const kindOf = (topic: string): string => topic.slice(0, topic.indexOf(':'))
 
 export const isStoreTopic = (topic: string): boolean => STORE_KINDS.has(kindOf(topic))
 
-/** The events of the store that can be on one of these topics; undefined where that is not known, or any can. */
+/** The store events that can match these topics; undefined if unknown, or if any event can match. */
 export function filterOf(topics: Iterable<string>): FeedFilter | undefined {
   const named = new Map<string, string[]>([...STORE_KINDS].map((kind) => [kind, []]))
   const subjects: string[] = []

@@ -39,7 +39,7 @@ const ASK_AGAIN_MS = 250
 const PAGE = 500
 /** How many times events are handed to subscribers before the event loop turns. */
 const TOLD_PER_TURN = 5_000
-/** How long `stop` waits for the store, and for subscribers that are still at work on what they were told. */
+/** How long `stop` waits for the store, and for subscribers that still process events. */
 const STOP_MS_MAX = 1_000
 const BUFFER_MAX = 1_000
 const BUFFER_MAX_MAX = 100_000
@@ -54,10 +54,13 @@ export class Hub {
   readonly #pollMs: number
   readonly #mappers: Mapper[] = []
   readonly #subscriptions = new Set<Subscription>()
-  /** Those who have caught up, and the same by topic. */
+  /** Subscribers that have caught up, and the same subscribers by topic. */
   readonly #caughtUp = new Set<Subscription>()
   readonly #live = new Map<string, Set<Subscription>>()
-  /** However many catch up, one page is read at a time: the store and the event loop are there for others, too. */
+  /**
+   * One page is read at a time, however many subscribers catch up, so that the store and the event loop stay
+   * available.
+   */
   readonly #pages = new OnePerTurn()
   #onProgress = new Set<() => void>()
   /** Everything up to here was told to those who have caught up; null while there are none. */
@@ -93,7 +96,7 @@ export class Hub {
       throw invalid(`bufferMax must be a whole number from 1 to ${BUFFER_MAX_MAX}`)
     }
     if (behindMax !== undefined && (!Number.isSafeInteger(behindMax) || behindMax < 0)) {
-      throw invalid('behindMax must be a whole number from 0 on')
+      throw invalid('behindMax must be a whole number of at least 0')
     }
     const from = after === undefined || after === null || after === '' ? null : positionOf(after)
     if (from === null && after !== undefined && after !== null && after !== '') {
@@ -115,8 +118,8 @@ export class Hub {
   }
 
   /**
-   * Tells what was committed until now, then ends every subscription, saying so. Subscribers that read in a loop are given
-   * a moment to do what they must with it, for the store goes next. Neither is waited for without end.
+   * Delivers everything committed so far, then ends every subscription with an end event. Subscribers that read in a
+   * loop get a moment to finish, because the store closes next. Both waits are bounded.
    */
   async stop({ graceMs = STOP_MS_MAX }: { graceMs?: number } = {}): Promise<void> {
     this.#isStopped = true
@@ -176,7 +179,7 @@ export class Hub {
           const isAtEnd = await this.#place(store, subscription, isFromNow, behindMax)
           isPlaced = true
           subscription.markReady()
-          // Nothing is awaited between the look at the end and `#join`.
+          // No `await` may come between the check for the end and `#join`.
           if (isAtEnd && (this.#seq === null || subscription.position.seq >= this.#seq)) {
             this.#join(store, subscription)
             return
@@ -211,7 +214,7 @@ export class Hub {
     }
   }
 
-  /** Answers whether there is nothing to catch up with. */
+  /** Returns whether there is nothing left to catch up with. */
   async #place(store: Store, subscription: Subscription, isFromNow: boolean, behindMax: number): Promise<boolean> {
     const lastSeq = await store.lastSeq()
     if (isFromNow) subscription.position = { seq: lastSeq, part: WHOLE }
@@ -318,7 +321,7 @@ export class Hub {
     return hasMore
   }
 
-  /** Answers to how many. */
+  /** Returns the number of subscribers. */
   #tell(at: Position, told: HubEvent): number {
     const receivers = new Set<Subscription>()
     for (const topic of [...told.topics, '*']) for (const one of this.#live.get(topic) ?? []) receivers.add(one)

@@ -20,8 +20,8 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
   input?: Schema<Stored, Input>
   codes?: Taxonomy<Codes>
   /**
-   * Of `codes`, the one that owners see for every failure that `codes` does not name: a lost worker, a mark-failed, a
-   * time limit of the engine. Operators see the engine's own code. When left out, owners see that, too.
+   * The code from `codes` that owners see for every failure that `codes` does not list: a lost worker, a mark-failed,
+   * a time limit of the engine. Operators see the engine's own code. When left out, owners see it too.
    */
   ownersSee?: NoInfer<Codes>
   policy?: Policy | PolicyInput
@@ -38,21 +38,22 @@ export interface JobDefinition<Input, Stored, Codes extends string, Output> {
    */
   admitRetry?(input: Input, retry: Retry<Codes | EngineCode>): unknown
   /**
-   * Where a job stood whose worker is gone, from what its attempt left behind: for the record of a person who marks it as
-   * failed. Asked where this program knows the type; what it throws is recorded in its place.
+   * Where a job stood when its worker was lost, read from what its attempt left behind. It goes into the record when
+   * a person marks the job as failed. Called only if this process declares the type. If it throws, the error is
+   * recorded instead.
    */
   lastSeen?(
     input: Input,
     job: LastSeenJob,
   ): Readonly<Record<string, unknown>> | Promise<Readonly<Record<string, unknown>>>
-  /** How the failure log (`audit: 'write-ahead'`) calls the state before a dispatch; 'queued' when left out. */
+  /** The failure log's (`audit: 'write-ahead'`) name for the state before a dispatch; 'queued' when left out. */
   queuedAs?: string
   /** Of the input, for those who share `concurrency.perKey` or a rate; wins over the one given with the submission. */
   limitKey?(input: Input): string | undefined | Promise<string | undefined>
   /**
-   * How many jobs of this type one worker may run at once, asked before each claim: what a machine has of something, or
-   * what a service takes at the moment. The others stay queued and cost nothing. As many as the worker has slots when
-   * left out. A limit for all workers together is `concurrency` of the policy.
+   * How many jobs of this type one worker may run at once, called before each claim. Use it for a resource of the
+   * machine, or for the current capacity of a service. The other jobs stay queued at no cost. When left out, the
+   * number of slots of the worker. `concurrency` in the policy limits all workers together.
    */
   slotsMax?(): number
   /**
@@ -84,8 +85,8 @@ export interface Retry<Codes extends string> {
   readonly actor: string | null
   readonly mode: RetryMode
   /**
-   * How it failed last, with this very input: a type refuses here what cannot succeed with it. Null where the input was
-   * edited.
+   * The last failure with the same input, so that a type can refuse a retry that cannot succeed. Null if the input
+   * was edited.
    */
   readonly failure: FailedBefore | null
   fail(code: Codes, options?: AttemptFailOptions): never

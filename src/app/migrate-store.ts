@@ -35,7 +35,7 @@ async function versionAt(location: string, clock: Clock): Promise<{ found: numbe
     if (base.kind === 'sqlite' && !base.isOurs && base.fileBytes > 0) {
       throw new RedressError(
         'STORE_NOT_REDRESS',
-        `${placeText(location)} is a database of another program; it was left as it is.`,
+        `${placeText(location)} is a database of another program; it was not changed.`,
       )
     }
     return base.version

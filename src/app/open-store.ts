@@ -36,10 +36,10 @@ export function placeOf(location: string): StorePlace {
   return path === IN_MEMORY ? { kind: 'memory' } : { kind: 'file', path: resolve(path) }
 }
 
-/** A store's address for messages, hints and logs: without its password. A user name alone is no secret. */
+/** A store's address for messages, hints and logs, without its password. A user name alone is not secret. */
 export function shownLocation(location: string): string {
   if (URL.parse(location)?.password === '') return redactAddresses(location)
-  // Not every password that PostgreSQL's client understands fits into a URL: everything before the host goes.
+  // Some passwords that PostgreSQL's client accepts are not valid in a URL, so everything before the host is removed.
   return redactAddresses(location.replace(/(:\/\/).*@/s, '$1[redacted]@'))
 }
 
@@ -81,8 +81,8 @@ export function refuseUnlogged({ failureLog }: Opened, types: readonly { name: s
 }
 
 /**
- * Rows of an app's own in the PostgreSQL database of its store, in a schema of their own. Its connections follow the
- * primary as those of the store do.
+ * An app's own rows in the PostgreSQL database of its store, in a separate schema. Like the store's connections,
+ * these follow the primary.
  */
 export async function openPostgresRows(options: { url: string; schema: string }): Promise<SideRows> {
   const { openSideRows } = await import('../store/postgres/side-rows.ts')

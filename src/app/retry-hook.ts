@@ -38,13 +38,15 @@ export async function askRetryHook(
   }
 }
 
-/** What a job type says of where a job stood. */
+/** The answer of a job type's `lastSeen`. */
 export type LastSeenHook = (
   input: unknown,
   job: LastSeenJob,
 ) => Readonly<Record<string, unknown>> | Promise<Readonly<Record<string, unknown>>>
 
-/** A person who ends a job is not kept from it by a type that cannot say where the job stood: why not is recorded. */
+/**
+ * A type that cannot say where the job stood does not stop a person from ending it. The reason is recorded instead.
+ */
 export async function askLastSeen(
   declared: { lastSeen: LastSeenHook | null; handler: Handler } | undefined,
   job: LastSeenJob,
@@ -57,9 +59,9 @@ export async function askLastSeen(
     const isAnswered = await within(clock, LOOK_MS_MAX, async () => {
       seen = await hook(await handler.readInput(JSON.parse(job.payload)), job)
     })
-    return isAnswered ? seen : { lastSeen: `its type did not say within ${LOOK_MS_MAX / 1000} s` }
+    return isAnswered ? seen : { lastSeen: `its type did not answer within ${LOOK_MS_MAX / 1000} s` }
   } catch (thrown) {
-    return { lastSeen: `its type could not say: ${describe(thrown)}` }
+    return { lastSeen: `its type failed to answer: ${describe(thrown)}` }
   }
 }
 

@@ -104,7 +104,7 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
     while (this.#line.length > waitingMax && !this.#isEnded) await this.#change()
   }
 
-  /** Resolves when nothing waits, also not the end. */
+  /** Resolves when the queue is empty and the end event is delivered. */
   async fetched(): Promise<void> {
     while (this.#line.length > 0) await this.#change()
   }

@@ -13,11 +13,7 @@ export const doctor: Program = {
   options: [
     ownOption('deep', 'flag', 'also look for damage in the file (SQLite): reads all of it'),
     ownOption('strict', 'flag', 'answer 1 for warnings, too'),
-    ownOption(
-      'orphans',
-      'flag',
-      'only look for jobs that lost their worker and wait for a person: answer 1 if there are any',
-    ),
+    ownOption('orphans', 'flag', 'only check for orphans that wait for a person; exit with 1 if there are any'),
     ...SERVER_OPTIONS,
   ],
   places: [],
@@ -30,10 +26,10 @@ export const doctor: Program = {
   run: (command, parsed) => {
     const { orphans, deep, strict, server } = parsed.values
     if (orphans !== true && server !== undefined) {
-      throw usage(command, '--server is for --orphans: everything else is looked at where the store is.')
+      throw usage(command, '--server works only with --orphans; run all other checks next to the store.')
     }
     if (orphans !== true) return run(parsed)
-    if (deep === true || strict === true) throw usage(command, '--orphans goes with neither --deep nor --strict.')
+    if (deep === true || strict === true) throw usage(command, '--orphans cannot be combined with --deep or --strict.')
     return runOrphans(parsed)
   },
 }
@@ -47,7 +43,7 @@ interface Orphan {
 
 const ORPHANS_ASKED_MAX = 1_000
 
-/** For monitors: whether a person is needed. It works while no process of Redress runs, and changes nothing. */
+/** A health check for monitors: whether a person is needed. Read-only, and works while no process of Redress runs. */
 async function runOrphans({ values }: Parsed): Promise<number> {
   const { place, orphans } = await orphansAt(values)
   if (values.json === true)

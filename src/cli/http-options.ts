@@ -10,7 +10,7 @@ export const HTTP_OPTIONS: readonly OptionSpec[] = [
   ownOption(
     'trust-proxy HOPS',
     'text',
-    'trust X-Forwarded-For of so many proxies before it, or of those with these addresses (10.0.0.0/8,127.0.0.1); bare: 1',
+    'trust X-Forwarded-For from this many proxies, or from these addresses (10.0.0.0/8,127.0.0.1); bare: 1',
     { bare: '1' },
   ),
   ownOption('no-auth', 'flag', 'let everybody in who reaches it; only for this machine'),

@@ -1,5 +1,6 @@
 const argv = process.argv.slice(2)
-// `ps` shows every user of the machine what was typed: a password in the address of a store goes as soon as it is read.
+// `ps` shows the command line to every user of the machine, so a password in a store address is removed as soon as it
+// is read.
 if (argv.some((word) => word.includes('://'))) {
   const { redactAddresses } = await import('../core/redact.ts')
   const shown = argv.map(redactAddresses)

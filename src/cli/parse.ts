@@ -14,7 +14,7 @@ export interface OptionSpec {
   fallback: string | null
   /** May be given more than once; the values come with commas between them. */
   isList?: true
-  /** What it means where no value follows it. */
+  /** The value when the option is given without one. */
   bare?: string
   /** What the help writes for its value, where the kind says too little: FILE. */
   value?: string

@@ -60,7 +60,7 @@ export const retry: Program = {
   options: [
     REASON_OPTION,
     ownOption('spec FILE', 'text', 'another spec for the new job, or - for standard input; without it the same'),
-    ownOption('again', 'flag', 'also if it was retried already'),
+    ownOption('again', 'flag', 'retry again, even if it was already retried'),
     ...PLACE_OPTIONS,
   ],
   places: [ID_PLACE],

@@ -31,7 +31,7 @@ export async function run(argv: readonly string[]): Promise<number> {
 /** What went wrong, as it was asked for; and the exit code. */
 export function tell(error: unknown, argv: readonly string[]): number {
   const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
-  // What was typed may be repeated in it, and an address may have a password.
+  // The message may repeat an argument, and a store address may have a password.
   const text = wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error)
   process.stderr.write(redactAddresses(text))
   return error instanceof RedressError ? error.exitCode : 1

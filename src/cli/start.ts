@@ -195,7 +195,7 @@ async function appOf(file: string | undefined, choice: StoreChoice): Promise<App
   const app = await (await import('./load-app.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(
-      `${file} names its own store (${app.location === null ? 'an open one' : shownLocation(app.location)}); --data and --store do not reach it.\n`,
+      `${file} names its own store (${app.location === null ? 'an open one' : shownLocation(app.location)}); --data and --store are ignored.\n`,
     )
   }
   return app

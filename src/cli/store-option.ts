@@ -21,7 +21,7 @@ export function chooseStore({ data, store }: { data?: unknown; store?: unknown }
   return { location: `sqlite:${join(data, 'redress.db')}`, flags: ` --data ${quoted(data)}`, isGiven: true }
 }
 
-/** For a hint that a person pastes. It ends in logs and screenshots, so a password is left out. */
+/** For hints that people paste. Hints end up in logs and screenshots, so the password is left out. */
 export const storeFlag = (location: string): string => ` --store ${quoted(shownLocation(location))}`
 
 /** A look at a store must not make one: the empty answer would hide that the path is wrong. */

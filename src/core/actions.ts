@@ -15,8 +15,8 @@ export interface Action {
 }
 
 /**
- * `state`: it could be done to this job at another time. `policy`: its policy would have to be another one. `retried`: it
- * was done already, and is done once more only where that is asked for.
+ * `state`: the job's current state forbids it. `policy`: its policy forbids it. `retried`: the job was already
+ * retried, so another retry must be explicit.
  */
 export type Verdict =
   | { allowed: true; why: string }
@@ -56,13 +56,13 @@ function judgeRetry(job: Judged): Verdict {
   return { allowed: false, by: 'retried', why: retriedInWords(retriedAs, retriedAsStatus) }
 }
 
-/** `status` is null where the retention of that job has removed it. */
+/** `status` is null if retention has removed that job. */
 export function retriedInWords(retriedAs: string, status: Status | null): string {
-  if (status === null) return `it was retried as job ${retriedAs}, which its retention has removed since`
+  if (status === null) return `it was retried as job ${retriedAs}, which retention has removed`
   return `it was retried as job ${retriedAs}, which is ${status}`
 }
 
-/** The answer to a second retry of one failure: the work now belongs to the job that the first one made. */
+/** The answer to a second retry of one failure: the job that the first retry made now does the work. */
 export function alreadyRetried(jobId: string, retriedAs: string, status: Status | null): RedressError {
   const first = status === 'failed' ? `Retry job ${retriedAs} instead` : `Look at job ${retriedAs} first`
   return new RedressError('ALREADY_RETRIED', `Job ${jobId} cannot be retried: ${retriedInWords(retriedAs, status)}.`, {

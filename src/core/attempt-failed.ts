@@ -7,7 +7,7 @@ export interface FailOptions {
   detail?: string | undefined
   context?: Record<string, unknown> | undefined
   cause?: unknown
-  /** How long the other side asked us to wait: the retry comes no sooner, and no sooner than by the policy's backoff. */
+  /** How long the other side asked us to wait: a lower bound beside the policy's backoff. */
   retryAfterMs?: number | undefined
   /** Appended to the public message, so anybody may read it. One line of at most 200 characters is kept. */
   note?: string | undefined
@@ -63,7 +63,7 @@ export class TotalTimeout extends Error {
   }
 }
 
-/** An attempt still ran after `orphan.stuckAfter`, and its job was taken back to be tried anew. */
+/** An attempt still ran after `orphan.stuckAfter`, so its job was taken back and queued again. */
 export class AttemptStuck extends Error {
   override readonly name = 'AttemptStuck'
   readonly limitMs: number
@@ -85,10 +85,10 @@ export class StageTimeout extends Error {
   }
 }
 
-/** 'at run (/srv/app/convert.ts:12:7)', on a line of its own or behind others. */
+/** 'at run (/srv/app/convert.ts:12:7)', on its own line or after others. */
 const STACK_FRAME = /\s+at (?:[^\n()]{1,200} )?\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*:\d+:\d+\)?/g
 
-/** What a handler says to the owner of its job, as one line. Where in the program that was is not for them. */
+/** A handler's message to the owner of its job, as one line. Code locations are removed. */
 export function publicLine(note: unknown): string | null {
   if (typeof note !== 'string') return null
   // Control characters must reach neither a page nor a terminal.

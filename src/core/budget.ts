@@ -15,7 +15,7 @@ export interface Spent {
   readonly manualRetries: number
   /** Attempts used before the last manual retry that reset the budget. The attempt number itself never goes back. */
   readonly attemptBase: number
-  /** Tries of the stages that attempts failed with, beyond the first of each attempt. They cost no budget. */
+  /** Tries of failed stages beyond the first try of each attempt. They cost no budget. */
   readonly triesWithin: number
 }
 
@@ -56,7 +56,7 @@ export function spendManualRetry(spent: Spent, attempt: number, budget: 'reset' 
 export const addTries = (spent: Spent, tries: number): Spent =>
   tries > 1 ? { ...spent, triesWithin: spent.triesWithin + tries - 1 } : spent
 
-/** How often the task of a job was tried (F15): each attempt counts, and each further try within one. */
+/** The number of tries of a job's task (F15): each attempt, and each further try within one. */
 export const triesOfTask = (attempt: number, spent: string | null): number => attempt + unpackSpent(spent).triesWithin
 
 /** Most jobs never fail: they store nothing at all. */

@@ -133,8 +133,8 @@ function counted({ attempt, spent }: JobSoFar, budget: Budget): string {
 }
 
 /**
- * The longer of the backoff and what the error itself asked for, up to a bound. The other side knows when it will answer
- * again, but a service that says "in a second" each time must not use up a job's attempts in a few seconds.
+ * The longer of the backoff and the error's own delay, up to a bound. The other side knows when it will answer again.
+ * But a service that always says "in a second" must not use up a job's attempts in a few seconds.
  */
 function delayFor(
   { retryAfterMs }: FailureFacts,
@@ -184,7 +184,7 @@ export interface OrphanSoFar extends JobSoFar {
   cancelRequested: boolean
 }
 
-/** Called when a job is processing and its lease ran out, it did not start in time, or it ran for too long. */
+/** Called when a processing job's lease expired, when it did not start in time, or when it ran for too long. */
 export function decideOrphan(job: OrphanSoFar, policy: Policy, nowMs: number): OrphanDecision {
   if (job.cancelRequested && policy.cancel) {
     return {

@@ -219,7 +219,7 @@ export interface ErrorDetails {
   action?: string
   cause?: unknown
   jobId?: string
-  /** Of that job: where the type's own table names this code, a door refuses in its words. */
+  /** The job's type: if its table lists this code, the HTTP answer uses the type's message. */
   jobType?: string
   /** One line per thing that is wrong, for errors that name several. */
   problems?: readonly string[]

@@ -10,17 +10,20 @@ import type { JobView } from './view.ts'
  */
 const SOMEBODY = 'an operator'
 
-/** How owners see a code that is not of the job type's own: under one of its codes, in its words. */
+/** How owners see a code that is not the job type's own: as one of its codes, with its message. */
 export interface OwnerCode {
   code: string
   message: string
   waiting: string
 }
 
-/** Answers null for a code that owners see as it is. */
+/** Returns null for a code that owners see unchanged. */
 export type OwnerCodes = (type: string, code: string) => OwnerCode | null
 
-/** Whether owners see a code for other codes, or see another for it: a search for the stored code would find others. */
+/**
+ * Whether owners see this code for other codes, or another code for this one. A search by the stored code would then
+ * be wrong.
+ */
 export type IsMapped = (code: string) => boolean
 
 export function failureForOwner(failure: FailureRecord, codeOf: (code: string) => OwnerCode | null): FailureRecord {
@@ -40,14 +43,14 @@ export function failureForOwner(failure: FailureRecord, codeOf: (code: string) =
   }
 }
 
-/** The engine's reasons for these name workers, breakers, and what was found out about them. */
+/** The engine's reasons for these name workers, breakers and their internal details. */
 const NAMES_MACHINES: ReadonlySet<EventKind> = new Set(['reclaimed', 'released', 'orphaned', 'lost'])
 
 export function eventForOwner(event: JobEvent, owner: string, codeOf: (code: string) => OwnerCode | null): JobEvent {
   const { actor, reason, code, ...rest } = event.data
   const isOwn = actor === owner
   const by = actor === undefined || isOwn ? {} : { actor: SOMEBODY }
-  // Without an actor, the reason is the engine's or the handler's own.
+  // Without an actor, the reason comes from the engine or the handler.
   const isTheirs = isOwn || (actor === undefined && !NAMES_MACHINES.has(event.kind))
   const why = reason === undefined || !isTheirs ? {} : { reason }
   const shown = code === undefined ? {} : { code: codeOf(code)?.code ?? code }
@@ -77,7 +80,7 @@ export const holdForOwner = <Held extends Pick<Hold, 'by' | 'why'>>(hold: Held):
   why: WHY_HELD[hold.by],
 })
 
-/** A failed job shows its code's message, one that waits for a retry the other. */
+/** A failed job shows its code's message; a job that waits for a retry shows the other one. */
 function errorForOwner({ type, status, errorCode }: JobView, codes: OwnerCodes) {
   const shown = errorCode === null ? null : codes(type, errorCode)
   return shown && { errorCode: shown.code, errorMessage: status === 'failed' ? shown.message : shown.waiting }

@@ -42,7 +42,10 @@ export interface Policy extends FlowPolicy {
     action: OrphanAction
     budget: 'free' | 'consume'
     maxReclaims: number
-    /** An attempt that runs for so long is taken back like one whose worker is lost, also from a live worker. null = never. */
+    /**
+     * An attempt that runs for this long is taken back as if its worker were lost, even if the worker is alive. null
+     * = never.
+     */
     stuckAfterMs: number | null
   }>
   readonly lease: Readonly<{ ttlMs: number; startTimeoutMs: number | null }>
@@ -270,7 +273,7 @@ export function checkPolicyCodes({ retry, breaker }: Policy, codes: object): voi
 
 /**
  * For a policy that was accepted when it was declared. A field that is newer than the store takes its default, and a field
- * of a newer program is left out. A contradiction we learned of since must not make the store unreadable.
+ * of a newer program is left out. A check added in a later version must not make the store unreadable.
  */
 export function storedPolicy(value: unknown): Policy {
   const form = inAuthorsForm(value)

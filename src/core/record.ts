@@ -26,7 +26,7 @@ export interface JobRecord {
   retriedFrom: string | null
   /** The newest job that a person made from this one since it failed. */
   retriedAs: string | null
-  /** Of that job; null where there is none, or where its retention has removed it. */
+  /** The status of that job; null if there is none, or if retention has removed it. */
   retriedAsStatus: Status | null
   batchId: string | null
   latestFailure: FailureRecord | null

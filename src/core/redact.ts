@@ -60,8 +60,8 @@ export function redactText(text: string): string {
 }
 
 /**
- * Takes passwords out of the addresses in a text, and nothing else: for messages and log lines in which the rest has
- * to stay as it is.
+ * Removes passwords from addresses in a text and changes nothing else: for messages and log lines that must stay
+ * intact.
  */
 export function redactAddresses(text: string): string {
   if (!text.includes('://')) return text

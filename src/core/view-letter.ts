@@ -13,7 +13,7 @@ export interface LetterView {
   owner: string | null
   /** Of the batch that its job was made in. */
   batchId: string | null
-  /** How often the task was tried: each attempt, and each further try of the stage that an attempt failed with. */
+  /** The number of tries of the task: each attempt, and each further try of the stage that an attempt failed with. */
   attempts: number
   at: string
   failure: FailureView

@@ -14,8 +14,8 @@ export interface JobView {
   owner: string | null
   batchId: string | null
   /**
-   * Dispatches since the job was submitted, or since a manual retry gave it a fresh budget. One that its handler put off
-   * (a snooze) did no work and is not counted.
+   * Dispatches since the job was submitted, or since a manual retry reset its budget. A snoozed dispatch did no work
+   * and does not count.
    */
   attemptCount: number
   maxAttempts: number

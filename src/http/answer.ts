@@ -66,7 +66,7 @@ export function answerOf(error: RedressError, log: Log, request: FastifyRequest)
   return { error: { code, message: NOT_TOLD, action: ERRORS[code].action, incident } }
 }
 
-/** What a job type's own table says of a code; null where it does not name it. */
+/** The message of a code in a job type's own table; null if the table does not list it. */
 export type CopyOf = (type: string, code: string) => string | null
 
 function inItsWords(error: RedressError, copyOf: CopyOf): RedressError {
@@ -75,7 +75,9 @@ function inItsWords(error: RedressError, copyOf: CopyOf): RedressError {
   return message === null ? error : new RedressError(code, message, { cause: error, action, ...(jobId && { jobId }) })
 }
 
-/** One way to refuse, for every route and for what has none; about a job, in the words of its type. */
+/**
+ * Every route refuses in this one format, as do unknown routes. A refusal about a job uses the messages of its type.
+ */
 export function answerErrors(
   server: FastifyInstance,
   log: Log,

@@ -12,10 +12,10 @@ type TrustProxyFunction = (address: string, hop: number) => boolean
 
 const HOPS_MAX = 20
 
-/** For the HTTP framework, which then reads `X-Forwarded-For` from its right end, where the nearest proxy has written. */
+/** For the HTTP framework, which then reads `X-Forwarded-For` from the right end, where the nearest proxy writes. */
 export function trustedProxies(given: TrustedProxies | undefined): false | string[] | TrustProxyFunction {
   if (given === undefined || given === false) return false
-  // Not `true`: the framework would believe every entry, also those that the caller wrote.
+  // Not `true`: the framework would trust every entry, including those that the client wrote.
   if (given === true) return nearest(1)
   if (typeof given === 'number' || (typeof given === 'string' && /^\s*-?\d+\s*$/.test(given))) {
     return nearest(checkedHops(Number(given)))
@@ -25,7 +25,7 @@ export function trustedProxies(given: TrustedProxies | undefined): false | strin
     if (parseRange(range) !== null && !range.endsWith('/0')) continue
     throw invalid(`${JSON.stringify(range)} is neither a number of proxies nor an address or a range`)
   }
-  if (ranges.length === 0) throw invalid('it names no proxy')
+  if (ranges.length === 0) throw invalid('the list is empty')
   return ranges
 }
 
@@ -47,7 +47,7 @@ const invalid = (problem: string): RedressError =>
 
 const GROUP_BITS = 16n
 const NETWORK_BITS = 64n
-/** ::ffff:0:0/96, an address of IPv4 in the words of IPv6. */
+/** ::ffff:0:0/96, an IPv4 address mapped into IPv6. */
 const MAPPED = 0xffffn
 
 /**
@@ -56,7 +56,7 @@ const MAPPED = 0xffffn
  */
 export function clientAddress(request: Pick<FastifyRequest, 'ip'>): string {
   const { ip } = request
-  // Some proxies write the port, too.
+  // Some proxies add the port.
   const address = parseAddress(ip) ?? parseAddress(ip.replace(/^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/, '$1$2'))
   if (address === null) return ip
   if (address.family === 4) return v4(address.bits)

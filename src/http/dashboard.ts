@@ -9,7 +9,7 @@ import { notBuiltPage } from './pages/not-built-page.ts'
 import { hasTag } from './send-file.ts'
 import { type CookieShape, sendToSignIn } from './sign-in.ts'
 
-/** Those that owners have something on. The others ask for what only those may see who run the server. */
+/** The pages that show something to owners. The other pages need data that only operators may read. */
 const OF_OWNERS: ReadonlySet<string> = new Set(['/jobs', '/jobs/:id', '/batches', '/batches/:id'])
 
 /** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
@@ -72,7 +72,7 @@ export function addDashboard(
       if (document === null || tag === null) return reply.code(503).type('text/html').send(notBuiltPage())
       if (hasTag(request.headers['if-none-match'] ?? '', tag))
         return reply.code(304).header('etag', `W/"${tag}"`).send()
-      // Weak: the same tag stands for the document in every encoding.
+      // Weak: the same tag covers the document in every encoding.
       return send(request, reply.header('etag', `W/"${tag}"`), document)
     })
   }

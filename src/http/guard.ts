@@ -25,7 +25,7 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
   server.addHook('onRequest', async (request, reply) => {
     void reply.headers(SAFE_HEADERS)
     const { host } = request.headers
-    // Behind a trusted proxy, the name that it was called by there: apps make links from it.
+    // Behind a trusted proxy, use the host name that the client asked for: apps make links from it.
     const called = request.host
     if (host === undefined || !isKnownHost(host, names) || !isKnownHost(called, names)) {
       throw new RedressError('REQUEST_REFUSED', 'This server is not known under the name that it was called by.', {
@@ -41,7 +41,8 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
     const site = request.headers['sec-fetch-site']
     if (origin !== undefined && !isOwnOrigin(origin, host, publicUrl)) throw fromElsewhere()
     if (site !== undefined && site !== 'same-origin' && site !== 'none') throw fromElsewhere()
-    // Neither: every browser sends at least one with what changes something, so this is a program, perhaps with a cookie jar.
+    // Neither header: every browser sends at least one with a request that changes something. So this client is a
+    // program, perhaps with a cookie jar.
   })
 }
 

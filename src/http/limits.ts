@@ -9,11 +9,11 @@ export interface HttpLimits {
   /** How long nothing may move on a connection, in neither direction. */
   quietMs: number
   connectionsMax: number
-  /** Streams of events that are open at once: of one caller, from one address, and of all. */
+  /** Event streams that may be open at once: per caller, per address, and in total. */
   streamsPerCallerMax: number
   streamsPerAddressMax: number
   streamsMax: number
-  /** How many events a stream may be behind. One that is further behind is told of a gap. */
+  /** How many events a stream may be behind. A stream further behind gets a gap. */
   streamBehindMax: number
   topicsPerStreamMax: number
   /** So often it is asked whether those who listen may still come in. */

@@ -9,7 +9,7 @@ import { type FindCaller, neededCaller } from './callers.ts'
 export interface RouteOptions {
   findCaller: FindCaller
   perform(caller: Caller, name: OperationName, input: Values): Promise<unknown>
-  /** Throws unless this caller may do it, and what it is about is there for them. */
+  /** Throws unless this caller may run the operation and its subject exists for them. */
   refuseUnseen(caller: Caller, name: OperationName, input: Values): Promise<void>
 }
 
@@ -35,7 +35,8 @@ export function addTableRoutes(server: FastifyInstance, { findCaller, perform, r
     server.route({
       method,
       url,
-      // What is wrong with a body is said only to those who may do it, to what is there: not even that it is no JSON.
+      // Problems of the body are reported only to callers who may act on an existing subject. This includes invalid
+      // JSON.
       async errorHandler(error, request) {
         if (!(error instanceof RedressError) || error instanceof Unread) {
           await refuseUnseen(await neededCaller(findCaller, request), name, request.params as Values)
@@ -72,7 +73,7 @@ function inputReader(name: OperationName): (request: FastifyRequest) => Values {
     const path = fromText(params as Values)
     if (method !== 'POST') return { ...fromText(query as Values), ...path }
     if (Object.keys(query as Values).length > 0) throw invalid('what is to be done belongs into the body')
-    // An empty body says nothing, whatever type it is declared as: `curl -d ''` calls it a form.
+    // An empty body counts as no body, whatever its declared type: `curl -d ''` declares a form.
     if (body === undefined || body === null || headers['content-length'] === '0') return path
     // What a form of another site could send without asking is not taken here.
     if (!/^application\/(?:[\w.-]+\+)?json\b/.test(headers['content-type'] ?? '')) throw notJson()
@@ -89,7 +90,7 @@ function readJson(field: string, text: string): unknown {
   }
 }
 
-/** The request has not been understood yet. */
+/** The request has not been parsed yet. */
 class Unread extends RedressError {}
 
 const notJson = (): RedressError => new Unread('MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.')

@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from '../core/errors.ts'
 import type { ArtifactHead, ArtifactStore } from '../runtime/artifacts/artifact-store.ts'
 
-/** What is known of a file before it is read. */
+/** Metadata of a file, known before it is read. */
 export interface FileFacts {
   /** Of the whole file, as it is stored. */
   bytes: number
@@ -19,7 +19,7 @@ export interface FileFacts {
 
 export interface FileRange {
   start: number
-  /** Included. */
+  /** Inclusive. */
   end: number
 }
 
@@ -34,18 +34,18 @@ export interface FileSource {
 }
 
 export interface SendFileOptions {
-  /** The type that the file itself has when left out. */
+  /** The content type; the file's own type when left out. */
   contentType?: string
   /** The file is saved under this name. Without it, a browser may show the file. */
   fileName?: string
   /** 'private, no-cache' when left out, unless the reply has the header already. */
   cacheControl?: string
   /**
-   * Called once, when it is known what is wanted and before it is read. It may refuse by throwing. The tag that it
-   * returns is sent instead of the tag of the file; `isTagOf` must recognize it.
+   * Called once, after the range is known and before the file is read. It may refuse by throwing. The returned tag is
+   * sent instead of the file's tag; `isTagOf` must recognize it.
    */
   admit?(wanted: { range: FileRange | null; facts: FileFacts }): Promise<string>
-  /** Whether a tag that a client gives stands for this content. Equality when left out. */
+  /** Whether a tag from a client stands for this content. Equality when left out. */
   isTagOf?(given: string, tag: string): boolean
 }
 
@@ -54,9 +54,9 @@ const REPLACED_TRIES = 10
 const CONDITIONS = ['range', 'if-none-match', 'if-modified-since'] as const
 
 /**
- * Sends a file as RFC 9110 has it, for every route that gives out a file: whole or one range of it, 304 for a client
- * that has it already, 416 with the length for bytes that it does not have. Several ranges, and what is no range of
- * bytes, are answered with the whole file. A HEAD reads nothing.
+ * Sends a file as RFC 9110 requires, for every download route: the whole file or one range. A client that already has
+ * the content gets 304, an unsatisfiable range gets 416 with the length. Several ranges and invalid ranges get the
+ * whole file. A HEAD reads nothing.
  */
 export async function sendFile(
   request: FastifyRequest,
@@ -73,11 +73,11 @@ export async function sendFile(
     const facts = await source.look()
     if (isUnchanged(request, facts, options)) return sendHead(reply.code(304), facts, { ...options, tag })
     const range = isHead ? null : rangeOf(request, reply, facts, options)
-    // Asked once: whoever counts downloads must not count a file twice that was replaced meanwhile.
+    // Called once: a route that counts downloads must not count a file twice because it was replaced meanwhile.
     if (admit !== undefined) tag ??= await admit({ range, facts })
     if (isHead) {
       void reply.header('content-length', facts.bytes)
-      // With no body at all, the framework would say that the length is 0.
+      // Without any body, the framework would send a length of 0.
       return sendHead(reply, facts, { ...options, tag }, Readable.from([]))
     }
     const opened = await readAgain(source, range, facts, tries)
@@ -85,7 +85,7 @@ export async function sendFile(
   }
 }
 
-/** Null when the file was replaced since we looked: the range would be one of another content. */
+/** Null if the file was replaced since `look`: the range would belong to other content. */
 async function readAgain(
   source: FileSource,
   range: FileRange | null,
@@ -101,10 +101,10 @@ async function readAgain(
     if (!isShorterNow || tries === REPLACED_TRIES) throw error
   }
   if (tries < REPLACED_TRIES) return null
-  throw new RedressError('STORAGE_FAILED', 'The file was replaced again and again while it was read.')
+  throw new RedressError('STORAGE_FAILED', 'The file was replaced several times while it was read.')
 }
 
-/** Damage that is found before anything is sent can still be refused with a message. */
+/** Damage found before the first byte is sent can still be refused with a message. */
 async function readable(source: FileSource, range: FileRange | null): Promise<OpenedFile> {
   const opened = await source.read(range)
   if (opened.bytes > 0) await once(opened.body, 'readable')
@@ -115,7 +115,7 @@ type Sent = SendFileOptions & { tag?: string | undefined }
 
 function sendBody(reply: FastifyReply, opened: OpenedFile, range: FileRange | null, sent: Sent): FastifyReply {
   const { body, bytes } = opened
-  // A client that leaves in the middle must not keep a file or a connection open.
+  // A client that disconnects early must not keep a file or a connection open.
   reply.raw.once('close', () => body.destroy())
   if (range !== null) void reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
   void reply.header('content-length', range === null ? bytes : range.end - range.start + 1)
@@ -127,17 +127,17 @@ function sendHead(reply: FastifyReply, facts: FileFacts, sent: Sent, body?: Read
   void reply.header('etag', `"${sent.tag ?? tag}"`).header('accept-ranges', 'bytes')
   if (modifiedAtMs !== null) void reply.header('last-modified', new Date(modifiedAtMs).toUTCString())
   if (!reply.hasHeader('cache-control')) void reply.header('cache-control', sent.cacheControl ?? 'private, no-cache')
-  // An answer without content does not describe one.
+  // A response without content must not describe one.
   if (body === undefined) return reply.send()
   if (contentEncoding !== null) void reply.header('content-encoding', contentEncoding)
   if (sent.fileName !== undefined) void reply.header('content-disposition', attachment(sent.fileName))
   return reply.type(sent.contentType ?? contentType ?? 'application/octet-stream').send(body)
 }
 
-/** Whether the client has this content already. */
+/** Whether the client already has this content. */
 function isUnchanged({ headers }: FastifyRequest, { tag, modifiedAtMs }: FileFacts, { isTagOf }: SendFileOptions) {
   const given = headers['if-none-match']
-  // The date counts only for clients that send no tag.
+  // The date counts only if the client sends no tag.
   if (given !== undefined) return hasTag(given, tag, isTagOf)
   const since = Date.parse(headers['if-modified-since'] ?? '')
   return modifiedAtMs !== null && toSecond(modifiedAtMs) <= since
@@ -150,10 +150,10 @@ export function hasTag(header: string, tag: string, isTagOf = isSame): boolean {
 }
 
 const isSame = (a: string, b: string): boolean => a === b
-/** The dates of HTTP have no smaller unit. */
+/** HTTP dates have a resolution of one second. */
 const toSecond = (ms: number): number => Math.floor(ms / 1000) * 1000
 
-/** The one range that is wanted; null for the whole file. */
+/** The requested range; null for the whole file. */
 function rangeOf(
   { headers }: FastifyRequest,
   reply: FastifyReply,
@@ -163,18 +163,18 @@ function rangeOf(
   const { bytes } = facts
   const [, from = '', to = ''] = /^bytes=(\d*)-(\d*)$/i.exec(headers.range?.trim() ?? '') ?? []
   const isRange = (from !== '' || to !== '') && (from === '' || to === '' || Number(from) <= Number(to))
-  // A client that has the beginning of another content gets all of this one.
+  // A client that has the beginning of other content gets all of this one.
   if (!isRange || !isSameContent(headers['if-range'], facts, options)) return null
-  // The last bytes of an empty file are the whole of it.
+  // The last bytes of an empty file are the whole file.
   if (from === '' && Number(to) > 0 && bytes === 0) return null
   const start = from === '' ? Math.max(0, bytes - Number(to)) : Number(from)
   const end = from === '' || to === '' ? bytes - 1 : Math.min(bytes - 1, Number(to))
   if (start < bytes) return { start, end }
   void reply.header('content-range', `bytes */${bytes}`).header('accept-ranges', 'bytes')
-  throw new RedressError('ARTIFACT_RANGE_INVALID', `The file has ${bytes} bytes, and not those that were asked for.`)
+  throw new RedressError('ARTIFACT_RANGE_INVALID', `The requested range is outside the file, which has ${bytes} bytes.`)
 }
 
-/** What `If-Range` asks. A weak tag never fits: a part must belong to exactly these bytes. */
+/** Evaluates `If-Range`. A weak tag never matches: a part must belong to exactly these bytes. */
 function isSameContent(ifRange: unknown, { tag, modifiedAtMs }: FileFacts, { isTagOf = isSame }: SendFileOptions) {
   if (ifRange === undefined) return true
   const given = String(ifRange).trim()
@@ -183,7 +183,7 @@ function isSameContent(ifRange: unknown, { tag, modifiedAtMs }: FileFacts, { isT
   return modifiedAtMs !== null && Date.parse(given) === toSecond(modifiedAtMs)
 }
 
-/** An artifact, compared with its checksum when it is read whole. */
+/** An artifact. Its checksum is verified when it is read whole. */
 export function artifactFile(artifacts: ArtifactStore, key: string): FileSource {
   return {
     look: async () => factsOf(await artifacts.head(key)),
@@ -195,12 +195,12 @@ export function artifactFile(artifacts: ArtifactStore, key: string): FileSource 
 }
 
 function factsOf({ bytes, sha256, modifiedAtMs, contentType, contentEncoding }: ArtifactHead): FileFacts {
-  // A bucket may not know the checksum of what is in it.
+  // A bucket may not know the checksum of its objects.
   const tag = sha256 ?? `${bytes.toString(16)}-${modifiedAtMs.toString(16)}`
   return { bytes, tag, modifiedAtMs: modifiedAtMs > 0 ? modifiedAtMs : null, contentType, contentEncoding }
 }
 
-/** A file on this machine. One that grows while it is sent is sent up to the length that it had. */
+/** A local file. If it grows during the transfer, only its original length is sent. */
 export function diskFile(path: string): FileSource {
   const opened = async () => {
     const file = await open(path)
@@ -229,7 +229,7 @@ export function diskFile(path: string): FileSource {
   }
 }
 
-/** Saved, never shown: a file that a stranger sent in must not become a page of ours. */
+/** Always saved, never shown: a file from a stranger must not become a page of this origin. */
 export function attachment(name: string): string {
   const short = shortened(name)
   const plain = short.replace(/[^\w.() -]/g, '_')
@@ -239,7 +239,7 @@ export function attachment(name: string): string {
 
 const NAME_CHARS_MAX = 150
 
-/** Keeps what a program is chosen by, and cuts no character in half. */
+/** Keeps the file extension and does not cut a character in half. */
 function shortened(name: string): string {
   if (name.length <= NAME_CHARS_MAX) return name.toWellFormed()
   const ending = /\.\w{1,10}$/.exec(name)?.[0] ?? ''

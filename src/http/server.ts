@@ -48,8 +48,8 @@ export interface ServerOptions {
   publicUrl?: string
   allowedHosts?: readonly string[]
   /**
-   * Which proxies may name the address of a caller (X-Forwarded-For), its host and its scheme: how many stand before the
-   * server, counted from it, or their addresses ('10.0.0.0/8,127.0.0.1'). `true` is one.
+   * Which proxies may name the client address (X-Forwarded-For), the host and the scheme: their number, counted from
+   * the server, or their addresses ('10.0.0.0/8,127.0.0.1'). `true` is one.
    */
   trustProxy?: TrustedProxies
   limits?: Partial<HttpLimits>
@@ -238,11 +238,11 @@ function readBodies(server: FastifyInstance): void {
   const json = server.getDefaultJsonParser('error', 'error')
   server.removeContentTypeParser('application/json')
   server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body: string, done) => {
-    // Clients name the type of every body they could send. A route that needs one says what is missing.
+    // Clients declare a type for every body they could send. A route that needs a body reports what is missing.
     if (body.trim() === '') done(null, undefined)
     else void json(request, body, done)
   })
-  // A page without script sends its forms so; nothing but the sign-in and the pages of apps takes them.
+  // Pages without script send forms. Only the sign-in and the pages of apps accept them.
   server.addContentTypeParser(
     'application/x-www-form-urlencoded',
     { parseAs: 'string' },

@@ -5,7 +5,7 @@ type StreamLimits = Pick<HttpLimits, 'streamsMax' | 'streamsPerCallerMax' | 'str
 
 const COME_BACK_MS = 10_000
 
-/** How many streams are open: of each caller, from each address, and of all. Names are cheap to get, addresses less so. */
+/** Counts open streams per caller, per address and in total. A client can get names more easily than addresses. */
 export class Streams {
   readonly #limits: StreamLimits
   readonly #byCaller = new Map<string, number>()
@@ -53,6 +53,6 @@ function add(counts: Map<string, number>, key: string, count: number): void {
 
 const tooMany = (message: string): RedressError =>
   new RedressError('TOO_MANY_REQUESTS', `${message}.`, {
-    action: 'Close a stream: one can have many topics.',
+    action: 'Close a stream. One stream can have many topics.',
     retryAfterMs: COME_BACK_MS,
   })

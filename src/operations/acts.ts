@@ -13,7 +13,7 @@ export const retry = operation('jobs.retry', {
     owner: ownerField,
     input: z.unknown().optional().describe('another input, where a retry makes a new job'),
     newId: z.string().optional().describe('a UUID of your own for the new job, so that retrying twice makes one'),
-    again: z.boolean().default(false).describe('also if it was retried already'),
+    again: z.boolean().default(false).describe('retry again, even if it was already retried'),
   }),
   output: intervenedSchema,
   about: aboutJob,

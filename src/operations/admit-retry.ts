@@ -16,13 +16,13 @@ export interface RetryQuestion {
   /** null when nothing is to be done yet, and somebody only wants to know. */
   actor: string | null
   mode: RetryMode
-  /** How it failed last, with this very input; null for an edited one. */
+  /** The last failure with the same input; null if the input was edited. */
   failure: FailedBefore | null
 }
 
 export interface FailedBefore {
   code: string
-  /** As the failure was recorded: what the type itself gave with it, among others. */
+  /** The recorded failure, including the type's own details. */
   context: Readonly<Record<string, unknown>>
 }
 
@@ -37,7 +37,7 @@ export async function refuseUnlessAdmitted(context: Pick<Context, 'admitRetry'>,
   const refusal = await context.admitRetry(question)
   if (refusal === null) return
   const { jobId } = question
-  // The job needs a file that retention removed: the same answer as for a download of it (D10 D22 E20).
+  // Retention removed the file that the job needs: the same answer as for its download (D10 D22 E20).
   if (refusal.code === 'EXPIRED') throw new RedressError('EXPIRED', refusal.message, { jobId })
   throw new RedressError('RETRY_REFUSED', `Job ${jobId} cannot be retried. ${refusal.code}: ${refusal.message}`, {
     jobId,

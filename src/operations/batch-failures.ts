@@ -52,7 +52,7 @@ export async function failuresOfBatch(
 function mayRetry({ isForwardOnly }: FailedEnd, type: StoredType | undefined): boolean {
   if (type === undefined) return false
   const policy = isForwardOnly ? asForwardOnly(type.policy) : type.policy
-  // Whatever was made from a job has its place in the batch.
+  // A job made by a retry takes the place of its origin in the batch.
   const failed = { status: 'failed', retriedAs: null, retriedAsStatus: null } as const
   return judge({ ...failed, policy, isForwardOnly, orphanedAtMs: null, cancelRequestedAtMs: null }, 'retry').allowed
 }

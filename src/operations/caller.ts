@@ -80,7 +80,7 @@ export function admitted(
   return { ...rest, ...reason, ...by, owner: caller.account }
 }
 
-/** Of an owner who acts on what is theirs, nobody asks why. */
+/** An owner need not give a reason to act on their own jobs. */
 const OWNERS_REASON = 'asked by its owner'
 
 const isMissing = (reason: unknown): boolean =>

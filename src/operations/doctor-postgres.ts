@@ -10,7 +10,7 @@ const HELD_MS_MAX = HOUR_MS
 const HELD_TRANSACTIONS_WARN = 1_000_000
 const HELD_TRANSACTIONS_MAX = 20_000_000
 const SLOT_WAL_BYTES_MAX = 10_000_000_000
-/** Statements of our own are shorter. */
+/** Redress's own statements are shorter than this. */
 const READER_MS_MIN = 1_000
 const READER_MS_WARN = MINUTE_MS
 const DEAD_ROWS_MIN = 100_000
@@ -43,7 +43,7 @@ function judgeServer({ serverVersion, isStandby }: PostgresFacts): Finding {
   return ok('server', version)
 }
 
-/** Whoever asked for encryption should know that it is no protection against somebody who stands in between. */
+/** Encryption without a checked certificate does not protect against a man in the middle, so the doctor warns. */
 function judgeTls({ tls: { mode, checks, isEncrypted, isLocal } }: PostgresFacts): Finding {
   const fix = 'write sslmode=verify-full&sslrootcert=FILE into the address'
   if (!isEncrypted) {
@@ -54,7 +54,7 @@ function judgeTls({ tls: { mode, checks, isEncrypted, isLocal } }: PostgresFacts
   const says =
     checks === 'authority'
       ? `encrypted (sslmode=${mode}), but the name in the certificate of the server is not checked`
-      : `encrypted (sslmode=${mode}), but the certificate of the server is not checked: anybody in between can read along`
+      : `encrypted (sslmode=${mode}), but the certificate of the server is not checked: a man in the middle can read the traffic`
   return isLocal || mode === 'prefer' || mode === 'allow' ? { ...ok('TLS', says), fix } : warning('TLS', says, fix)
 }
 
@@ -183,7 +183,7 @@ function judgePartitions({ partitions }: PostgresFacts): Finding[] {
       warning(
         'partitions',
         says,
-        'start a worker: it makes them every ten minutes, unless a session named below is in the way',
+        'start a worker: it creates them every ten minutes, unless a session named below blocks it',
       ),
     )
   }
@@ -205,7 +205,7 @@ function judgePartitions({ partitions }: PostgresFacts): Finding[] {
 
 function reading({ pid, what, forMs, query, table }: HistoryReader): string {
   const since = forMs === null ? '' : ` for ${formatMs(forMs)}`
-  return `session ${pid} (${what}) has a lock on ${table}${since}: meanwhile no day's table can be made or dropped; its statement: ${query}`
+  return `session ${pid} (${what}) has a lock on ${table}${since}: until it ends, no daily table can be created or dropped; its statement: ${query}`
 }
 
 function judgeConnections({ connections: { max, used } }: PostgresFacts): Finding {

@@ -4,7 +4,7 @@ import { type Finding, ok, warning, wrong } from './finding.ts'
 const MB = 1_000_000
 const DISK_BYTES_MIN = 100 * MB
 const DISK_BYTES_FEW = 1000 * MB
-/** A store holds what jobs were given: it is nobody else's to read. */
+/** A store holds the inputs of jobs, so other users must not read it. */
 const OF_OTHERS = 0o077
 /** It is cut down to 64 MB whenever all of it has been copied into the file. */
 const WAL_BYTES_MAX = 256 * MB
@@ -72,7 +72,7 @@ function judgeRights({ mayWriteFile, mayWriteFolder, mayLock, mode }: SqliteFact
   }
   if ((mode & OF_OTHERS) !== 0) {
     const says = `other users of this machine can use the file (mode ${mode.toString(8).padStart(4, '0')})`
-    return warning('rights', says, 'chmod 600 the file and what lies beside it (-wal, -shm)')
+    return warning('rights', says, 'chmod 600 the file and the files beside it (-wal, -shm)')
   }
   return ok('rights', 'file and folder can be written')
 }

@@ -27,7 +27,7 @@ export interface RetryAct extends Act {
   input?: unknown
   /** Of the new job. */
   newId?: string | undefined
-  /** Also if it was retried already. */
+  /** Retry even if the job was already retried. */
   again?: boolean
 }
 

@@ -15,8 +15,8 @@ export async function neededJob(store: Store, id: string, owner?: string): Promi
 }
 
 /**
- * Jobs as they stand now: one whose lease is over is shown as an orphan, also while no process runs that would report it. What
- * may be done to it is judged by what is stored.
+ * Jobs in their current state: a job whose lease expired is shown as an orphan, even while no process runs that would
+ * report it. Permission checks for actions use the stored state.
  */
 export async function asOfNow(store: Store, jobs: readonly JobRow[]): Promise<JobRow[]> {
   if (!jobs.some(mayBeSilent)) return [...jobs]
@@ -24,7 +24,7 @@ export async function asOfNow(store: Store, jobs: readonly JobRow[]): Promise<Jo
   return jobs.map((job) => ({ ...job, orphanedAtMs: orphanedSinceMs(job, nowMs) }))
 }
 
-/** The same for an input of which nothing is known yet, not even that it names a job. */
+/** The same check for an unparsed input, which may not even name a job. */
 export async function aboutJob(store: Store, { id, owner }: Readonly<Record<string, unknown>>): Promise<void> {
   if (typeof id === 'string') await neededJob(store, id, typeof owner === 'string' ? owner : undefined)
 }

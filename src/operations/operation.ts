@@ -18,7 +18,7 @@ export interface Context {
   ownerCodes: OwnerCodes
   /** Asks a type's own `admitRetry` before a person brings a job back; null: nothing against it, or not known here. */
   admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>
-  /** Asks a type where a job of it stood whose worker is gone; nothing where the type is not known here. */
+  /** Asks a type where its orphaned job stood; undefined if the type is not known here. */
   lastSeen?(job: LastSeenJob): Promise<Readonly<Record<string, unknown>>>
   makeId(): string
   /** Makes a health probe now; null where this program has none for the dependency. */
@@ -30,7 +30,7 @@ export interface Context {
   ): Promise<unknown>
 }
 
-/** A job that lost its worker, as far as it is known. */
+/** An orphan, as far as it is known. */
 export interface LastSeenJob {
   id: string
   type: string
@@ -56,8 +56,8 @@ export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = un
   /** What it answers with, for programs: the document of the HTTP API is made from it, and tests hold it to it. */
   output: z.ZodType<Output>
   /**
-   * Throws unless what is acted on is there, and the caller's own. Asked before an input is refused for its form: nobody
-   * learns anything about what is not theirs, and a wrong id is said before a missing reason.
+   * Throws unless the subject exists and belongs to the caller. It runs before the input is validated. So a caller
+   * learns nothing about the jobs of others, and a wrong id is reported before a missing reason.
    */
   about?(store: Store, given: Readonly<Record<string, unknown>>): Promise<unknown>
   run(context: Context, input: z.output<Fields>): Promise<Output>

@@ -20,7 +20,7 @@ interface Codes {
 
 type Perform = (name: OperationName, input: object) => Promise<unknown>
 
-/** Performs what an owner asks for, where the operation cannot know that it is one who asks. */
+/** Runs owner requests that need the owner's view, where the operation cannot know that the caller is an owner. */
 export async function performForOwner(
   perform: Perform,
   name: OperationName,
@@ -36,7 +36,7 @@ export async function performForOwner(
   if ((name !== 'jobs.list' && name !== 'jobs.count') || typeof code !== 'string' || !codes.isMapped(code)) {
     return run(input)
   }
-  // By the code that they see. Stored is another one, so their failed jobs are looked through.
+  // Owners filter by the code that they see. The stored code differs, so their failed jobs are scanned.
   const list = async (asked: object) => {
     const listed = (await run({ status: 'failed', ...rest, ...asked }, 'jobs.list')) as OutputOf<'jobs.list'>
     return { ...listed, jobs: listed.jobs.filter(({ errorCode }) => errorCode === code) }

@@ -41,7 +41,7 @@ export async function submitRetry(context: Context, act: RetryAct, failed: JobRo
   return { isDone: true, did, job: viewJob(made, actionsFor(made)) }
 }
 
-/** Not even looked at again: what the new job has done meanwhile could be in its own way. */
+/** Not checked again: the new job's own work could now make the check fail. */
 export async function retryMadeBefore(store: Store, { id, owner, newId }: RetryAct): Promise<Intervened | null> {
   const known = newId === undefined ? null : await store.job({ id: newId })
   return known === null ? null : madeBefore(known, await neededJob(store, id, owner))

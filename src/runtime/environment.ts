@@ -22,11 +22,11 @@ export const ENVIRONMENT = {
   PGPORT: { fallback: '5432', meaning: 'The port of PostgreSQL, where an address names none.' },
   PGSSLMODE: {
     fallback: 'prefer',
-    meaning: 'How connections to PostgreSQL are encrypted, where an address has no `sslmode`.',
+    meaning: 'How connections to PostgreSQL are encrypted, if the address has no `sslmode`.',
   },
-  PGSSLROOTCERT: { fallback: null, meaning: 'The file of the authority that vouches for PostgreSQL, or `system`.' },
-  PGSSLCERT: { fallback: null, meaning: 'The file of the client certificate for PostgreSQL.' },
-  PGSSLKEY: { fallback: null, meaning: 'The file of the key of that certificate.' },
+  PGSSLROOTCERT: { fallback: null, meaning: 'The CA certificate file for PostgreSQL, or `system`.' },
+  PGSSLCERT: { fallback: null, meaning: 'The client certificate file for PostgreSQL.' },
+  PGSSLKEY: { fallback: null, meaning: 'The private key file of the client certificate.' },
   REDRESS_SERVER: {
     fallback: null,
     meaning: 'The server that commands ask instead of a store, such as `https://jobs.example.org`.',

@@ -16,7 +16,7 @@ export function jsonLog({ level = 'info' }: { level?: LogLevel } = {}): Log {
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      // An address with a password may be inside any text, such as the message of an error.
+      // Any text, such as an error message, may contain an address with a password.
       hooks: { streamWrite: redactAddresses },
       redact: [...NEVER_LOGGED, ...NEVER_LOGGED.map((name) => `*.${name}`)],
     },

@@ -1,10 +1,10 @@
 /**
- * Resolves when timers, sockets and other requests had their turn. An `await` of anything that is settled already, such as an
- * answer of the embedded store, only lets other promises go first: a loop of those holds up the whole process.
+ * Resolves after timers, sockets and other requests had a turn. Awaiting a settled promise, such as an answer of the
+ * embedded store, only lets other promises run: a loop of those blocks the whole process.
  */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** Runs tasks one after another, each in a turn of its own, in the order in which they came. */
+/** Runs tasks one at a time, in order of arrival, each in its own turn of the event loop. */
 export class OnePerTurn {
   #last: Promise<unknown> = Promise.resolve()
 

@@ -53,7 +53,7 @@ export interface CopySource {
   chunksOf(table: CopiedTable, columns: readonly string[]): AsyncIterable<CopiedRow[]>
   /** The highest number that was ever given in this table, also to a row that is gone; 0 for none. */
   highestOf(table: CopiedTable): Promise<number>
-  /** How many events, at least, were added after the moment that is read, or are being added now. */
+  /** The minimum number of events that were added after the snapshot, or are being added now. */
   eventsMissed(): Promise<number>
   stop(): Promise<void>
 }

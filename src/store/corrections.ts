@@ -1,7 +1,7 @@
 import { RedressError } from '../core/errors.ts'
 import { isoTime } from '../core/iso-time.ts'
 
-/** A line that was written before the change it is about. */
+/** A log line written before the change that it announces. */
 export interface AheadLine {
   ts: string
   job_id: string
@@ -13,7 +13,7 @@ export interface AheadLine {
   attempt?: number
 }
 
-/** A line that the store's answer made untrue, and why. */
+/** A log line that the store's answer made false, and the reason. */
 export interface Untrue {
   line: AheadLine
   reason: string
@@ -25,16 +25,19 @@ interface CorrectionsOptions {
   append: (entries: readonly object[]) => Promise<void>
   nowMs: () => Promise<number>
   setTimer: SetTimer
-  /** A correction could not be written; it is kept, and written before the next line. */
+  /** A correction could not be written. It is kept, and written before the next line. */
   broken: (error: unknown) => void
 }
 
-/** After so long without an answer the log says that the outcome is not known. Shorter than a worker waits to send it again. */
+/**
+ * After this long without an answer, the log records the outcome as unknown. Shorter than the worker's timeout for a
+ * retry.
+ */
 const UNANSWERED_MS = 5_000
 
 /**
- * Keeps a log true that is written before the store is asked. A change that the store refuses is followed by a line
- * `refused`, one whose outcome is not known by `unknown`, and by `done` when it is known after all.
+ * Corrects a log that is written before the store changes. A change that the store refuses gets a line `refused`. A
+ * change with an unknown outcome gets `unknown`, and later `done` if it was made.
  */
 export function openCorrections({ append, nowMs, setTimer, broken }: CorrectionsOptions) {
   let owed: object[] = []
@@ -71,7 +74,7 @@ export function openCorrections({ append, nowMs, setTimer, broken }: Corrections
     reason,
   })
 
-  /** A store that has just failed may not tell the time either. */
+  /** A store that has just failed may not be able to tell the time. */
   const now = (line: AheadLine): Promise<string> =>
     nowMs().then(
       (ms) => isoTime(ms),
@@ -84,7 +87,7 @@ export function openCorrections({ append, nowMs, setTimer, broken }: Corrections
   return {
     append: write,
 
-    /** Makes the change that these lines announced, and corrects the lines by what the store answers. */
+    /** Makes the change that these lines announced, then corrects the lines if the store's answer contradicts them. */
     async settling<T>(
       lines: readonly AheadLine[],
       change: () => Promise<T>,
@@ -110,7 +113,7 @@ export function openCorrections({ append, nowMs, setTimer, broken }: Corrections
         timer.cancel()
       }
       const untrue = await Promise.resolve(untrueAfter(answer)).catch(async (error: unknown) => {
-        await unknown(lines, `the store answered, and could not be asked what it did: ${String(error)}`)
+        await unknown(lines, `the store answered, but checking the change failed: ${String(error)}`)
         return []
       })
       const ts = untrue.length > 0 || isUnknown ? await now(first) : first.ts
@@ -126,7 +129,7 @@ export function openCorrections({ append, nowMs, setTimer, broken }: Corrections
   }
 }
 
-/** The store said no; of every other error, nobody knows what it did before. */
+/** The store refused the change. After any other error, the outcome is unknown. */
 function isRefusal(error: unknown): error is RedressError {
   return error instanceof RedressError && (error.code === 'BACKLOG_FULL' || error.httpStatus < 500)
 }

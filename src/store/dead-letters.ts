@@ -57,7 +57,7 @@ export interface StoredDeadLetter extends LetterFacts {
   attempts: number
   atMs: number
   replayedAtMs: number | null
-  /** The newest job that a person made from its job, by this letter or in another way. */
+  /** The newest job that a person made from its job, through this letter or in another way. */
   retriedAs: string | null
   /** What a job made from it takes over. */
   priority: number
@@ -74,6 +74,6 @@ export interface LetterCounts {
 
 export type Replayed = { job: string; skip: null } | { job: null; skip: Skip }
 
-/** The marks on the letter say whether it may be replayed once more; what its job was retried as is then as it is. */
+/** The marks on the letter decide whether it may be replayed again, so the current `retriedAs` of its job is accepted. */
 export const madeAfter = ({ retriedAs }: StoredDeadLetter, job: NewJob): NewJob =>
   job.retriedFrom === null ? job : { ...job, retriedFrom: { ...job.retriedFrom, retriedAsSeen: retriedAs } }

@@ -36,9 +36,9 @@ export interface SqliteFacts {
   networkFileSystem: string | null
   mayWriteFile: boolean
   mayWriteFolder: boolean
-  /** Also true where the lock file is not made yet. */
+  /** Also true if the lock file does not exist yet. */
   mayLock: boolean
-  /** The permissions of the file and what lies beside it, all together: 0o600 where only its owner reads it. */
+  /** The combined permissions of the file and its companions (-wal, -shm): 0o600 if only the owner can read them. */
   mode: number
   /** What SQLite's own check found wrong; null when it was not asked. */
   damage: string[] | null
@@ -70,11 +70,11 @@ export interface PostgresFacts {
   notified: { ms: number } | { problem: string }
 }
 
-/** How we are connected to the server. */
+/** How the store is connected to the server. */
 export interface TlsFacts {
-  /** As the address or the environment says it: 'prefer'. */
+  /** The mode from the address or the environment: 'prefer'. */
   mode: string
-  /** What is checked of the server's certificate. */
+  /** Which parts of the server's certificate are checked. */
   checks: 'nothing' | 'authority' | 'authority and name'
   isEncrypted: boolean
   /** The server is on this machine. */
@@ -99,11 +99,13 @@ export interface HorizonHolder {
 
 /** The history has a table for each day, made ahead of time. */
 export interface PartitionFacts {
-  /** Of today and tomorrow, those that have none: 'events 2026-11-30'. */
+  /** Missing daily tables of today and tomorrow: 'events 2026-11-30'. */
   missing: string[]
   /** The tables of days without a table of their own that hold anything. */
   filledRests: string[]
-  /** Sessions that hold a lock on the history, the oldest first: meanwhile no day's table can be made or dropped. */
+  /**
+   * Sessions that hold a lock on the history, oldest first. Until they end, no daily table can be created or dropped.
+   */
   readers: HistoryReader[]
 }
 
@@ -111,7 +113,7 @@ export interface HistoryReader {
   pid: number
   /** 'psql of ann on 10.0.0.7, idle in transaction'. */
   what: string
-  /** The age of its transaction; null where the server does not tell us. */
+  /** The age of its transaction; null if the server does not show it. */
   forMs: number | null
   /** The start of its statement. */
   query: string
@@ -140,7 +142,10 @@ export interface JobFacts {
   types: { type: string; queue: string; ready: number; oldestReadyAtMs: number | null }[]
   workers: { id: string; types: string[]; seenAtMs: number; stoppedAtMs: number | null }[]
   orphans: { count: number; oldestAtMs: number | null }
-  /** All that wait for a person: those that were reported, and those whose lease is over and whose policy would report them. */
+  /**
+   * All orphans that wait for a person: reported ones, and those whose lease expired under a policy that reports
+   * orphans.
+   */
   orphaned: OrphanFact[]
   /** Leases that ran out and that nobody took back. */
   expired: { count: number; oldestAtMs: number | null }

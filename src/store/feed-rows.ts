@@ -46,7 +46,7 @@ export function feedEventOf(
   ]
 }
 
-/** What was read, as a page: `toSeq` is how far a filtered feed was looked through, and null where all of it was wanted. */
+/** The rows as a page. `toSeq` is how far a filtered feed was scanned; null for an unfiltered feed. */
 export function pageOf(found: {
   rows: readonly FeedRow[]
   events: FeedEvent[]

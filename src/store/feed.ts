@@ -15,8 +15,8 @@ export interface FeedStore {
 }
 
 /**
- * The events of some subjects. One that matches in any way is given; the others are left out, except that events of all
- * schedules are given for any of them. However few match, a page looks at a bounded number of events.
+ * The events of some subjects. An event that matches any condition is included; the others are left out. Exception:
+ * events about all schedules match any schedule. A page scans a bounded number of events, however few match.
  */
 export interface FeedFilter {
   jobs: readonly string[]
@@ -24,9 +24,9 @@ export interface FeedFilter {
   queues: readonly string[]
   owners: readonly string[]
   batches: readonly string[]
-  /** 'batch:ID', 'breaker:NAME', ...: what happens to the thing itself. */
+  /** 'batch:ID', 'breaker:NAME', ...: events about the subject itself. */
   subjects: readonly string[]
-  /** What happens to jobs that a schedule made. */
+  /** Events of jobs that a schedule made. */
   hasSchedules: boolean
 }
 
@@ -35,7 +35,7 @@ export const FEED_SCAN_MAX = 2_000
 
 export interface FeedPage {
   events: FeedEvent[]
-  /** Where to go on: the number up to which everything is in `events`, was left out, or was removed. */
+  /** Where to continue: every event up to this number is in `events`, was filtered out, or was removed. */
   nextSeq: number
   hasMore: boolean
   /** The highest number of an event after `afterSeq` that was removed with its job; null when none was. */

@@ -35,8 +35,8 @@ export interface KeyFilter {
 }
 
 /**
- * Whose jobs are orphans as soon as their lease is over, reported or not. By the keys of types: all jobs of `reporting`,
- * and of `forwardOnly` those that were submitted under a policy that never goes back.
+ * Types whose jobs are orphans as soon as their lease expires, reported or not. By type key: all jobs of `reporting`,
+ * and of `forwardOnly` the jobs submitted under a forward-only policy.
  */
 export interface SilentTypes {
   nowMs: number

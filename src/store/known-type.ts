@@ -19,8 +19,8 @@ export interface TypeRow {
 }
 
 /**
- * A policy as it is stored. `orphan.stuckAfter` has a column of its own, because a program of the version before can be at
- * work on the same PostgreSQL store and refuses a policy with a field that it does not know.
+ * A stored policy. `orphan.stuckAfter` has a column of its own: a process of the previous version may use the same
+ * PostgreSQL store, and it rejects a policy with an unknown field.
  */
 export function policyColumns(policy: Policy): { text: string; stuckAfterMs: number | null } {
   const { stuckAfterMs, ...orphan } = policy.orphan

@@ -57,8 +57,8 @@ export interface Store
 
   submit(params: { jobs: readonly NewJob[] }): Promise<Submitted[]>
   /**
-   * Leases due jobs, by priority and then by queue time. May also answer with leases of an earlier claim of this worker whose
-   * answer was lost, whatever their lanes.
+   * Leases due jobs, by priority and then by queue time. May also return leases of an earlier claim of this worker
+   * whose answer was lost, in any lane.
    */
   claim(params: { worker: WorkerKey; lanes: readonly Lane[]; max: number }): Promise<Claimed>
   /** Marks attempts as really begun. Answers with the keys whose lease is gone. */
@@ -73,8 +73,8 @@ export interface Store
   cancellations(params: { worker: WorkerKey }): Promise<Cancellation[]>
 
   /**
-   * Processing jobs whose lease ran out (and were not reported yet), that were claimed and not started for long, or that
-   * are of a type in `stuck` and started so long ago.
+   * Processing jobs whose lease expired (and that were not reported yet), that were claimed long ago without a start,
+   * or that belong to a type in `stuck` and started too long ago.
    */
   stalled(params: { unstartedForMs: number; stuck?: readonly StuckAge[]; limit: number }): Promise<Stalled[]>
   /** Takes jobs back from lost workers, or reports them. Refused for one whose lease was renewed meanwhile. */
@@ -152,7 +152,7 @@ export interface RetriedFrom extends By {
   act?: 'dead-letters.replay' | 'replays.start'
   /** Of the replay that it is a part of. */
   replay?: string
-  /** `retriedAs` of that job when this was decided: if it is another one by now, nothing is made. null when left out. */
+  /** `retriedAs` of that job when the caller decided. If it has changed, nothing is made. null when left out. */
   retriedAsSeen?: string | null
 }
 
@@ -277,7 +277,7 @@ export interface Close extends Held {
 
 export type CloseAnswer = 'closed' | 'lost'
 
-/** Jobs of this type are stuck when their attempt started so long ago. */
+/** Jobs of this type are stuck when their attempt started this long ago. */
 export interface StuckAge {
   type: string
   startedForMs: number
@@ -313,7 +313,7 @@ export interface Intervention {
   id: string
   actor: string
   reason: string
-  /** The state that the person, and core, decided on. `retriedAs` matters to a retry, and is null when left out. */
+  /** The state that the decision was based on. `retriedAs` matters only to a retry, and is null when left out. */
   expect: { status: Status; attempt: number; retriedAs?: string | null }
   act:
     | { kind: 'retry-in-place'; spent: string | null }
@@ -331,7 +331,7 @@ export interface Intervention {
 /** What core reads of a job, and what only the store and its callers need. */
 export interface JobRow extends JobRecord {
   key: JobKey
-  /** How often its task was tried: each attempt, and each further try of the stage that an attempt failed with. */
+  /** The number of tries of its task: each attempt, and each further try of the stage that an attempt failed with. */
   tries: number
   payload: string
   dedupeKey: string | null
@@ -358,8 +358,8 @@ export interface JobFilter {
   /** The code that a failed job ended with. */
   code?: string
   /**
-   * Its worker is gone, and a person has to decide: it was reported, or its lease has run out and its policy reports
-   * orphans, whether or not a worker has noticed yet.
+   * Its worker is lost and a person must decide: it was reported, or its lease expired and its policy reports
+   * orphans, even if no worker has noticed yet.
    */
   isOrphaned?: boolean
   /** Id of a batch: the jobs that have a place in it. */

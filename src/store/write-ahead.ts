@@ -263,7 +263,10 @@ export function withWriteAhead(
     return jobs.filter(({ type }) => watched.has(type)).map(lineOfSubmission)
   }
 
-  /** Where the type names the state before a dispatch, a refused submission leaves that state; elsewhere it never had one. */
+  /**
+   * If the type names the state before a dispatch, a refused submission leaves that state. Otherwise it never had
+   * one.
+   */
   function lineOfSubmission({ id, type, retriedFrom, rejected }: NewJob): Promise<AheadLine> {
     const known = { id, type, worker: null, spent: null }
     const from = rejected !== null && queuedAs(type) !== undefined ? 'queued' : null
@@ -283,7 +286,7 @@ export function withWriteAhead(
     return corrections.settling(ahead, submit, (answer) => untrueAfter(ahead, answer))
   }
 
-  /** With a dedupe key, another job may have been there already. */
+  /** With a dedupe key, another job may already exist. */
   function untrueOfSubmitted(jobs: readonly NewJob[]) {
     return (ahead: readonly AheadLine[], submitted: readonly Submitted[]): Untrue[] =>
       ahead.flatMap((line) => {
@@ -303,7 +306,7 @@ export function withWriteAhead(
     return ahead.filter((_line, i) => found[i] === null).map((line) => ({ line, reason }))
   }
 
-  /** An end that is answered `lost` may have been recorded by an earlier try, whose answer was lost. */
+  /** A close answered with `lost` may have been recorded by an earlier try whose answer was lost. */
   async function untrueOfEnds(
     ends: readonly (Close | Reclaim)[],
     ahead: readonly AheadLine[],
@@ -375,7 +378,7 @@ export function withWriteAhead(
   }
 }
 
-/** For tests and tools in which time does not go by. */
+/** For tests and tools with a virtual clock. */
 const noTimer: SetTimer = () => ({ cancel: () => undefined })
 
 const TO_OF_ACT: Partial<Record<Intervention['act']['kind'], Status>> = {

@@ -23,11 +23,11 @@ export interface CrashOptions extends Omit<WorkerOptions, 'store' | 'handlers' |
   at: Step
   /** Which attempt that is, counted over all that come to this step in this worker. */
   nth?: number
-  /** The crash may also not happen. Without this, `kit.stop()` throws when it did not. */
+  /** The crash may not happen at all. Without this, `kit.stop()` throws if it did not. */
   optional?: boolean
 }
 
-/** A crash that a test asked for, and whether it came. */
+/** A crash that a test planned, and whether it happened. */
 interface PlannedCrash {
   worker: string
   at: Step
@@ -37,7 +37,7 @@ interface PlannedCrash {
   entered: number
 }
 
-/** Handed on to the app. */
+/** Passed on to the app. */
 const APP_OPTIONS: ReadonlySet<string> = new Set(['log', 'failureLog', 'payloadBytesMax'])
 /** Jobs that are looked at when the kit works out what happens next. */
 const JOBS_MAX = 10_000
@@ -163,8 +163,8 @@ export class TestKit {
   }
 
   /**
-   * Ends everything at once. Nothing is waited for: handlers of a test may be waiting for ever. Throws when a crash that
-   * was planned never happened: such a test shows nothing.
+   * Ends everything at once, without waiting for handlers, which may never end. Throws if a planned crash never
+   * happened: such a test proves nothing.
    */
   async stop(): Promise<void> {
     for (const worker of this.#others) worker.crash()
@@ -265,7 +265,7 @@ export class TestKit {
 }
 
 function missedCrash({ worker, at, nth, entered }: PlannedCrash): string {
-  const came = `${entered} of the ${nth} attempts that it waits for came to this step`
+  const came = `${entered} of ${nth} attempts reached this step`
   const check =
     'Submit jobs that get there, with this worker free, before the kit is stopped; or give `optional: true`.'
   return `The planned crash of ${worker} at '${at}' never happened: ${came}. ${check}`

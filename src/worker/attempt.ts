@@ -114,7 +114,10 @@ export class Attempt<Code extends string = string> {
     return attempt.#progress
   }
 
-  /** For the worker: the progress it took was not written, so it is told again, unless there is newer. */
+  /**
+   * For the worker: the progress that it took was not written, so it is reported again, unless there is newer
+   * progress.
+   */
   static giveBackProgress(attempt: Attempt): void {
     attempt.#isProgressNew = true
   }

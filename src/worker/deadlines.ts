@@ -3,24 +3,24 @@ import { Alarm } from './alarm.ts'
 import type { Flight } from './flight.ts'
 
 /**
- * A process that stood still may find that its leases ended meanwhile. If no other worker took the jobs, a renewal keeps
- * them, so the store has this long to answer one before they are given up.
+ * A suspended process may find that its leases have expired. If no other worker took the jobs, a renewal keeps them.
+ * The store has this long to answer it before the jobs are given up.
  */
 const STANDSTILL_GRACE_MS = 500
 
 interface DeadlinesOptions {
   clock: Clock
   held: ReadonlyMap<number, Flight>
-  /** The lease ended without a renewal: another worker may have the job by now. */
+  /** The lease expired without a renewal: another worker may have the job by now. */
   lost: (flight: Flight) => void
   timedOut: (flight: Flight) => void
-  /** The process stood still: leases should be renewed at once. */
+  /** The process was suspended: leases must be renewed at once. */
   stoodStill: () => void
 }
 
 /**
- * Ends attempts at the end of their lease or of their time. A timer of its own does this and nothing of it waits for the
- * store, which may refuse, answer late or never answer.
+ * Ends attempts when their lease or their time limit expires. It has its own timer and never waits for the store,
+ * which may refuse, answer late or never answer.
  */
 export class Deadlines {
   readonly #options: DeadlinesOptions
@@ -45,7 +45,8 @@ export class Deadlines {
     const nowMonoMs = clock.monoMs()
     let nextMonoMs = Number.POSITIVE_INFINITY
     for (const flight of [...held.values()]) {
-      // What has ended and only waits to be recorded does no harm: its outcome counts if the store still says so.
+      // An attempt that has ended and only waits to be recorded is left alone: the store decides whether its outcome
+      // counts.
       if (flight.state === 'closing') continue
       if (flight.trustedUntilMonoMs <= nowMonoMs) lost(flight)
       else if (flight.state === 'running' && flight.endMonoMs <= nowMonoMs) timedOut(flight)

@@ -2,7 +2,7 @@ import { AttemptFailed, type FailOptions } from '../core/attempt-failed.ts'
 import { type Duration, durationMs } from '../core/duration.ts'
 
 export interface AttemptFailOptions extends Omit<FailOptions, 'retryAfterMs'> {
-  /** How long the other side asked us to wait: the retry comes no sooner, and no sooner than by the policy's backoff. */
+  /** How long the other side asked us to wait: a lower bound beside the policy's backoff. */
   retryAfter?: Duration
 }
 

@@ -27,7 +27,7 @@ export class Flight {
   /** Null also while it gets hold of what it needs: until then nothing has begun. */
   startedMonoMs: number | null = null
   deadlineMonoMs = Number.POSITIVE_INFINITY
-  /** From then on the attempt counts as stuck, and its job is taken back. */
+  /** From this moment the attempt counts as stuck, and its job is taken back. */
   stuckMonoMs = Number.POSITIVE_INFINITY
   /** Until then nobody else can have the job, whatever the store says by then. */
   trustedUntilMonoMs: number
@@ -82,7 +82,7 @@ export class Flight {
     return totalMs === null ? Number.POSITIVE_INFINITY : this.lease.queuedAtMs + totalMs - this.#storeMinusMonoMs
   }
 
-  /** When its time is over, unless its lease ends before. */
+  /** When its time limit expires, unless its lease expires first. */
   get endMonoMs(): number {
     return Math.min(this.deadlineMonoMs, this.stuckMonoMs)
   }

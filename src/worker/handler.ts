@@ -14,7 +14,9 @@ export interface Handler {
   readonly rules: readonly Rule<string>[]
   /** Reads a stored payload; a throw (or rejection) is a dispatch failure: the handler never saw it. */
   readInput(payload: unknown): unknown
-  /** How many of this type the worker may have at once, asked before each claim; null for as many as it has slots. */
+  /**
+   * How many jobs of this type the worker may hold at once, called before each claim; null = as many as it has slots.
+   */
   readonly slotsMax: (() => number) | null
   /** Before the attempt begins; a throw is a dispatch failure. What it gives back is called when the attempt is over. */
   readonly acquire: ((input: unknown, attempt: Attempt) => unknown) | null

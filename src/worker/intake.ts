@@ -21,18 +21,18 @@ export class Intake {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
-  /** With a type's own `slotsMax`: it must not keep the others from being claimed. */
+  /** For a type with its own `slotsMax`: it must not keep other types from being claimed. */
   readonly #slotTrouble: Trouble
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
   readonly #learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
   readonly #lanes: Lane[]
-  /** Types of which this worker may have only so many at once. */
+  /** Types with a limit per worker. */
   readonly #slotted: readonly Handler[]
   /** Jobs that can be given back, and take nothing from others while they wait, may be claimed before there is a slot. */
   readonly #lanesAhead: Lane[]
 
-  /** `served`: those of all handlers of the worker whose jobs are claimed here. */
+  /** `served`: the handlers of the worker whose jobs are claimed here. */
   constructor(
     store: Store,
     clock: Clock,
@@ -68,12 +68,15 @@ export class Intake {
     return freeSlots > 0 || (freeSlots + ahead > 0 && buffered <= ahead / 2)
   }
 
-  /** The claim before was not answered. */
+  /** The previous claim was not answered. */
   isSilent(waitedMs: number): void {
     this.#trouble.failed({ waited_ms: waitedMs }, 'a claim was not answered; will ask again')
   }
 
-  /** `freeSlots` is negative by as many jobs as are buffered beyond the slots; `held` are those under way here. */
+  /**
+   * `freeSlots` is negative if more jobs are buffered than there are slots; `held` are the jobs that this worker
+   * holds.
+   */
   async claim(worker: WorkerKey, freeSlots: number, held: Iterable<Flight>): Promise<TakenIn> {
     const taken: TakenIn = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
     const askedMonoMs = this.#clock.monoMs()
@@ -110,8 +113,8 @@ export class Intake {
   }
 
   /**
-   * One claim for all lanes; but a type that may have fewer than there are free slots is asked for apart, with a share of
-   * its own: together they never bring more than fits.
+   * One claim for all lanes. But a type whose limit is below the number of free slots is claimed separately, with its
+   * own share. Together the claims never return more than fits.
    */
   #slotClaims(freeSlots: number, held: Iterable<Flight>): Claim[] {
     if (this.#slotted.length === 0) return [{ lanes: this.#lanes, max: freeSlots }]
@@ -136,7 +139,7 @@ export class Intake {
     try {
       const answer = slotsMax?.()
       if (typeof answer !== 'number' || !(answer >= 0)) {
-        throw new TypeError(`slotsMax must answer with a number from 0 on, not ${String(answer)}`)
+        throw new TypeError(`slotsMax must return a number of at least 0; got ${String(answer)}`)
       }
       this.#slotTrouble.isOver()
       return Math.floor(answer)

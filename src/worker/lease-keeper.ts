@@ -24,7 +24,7 @@ export class LeaseKeeper {
   #seenMonoMs = Number.NEGATIVE_INFINITY
   #progressMonoMs = Number.NEGATIVE_INFINITY
 
-  /** `shortestMs`: of all leases that may have to be renewed while an answer is waited for. */
+  /** `shortestMs`: the shortest of all leases that may need a renewal while an answer is pending. */
   constructor(store: Store, clock: Clock, log: Log, shortestMs: number, lost: (flight: Flight) => void) {
     this.#store = store
     this.#patienceMs = Math.min(PATIENCE_MS, shortestMs * RENEW_AT_SHARE)
@@ -34,8 +34,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * One after the other: a store that is slow to answer must not be asked for the same leases again and again. All who
-   * ask meanwhile share the round after this one.
+   * One round at a time: a slow store must not get the same renewals again and again. Callers that ask meanwhile
+   * share the next round.
    */
   keep(worker: WorkerKey, held: ReadonlyMap<number, Flight>): Promise<void> {
     if (this.#underWay === null) {
@@ -61,10 +61,7 @@ export class LeaseKeeper {
       const renewed = asked.then(({ lost }) => this.#renewed(held, renewals, lost, askedMonoMs))
       if ((await answerWithin(this.#clock, this.#patienceMs, renewed)) !== SILENCE) return
       const waited_ms = Math.round(this.#patienceMs)
-      this.#trouble.failed(
-        { waited_ms, leases: renewals.length },
-        'a renewal was not answered; leases are renewed again',
-      )
+      this.#trouble.failed({ waited_ms, leases: renewals.length }, 'a renewal was not answered; will renew again')
     } catch (error) {
       this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
     }
@@ -74,7 +71,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** Also for an answer that came after its round was given up. */
+  /** Also handles an answer that came after its round timed out. */
   #renewed(
     held: ReadonlyMap<number, Flight>,
     renewals: readonly Renewal[],
@@ -86,7 +83,8 @@ export class LeaseKeeper {
     for (const { key, attempt, ttlMs } of renewals) {
       const flight = held.get(key)
       if (flight === undefined || flight.lease.attempt !== attempt) continue
-      // From when we asked, as at the claim. Answers may overtake each other, and none takes back what another gave.
+      // The lease counts from the request, as at the claim. Answers may overtake each other; a lease is never
+      // shortened.
       flight.renewedMonoMs = Math.max(flight.renewedMonoMs, askedMonoMs)
       flight.trustedUntilMonoMs = Math.max(flight.trustedUntilMonoMs, askedMonoMs + ttlMs)
       if (lost.includes(key)) this.#lost(flight)

@@ -140,9 +140,7 @@ export class Maintenance {
 
 function plightOf({ isExpired, startedAtMs }: Stalled): string {
   if (isExpired) return 'the worker of this job is gone'
-  return startedAtMs === null
-    ? 'a claimed job was not started in time'
-    : 'a job runs for longer than it may: it is stuck'
+  return startedAtMs === null ? 'a claimed job was not started in time' : 'a job exceeds orphan.stuckAfter: it is stuck'
 }
 
 function describeStalled(job: Stalled): string {

@@ -51,7 +51,7 @@ export function changeForShutdown(flight: Flight, monoMs: number, chance: number
   return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
 }
 
-/** Its handler hangs in a worker that is alive; the policy's answer is that for lost workers. */
+/** Its handler hangs in a live worker; the policy treats it like a lost worker. */
 function changeForStuck(flight: Flight, { limitMs }: AttemptStuck, monoMs: number): Change {
   const { lease, handler } = flight
   const job = {

@@ -1,15 +1,15 @@
 import type { Clock } from '../runtime/clock.ts'
 
-/** The store has not answered yet, and may never do so. */
+/** The store has not answered yet, and may never answer. */
 export const SILENCE = Symbol('silence')
 
 /** How long the worker waits for an answer before it goes on without it and asks again. */
 export const PATIENCE_MS = 10_000
 
 /**
- * The answer, or `SILENCE` after `ms`. A connection whose packets vanish gives neither an answer nor an error, so no
- * loop of a worker may wait for the store alone. An answer that comes later is the caller's to use, by what it chained
- * to `asked`; a later error is dropped.
+ * The answer, or `SILENCE` after `ms`. A connection that loses packets gives neither an answer nor an error, so no
+ * loop of a worker may wait for the store alone. The caller can use a late answer by chaining to `asked`; a late
+ * error is dropped.
  */
 export function answerWithin<T>(clock: Clock, ms: number, asked: Promise<T>): Promise<T | typeof SILENCE> {
   return new Promise((resolve, reject) => {
@@ -27,7 +27,7 @@ export function answerWithin<T>(clock: Clock, ms: number, asked: Promise<T>): Pr
   })
 }
 
-/** For callers that treat silence as they treat an error. */
+/** For callers that treat silence like an error. */
 export async function answerOrThrow<T>(clock: Clock, asked: Promise<T>): Promise<T> {
   const answer = await answerWithin(clock, PATIENCE_MS, asked)
   if (answer === SILENCE) throw new Error(`The store did not answer within ${PATIENCE_MS / 1_000} s.`)

@@ -206,7 +206,7 @@ export class Pipeline {
     this.#host.close(flight, change, nowMonoMs)
   }
 
-  /** Why it is stopped at `endMonoMs`. */
+  /** Why the attempt is stopped at `endMonoMs`. */
   endOf(flight: Flight): AttemptTimeout | TotalTimeout | AttemptStuck {
     const { stuckAfterMs } = flight.handler.policy.orphan
     const isStuck = stuckAfterMs !== null && flight.stuckMonoMs < flight.deadlineMonoMs

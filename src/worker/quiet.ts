@@ -19,7 +19,7 @@ export class Quiet {
     for (const { wake } of woken) wake()
   }
 
-  /** Resolves when it is quiet, or quiet enough for the caller, or after `ms` of the clock. */
+  /** Resolves when no work is left, when the caller's condition holds, or after `ms` of the clock. */
   async within(ms: number, isEnough = this.#isQuiet): Promise<void> {
     if (isEnough()) return
     await new Promise<void>((resolve) => {

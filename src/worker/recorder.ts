@@ -76,7 +76,7 @@ export class Recorder {
     for (const { flight } of batch) flight.isBeingRecorded = true
     try {
       const closing = this.#store.close({ worker, closes: batch.map((entry) => entry.close) })
-      // An answer that comes after we stopped to wait for it is still the answer.
+      // A late answer after the timeout is still the answer.
       await answerOrThrow(
         this.#clock,
         closing.then((answers) => this.#settle(batch, answers)),

@@ -13,28 +13,30 @@ interface SlotPoolOptions {
   intake: Intake
   slots: number
   pollMs: number
-  /** Only while it does are jobs begun. */
+  /** Jobs start only while this is true. */
   isRunning: () => boolean
   /** Every job that the worker holds. */
   held: () => Iterable<Flight>
-  /** A job is leased. A claim may also bring jobs of other pools: those of an earlier claim whose answer was lost. */
+  /**
+   * A job was leased. A claim may also return jobs of other pools: those of an earlier claim whose answer was lost.
+   */
   claimed: (flight: Flight) => void
-  /** Jobs of any pool may wait for a slot now. */
+  /** Jobs of any pool may now be waiting for a slot. */
   begin: () => void
   start: (flight: Flight) => void
-  /** Nothing may begin before the store has answered a question. */
+  /** No job may start before the store has answered a query. */
   mustLookFirst: () => boolean
-  /** There is more: the loop should turn at once. */
+  /** More work is known: the loop must run at once. */
   turn: () => void
   /** The loop should turn within this time, and want work for every pool. */
   poll: (withinMs: number) => void
-  /** A claim ended, whatever it brought. */
+  /** A claim ended, whatever it returned. */
   changed: () => void
 }
 
 /**
- * Some slots of a worker, and the jobs claimed for them. Most types share one pool. A type with slots of its own has a
- * pool of its own: its jobs never wait for a slot behind other work, however long that takes.
+ * Some slots of a worker, and the jobs claimed for them. Most types share one pool. A type with its own slots has its
+ * own pool: its jobs never wait behind other work.
  */
 export class SlotPool {
   readonly #options: SlotPoolOptions
@@ -54,12 +56,12 @@ export class SlotPool {
     return this.#isClaiming
   }
 
-  /** There may be a slot, or work for one: the next turn of the loop claims. */
+  /** A slot or work may be available: the next run of the loop claims. */
   want(): void {
     this.#isWanted = true
   }
 
-  /** There is new work. What comes while a claim is under way may be missing in its answer. */
+  /** There is new work. Work that arrives during a claim may be missing from its answer. */
   hint(): void {
     this.#isWanted = true
     this.#hasHint = true
@@ -87,7 +89,7 @@ export class SlotPool {
     this.#isClaiming = false
     if (taken === SILENCE) {
       intake.isSilent(PATIENCE_MS)
-      // Jobs of an answer that comes after all are leased to this worker.
+      // Jobs in a late answer are still leased to this worker.
       void claimed.then(() => this.#claimed())
       poll(pollMs)
       changed()
@@ -104,7 +106,7 @@ export class SlotPool {
     this.#options.changed()
   }
 
-  /** Begins waiting attempts while there are slots. A handler that ends at once frees its slot inside this loop. */
+  /** Starts waiting attempts while slots are free. A handler that ends at once frees its slot inside this loop. */
   begin(): void {
     const { slots, isRunning, mustLookFirst, start } = this.#options
     if (this.#isFilling) return
@@ -127,7 +129,7 @@ export class SlotPool {
     this.beginSoon()
   }
 
-  /** Not from inside the handler that just ended: its stack would stand below the next one's, in every error. */
+  /** Not called from the handler that just ended: its stack would appear below the next one's, in every error. */
   beginSoon(): void {
     if (this.#isBeginScheduled || this.#isFilling || this.line.length === 0) return
     this.#isBeginScheduled = true
@@ -138,7 +140,7 @@ export class SlotPool {
   }
 }
 
-/** The pools of a worker: one for each type with slots of its own, and one for all others. */
+/** The pools of a worker: one per type with its own slots, and one for all other types. */
 export class SlotPools {
   readonly #shared: SlotPool
   readonly #own: readonly SlotPool[]
@@ -180,7 +182,7 @@ export class SlotPools {
     for (const pool of this.#all) pool.want()
   }
 
-  /** Most hints are about other work, so types with slots of their own are claimed a moment later, for all of them. */
+  /** Most hints are about other work, so types with their own slots are claimed a moment later, together. */
   hint(): void {
     this.#shared.hint()
     this.#own[0]?.hintSoon()
@@ -194,7 +196,7 @@ export class SlotPools {
     for (const pool of this.#all) pool.begin()
   }
 
-  /** Takes those chosen out of the lines in which they wait for a slot. */
+  /** Removes the chosen jobs from the queues in which they wait for a slot. */
   takeWaiting(isChosen: (flight: Flight) => boolean): Flight[] {
     return this.#all.flatMap(({ line }) => line.take(isChosen))
   }

@@ -174,7 +174,7 @@ export class Worker {
     if (wasEnlisted) {
       this.#releaseBuffer('the worker stopped before it began')
       this.#scheduleCycle()
-      // A store that never answers must not hold up the end: without a limit, only handlers are waited for.
+      // A store that never answers must not block the stop. Without a limit, only handlers are awaited.
       const isEnough = Number.isFinite(graceMs) ? undefined : () => [...this.#held.values()].every(hasEnded)
       await this.#quiet.within(graceMs, isEnough)
       if (!this.#isQuiet) await this.#endRunning()
@@ -284,9 +284,9 @@ export class Worker {
 
   #take(flight: Flight): void {
     const earlier = this.#held.get(flight.lease.key)
-    // Every claim gives a new number: this lease is held already, and a search for lost claims found it again.
+    // Every claim has a new number: this worker already holds the lease, and a search for lost claims found it again.
     if (!this.#isAlive || earlier?.lease.attempt === flight.lease.attempt) return
-    // Taken back from us and given to us again before we noticed: the earlier handler must not go on beside this one.
+    // The job was taken back and leased to this worker again. The earlier handler must not run beside this one.
     if (earlier !== undefined) this.#lose(earlier)
     this.#held.set(flight.lease.key, flight)
     this.#deadlines.watch(flight.trustedUntilMonoMs)
@@ -356,7 +356,7 @@ export class Worker {
 
   // ---- what can happen to an attempt from outside -------------------------------------------------------------
 
-  /** Keeps leases, stops attempts whose time is over, gives back what waits too long. */
+  /** Renews leases, stops attempts whose time is over, and releases jobs that wait too long. */
   async #keepLeases(): Promise<void> {
     if (this.#key === null || !this.#isAlive) return
     await this.#keeper.keep(this.#key, this.#held)
@@ -478,7 +478,7 @@ export class Worker {
       const running = [...this.#held.values()].filter((flight) => flight.isWorking).map((flight) => flight.lease.id)
       this.#log.warn({ blocked_ms: Math.round(lateMs), running }, 'something held up the event loop of this worker')
     }
-    // None waits for another: whatever the store is slow to answer must not hold up the rest.
+    // These run in parallel: a slow answer of the store must not hold up the others.
     void this.#keepLeases()
     this.#cancelling ??= this.#readCancellations().finally(() => {
       this.#cancelling = null

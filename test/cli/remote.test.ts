@@ -97,7 +97,7 @@ describe('what is refused', () => {
     [['jobs', '--store', 'sqlite:x'], '--server and --store do not go together'],
     [['jobs', '--app', 'x.ts'], '--server and --app do not go together'],
     [['retry', 'x', '--reason', 'y', '--actor', 'ann'], '--actor is for the store itself'],
-    [['doctor'], '--server is for --orphans'],
+    [['doctor'], '--server works only with --orphans'],
     [['copy'], 'redress copy is done here: it has no --server.'],
     [['migrate'], 'redress migrate is done here: it has no --server.'],
     [['policy', 'check', 'x.json'], 'redress policy check is done here: it has no --server.'],

@@ -305,8 +305,7 @@ describe('a worker that is killed', () => {
     }
     await (await plan({ optional: true, nth: 2 })).stop()
     const kit = await plan({ nth: 2 })
-    const said =
-      "The planned crash of crashing-worker-1 at 'run' never happened: 1 of the 2 attempts that it waits for came to this step."
+    const said = "The planned crash of crashing-worker-1 at 'run' never happened: 1 of 2 attempts reached this step."
     await expect(kit.stop()).rejects.toThrow(said)
     // It is stopped all the same, and says it once.
     await expect(kit.app.list()).rejects.toThrow()
@@ -322,7 +321,7 @@ describe('a worker that is killed', () => {
         await using unused = testKit()
         await unused.crashingWorker({ at: 'claim' })
       })(),
-    ).rejects.toThrow("at 'claim' never happened: 0 of the 1 attempts")
+    ).rejects.toThrow("at 'claim' never happened: 0 of 1 attempts")
   })
 
   test('is refused where its step, its number or an option does not exist', async () => {

@@ -14,7 +14,7 @@ export const letterSchema = exactly<LetterView>()(
     owner: name.nullable(),
     batchId: id.nullable().describe('of the batch that its job was made in'),
     attempts: count.describe(
-      'how often the task was tried: each attempt, and each further try of the stage that an attempt failed with',
+      'number of tries of the task: each attempt, and each further try of the stage that an attempt failed with',
     ),
     at: time,
     failure: failureSchema,

@@ -41,7 +41,7 @@ export interface PutOptions extends SignalOption {
   /** ARTIFACT_TOO_LARGE as soon as one byte more arrives. */
   bytesMax?: number | undefined
   contentType?: string | undefined
-  /** How the bytes are encoded already ('gzip'). They are stored and read as they are. */
+  /** The encoding that the bytes already have ('gzip'). They are stored and read unchanged. */
   contentEncoding?: string | undefined
   /** ARTIFACT_EXISTS instead of replacing. Of several such puts at once, one succeeds. */
   ifAbsent?: boolean | undefined
@@ -72,7 +72,7 @@ export interface ArtifactHead {
   /** In hex. Null where the store does not know it: see the guide on artifacts. */
   sha256: string | null
   contentType: string | null
-  /** As it was given with the put: the bytes are still encoded. */
+  /** The encoding given with the put: the bytes are still encoded. */
   contentEncoding: string | null
   modifiedAtMs: number
 }

@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net'
 
-/** How long an answer may still take after the other side stopped reading. It lies in our buffers already, or never comes. */
+/** How long a response may still take after the peer stopped reading. It is already in a buffer, or it never comes. */
 const ANSWER_MS_MAX = 2_000
 
 /**
- * Lets an HTTP client read an answer that came before its request was sent to the end. A server that refuses early (401,
- * 413, 415) and closes makes the next write fail with EPIPE or ECONNRESET. Node then destroys the socket, and with it the
- * answer that was received but not read yet: a refusal looks like a network error. Here such a write stays pending, so
- * that reading goes on until the answer, or the end of the connection, says what happened.
+ * Lets an HTTP client read a response that arrives before the request is fully sent. A server that refuses early
+ * (401, 413, 415) and closes makes the next write fail with EPIPE or ECONNRESET. Node then destroys the socket and
+ * the unread response, so a refusal looks like a network error. Here such a write stays pending. Reading continues
+ * until the response or the end of the connection.
  */
 export function readEarlyAnswers<Connection extends Socket>(socket: Connection): Connection {
   const write = socket._write

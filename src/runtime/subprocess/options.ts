@@ -42,7 +42,7 @@ export interface ProgramOptions {
   /** How much of the end of stderr the result or the failure carries. */
   stderrTailBytes?: number | undefined
   onStderrLine?: ((line: string) => void) | undefined
-  /** Picks the words that name the cause of a failure out of the end of stderr; its last line unless given. */
+  /** Picks the cause of a failure from the tail of stderr; its last line unless given. */
   causeIn?: ((stderrTail: string) => string) | undefined
   /** Longer lines are cut before a callback sees them. */
   lineBytesMax?: number | undefined

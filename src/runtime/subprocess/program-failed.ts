@@ -49,7 +49,7 @@ export class ProgramFailed extends Error {
   /** The platform's code, if there is one: ENOENT, EACCES, EAGAIN, ENOSPC. */
   readonly code: string | null
   readonly stderrTail: string
-  /** One line: what the program itself named as the cause. Empty where it said nothing. */
+  /** One line: the cause that the program printed. Empty if it printed nothing. */
   readonly said: string
   readonly durationMs: number
 
@@ -114,7 +114,7 @@ const SIGNAL_NAMES = new Map(Object.entries(constants.signals).map(([name, numbe
 
 const SAID_CHARS_MAX = 300
 
-/** Most programs say last what went wrong; of the others, the caller knows which line to pick. */
+/** Most programs print the cause last. For the others, the caller knows which line to pick. */
 function saidIn({ causeIn }: CheckedOptions, stderrTail: string): string {
   const picked = causeIn?.(stderrTail) ?? lastLine(stderrTail)
   return picked.length > SAID_CHARS_MAX ? `${picked.slice(0, SAID_CHARS_MAX - 1)}…` : picked

@@ -279,7 +279,7 @@ export const batches = topic('batches', {
     assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
   },
 
-  async 'a job that is retried once more takes the place of the failed one that was made from it before'(bench) {
+  async 'a second retry takes the batch place of the failed job that the first retry made'(bench) {
     const by = { actor: 'olga', reason: 'a test' }
     const id = await opened(bench, 2)
     const [broken = '', other = ''] = await endAll(bench, ['failed', 'failed'])

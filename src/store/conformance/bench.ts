@@ -136,7 +136,7 @@ export class Bench {
     return id
   }
 
-  /** Brings a queued job to its end; others that are claimed on the way go back to their place. */
+  /** Runs a queued job to its end. Other jobs claimed on the way are released to their place in the queue. */
   async finish(id: string, status: 'complete' | 'failed'): Promise<void> {
     const worker = await this.worker()
     for (const lease of (await worker.claim({ max: 1_000 })).leases) {

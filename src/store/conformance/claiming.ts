@@ -98,14 +98,14 @@ export const claiming = topic('claiming', {
     assert.deepEqual(await claimAll(await bench.worker(), 3), [...urgent, ...early, ...late, ...leastUrgent])
   },
 
-  async 'W17 E15 a delayed job is claimed when it is due, not before, and then by the time it was created'(bench) {
+  async 'W17 E15 a delayed job is claimed only when it is due, and then in order of creation'(bench) {
     const earliest = await bench.submit()
     await bench.clock.advance(1)
     const delayed = await bench.submit({ delayMs: 1_000 })
     const worker = await bench.worker()
     await bench.clock.advance(999)
     const later = await bench.submit()
-    // What is not due yet is passed by everything.
+    // A job that is not due yet does not hold up the jobs behind it.
     const { leases } = await worker.claim({ max: 10 })
     assert.deepEqual(
       leases.map(({ id }) => id),
@@ -117,7 +117,7 @@ export const claiming = topic('claiming', {
     assert.deepEqual(await claimAll(worker), [earliest, delayed, later, latest])
   },
 
-  async 'W17 E15 a job that a person sends back is claimed by the time it was created, before the backlog'(bench) {
+  async 'W17 E15 a job that a person sends back to the queue keeps its place by creation time'(bench) {
     await bench.declare('limited', policy({ manualRetry: 'in-place', concurrency: { perKey: 5 } }))
     for (const [type, limitKey] of [
       ['plain', null],
@@ -141,7 +141,7 @@ export const claiming = topic('claiming', {
         leases.map(({ id }) => id),
         [urgent, first, ...backlog],
       )
-      // Its total time is counted from the retry.
+      // Its total time counts from the retry.
       assert.equal(leases.find(({ id }) => id === first)?.queuedAtMs, nowMs)
       for (const one of leases) await worker.close(one, complete())
     }

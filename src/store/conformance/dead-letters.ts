@@ -45,7 +45,7 @@ export const deadLetters = topic('dead letters', {
     assert.equal((await letterOf(bench, lease.id)).batchId, batch)
   },
 
-  async 'F15 the attempts of a letter are the tries of its task, with those within its attempts'(bench) {
+  async 'F15 a letter counts every try of its task, including the tries within an attempt'(bench) {
     const { lease: first, worker } = await bench.processing()
     const tried = (tries: number, spent: string | null) =>
       packSpent(addTries(spendFailure(unpackSpent(spent), 'BROKEN'), tries))
@@ -53,7 +53,7 @@ export const deadLetters = topic('dead letters', {
     const lease = await worker.claimOne()
     await worker.close(lease, { ...failed(lease, { deadLetter: 'queue' }), spent: tried(3, lease.spent) })
     assert.deepEqual([(await letterOf(bench, lease.id)).attempts, (await bench.row(lease.id)).tries], [5, 5])
-    // A person's word is no try, and takes none away.
+    // A mark-failed by a person is not a try, and does not remove one.
     const { id: marked, lease: held, worker: other } = await bench.processing()
     await other.close(held, { ...requeued('retry', held), spent: tried(4, held.spent) })
     await bench.intervene(marked, markFailed(await bench.row(marked), { deadLetter: 'queue' }))
@@ -240,14 +240,14 @@ export const deadLetters = topic('dead letters', {
     assert.equal((await letterOf(bench, id)).replayedAs, job)
   },
 
-  async 'a replay is a retry of the job that the letter is about, and refuses one that comes after it'(bench) {
+  async 'a replay counts as a retry of its job, so a later retry is refused'(bench) {
     const id = await fail(bench, 'queue')
     const { job } = await replay(bench, await letterOf(bench, id))
     assert.equal((await bench.row(id)).retriedAs, job)
     await assert.rejects(bench.submit({ retriedFrom: { id, ...BY } }), { code: 'ALREADY_RETRIED' })
   },
 
-  async 'of a replay and a retry of the same failed job at once, one makes a job'(bench) {
+  async 'a concurrent replay and retry of one failed job make only one job'(bench) {
     const [one, other = one] = await bench.openMany(2)
     for (let round = 0; round < 10; round++) {
       const id = await fail(bench, 'queue')
@@ -267,7 +267,7 @@ export const deadLetters = topic('dead letters', {
     }
   },
 
-  async 'every letter of a job that was retried is marked, not only its newest'(bench) {
+  async 'a retry marks every letter of its job, not only the newest'(bench) {
     const id = await fail(bench, 'queue')
     await bench.intervene(id, retryInPlace(await bench.row(id)))
     const worker = await bench.worker()

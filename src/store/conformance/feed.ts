@@ -133,7 +133,7 @@ export const feed = topic('feed', {
     assert((await seqs(bench, id)).every((seq) => seq > last))
   },
 
-  async 'a filtered feed has the events of each thing that is named, in order, and no others'(bench) {
+  async 'a filtered feed returns only the events of the named subjects, in order'(bench) {
     const anns = await bench.finished('complete', { owner: 'ann', type: 'other' })
     await bench.submit({ owner: 'bob' })
     const { id: member, ...rest } = bench.newJob()
@@ -158,7 +158,7 @@ export const feed = topic('feed', {
     }
   },
 
-  async 'a filtered page looks at a bounded number of events, and says how far it came'(bench) {
+  async 'a filtered page scans a bounded number of events and returns its position'(bench) {
     const jobs = Array.from({ length: FEED_SCAN_MAX + 100 }, () => bench.newJob({ owner: 'bob' }))
     await bench.store.submit({ jobs })
     const mine = await bench.submit({ owner: 'ann' })
@@ -173,7 +173,7 @@ export const feed = topic('feed', {
     )
   },
 
-  async 'page after page can be read without holding up timers'(bench) {
+  async 'reading page after page does not block timers'(bench) {
     await bench.submit()
     let hasRung = false
     setTimeout(() => {

@@ -19,7 +19,7 @@ const from = (id: string, retriedAsSeen: string | null = null) => ({
   retriedAsSeen,
 })
 
-/** `by` the job that was made before, or because the job itself went on. */
+/** `by`: the job that was made before; null if the job itself is no longer failed. */
 async function refusedRetry(retry: Promise<unknown>, by: string | null): Promise<void> {
   await assert.rejects(retry, (error: RedressError) => {
     assert.equal(error.code, by === null ? 'JOB_WRONG_STATE' : 'ALREADY_RETRIED')
@@ -164,7 +164,7 @@ export const interventions = topic('interventions', {
     await bench.checkAll()
   },
 
-  async 'of any number who retry a failed job at once as a new job, one makes a job of it'(bench) {
+  async 'concurrent retries of one failed job make only one new job'(bench) {
     const stores = await bench.openMany(3)
     for (let round = 0; round < 10; round++) {
       const id = await bench.finished('failed')
@@ -184,7 +184,7 @@ export const interventions = topic('interventions', {
     }
   },
 
-  async 'a failed job is retried as a new job once more only by somebody who saw what was made before'(bench) {
+  async 'a second retry as a new job needs the id of the job that the first retry made'(bench) {
     const id = await bench.finished('failed')
     const first = await bench.submit({ retriedFrom: from(id) })
     for (const retriedAsSeen of [null, bench.makeId()]) {
@@ -198,7 +198,7 @@ export const interventions = topic('interventions', {
     assert.equal((await bench.store.jobs({ retriedFrom: id, limit: 10 })).length, 2)
   },
 
-  async 'a retry that is repeated with its own id is one job, also after another one was made'(bench) {
+  async 'a retry repeated with the same id makes one job, even after another retry'(bench) {
     const id = await bench.finished('failed')
     const job = bench.newJob({ retriedFrom: from(id) })
     const stores = await bench.openMany(3)
@@ -209,7 +209,7 @@ export const interventions = topic('interventions', {
     assert.equal((await bench.row(id)).retriedAs, second)
   },
 
-  async 'a retry that was refused at once is none: the failed job waits for one'(bench) {
+  async 'a refused retry does not count: the failed job can still be retried'(bench) {
     const id = await bench.finished('failed')
     await bench.submit({ retriedFrom: from(id), rejected: someFailure('INPUT_INVALID') })
     assert.equal((await bench.row(id)).retriedAs, null)
@@ -217,7 +217,7 @@ export const interventions = topic('interventions', {
     assert.equal((await bench.row(id)).retriedAs, made)
   },
 
-  async 'a failed job names the job made from it also when that one is removed after its retention'(bench) {
+  async 'a failed job still names the job made from it after retention removed that job'(bench) {
     const id = await bench.finished('failed')
     const made = await bench.submit({ retriedFrom: from(id) })
     await bench.finish(made, 'complete')
@@ -230,7 +230,7 @@ export const interventions = topic('interventions', {
     await refusedRetry(bench.submit({ retriedFrom: from(id) }), made)
   },
 
-  async 'a job that a new one was made from is sent back itself only by somebody who saw that'(bench) {
+  async 'a retry in place needs the id of the new job that an earlier retry made'(bench) {
     const id = await bench.finished('failed')
     const row = await bench.row(id)
     const made = await bench.submit({ retriedFrom: from(id) })
@@ -239,12 +239,12 @@ export const interventions = topic('interventions', {
       assert.equal(await bench.intervene(id, retryInPlace(row), seen), 'moved-on'),
     )
     assert.equal(await bench.intervene(id, retryInPlace(row), { ...seen, retriedAs: made }), 'done')
-    // From here on it stands for itself: it may fail and be retried anew.
+    // From here on it is a job like any other: it may fail and be retried.
     assert.equal((await bench.row(id)).retriedAs, null)
     await refusedRetry(bench.submit({ retriedFrom: from(id, made) }), null)
   },
 
-  async 'of a retry in place and a retry as a new job at once, one is done'(bench) {
+  async 'of a concurrent retry in place and retry as a new job, only one succeeds'(bench) {
     const [one, other = one] = await bench.openMany(2)
     for (let round = 0; round < 10; round++) {
       const id = await bench.finished('failed')

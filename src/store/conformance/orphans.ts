@@ -6,7 +6,7 @@ import { complete, requeued } from './changes.ts'
 import { topic } from './promise.ts'
 
 const orphaned = { to: 'orphaned' } as const
-/** Of the types of a bench, the one whose orphans are left to a person. */
+/** The bench type whose orphans are left to a person. */
 const reporting = { type: 'forward' }
 
 export const orphans = topic('orphans', {
@@ -62,7 +62,7 @@ export const orphans = topic('orphans', {
     assert.deepEqual([await found(bench), await counted()], [[], [0]])
   },
 
-  async 'an orphan is found from the moment its lease is over, though nobody has reported it'(bench) {
+  async 'an orphan is listed as soon as its lease expires, before any worker reports it'(bench) {
     const { id, lease, worker } = await bench.processing(reporting)
     const untilMs = (await bench.row(id)).lease?.untilMs ?? 0
     await bench.clock.advance(untilMs - 1 - bench.clock.nowMs())
@@ -75,7 +75,7 @@ export const orphans = topic('orphans', {
     assert.deepEqual(await found(bench), [])
   },
 
-  async 'reported and silent orphans are found together, by type and by status, the newest first'(bench) {
+  async 'reported and unreported orphans are listed together, by type and status, newest first'(bench) {
     const reported = await bench.processing(reporting)
     const silent = await bench.processing(reporting)
     await bench.expireLeases()
@@ -89,7 +89,7 @@ export const orphans = topic('orphans', {
     assert.deepEqual(await found(bench, { type: 'no-such-type' }), [])
   },
 
-  async 'a job that is requeued or failed when its worker is lost is no orphan, unless it may only go forward'(bench) {
+  async 'only a policy that reports orphans, or a forward-only one, makes an expired job an orphan'(bench) {
     await bench.declare('fails', policy({ orphan: 'fail' }))
     await bench.declare('changes', policy({ forwardOnly: true }))
     await bench.processing()
@@ -114,7 +114,7 @@ export const orphans = topic('orphans', {
     assert.equal(await bench.reclaim(again, orphaned), 'closed')
   },
 
-  async 'an attempt that started too long ago is found by the age of its type, though its worker renews'(bench) {
+  async 'an attempt older than its type allows is found even while its worker renews the lease'(bench) {
     const { id, lease, worker } = await bench.processing()
     await worker.start(lease)
     await bench.clock.advance(10_000)
@@ -132,7 +132,7 @@ export const orphans = topic('orphans', {
     assert.deepEqual(await stuck('unknown', 1), [])
   },
 
-  async 'a stuck attempt is taken back from a live worker, which can then neither renew nor close it'(bench) {
+  async 'a live worker can neither renew nor close a stuck attempt that was taken back'(bench) {
     const { id, lease, worker } = await bench.processing()
     await worker.start(lease)
     await worker.renew(lease, { progress: 0.5 })
@@ -149,7 +149,7 @@ export const orphans = topic('orphans', {
     assert.equal((await bench.row(id)).status, 'queued')
   },
 
-  async 'a job that has not started, or is in its next attempt, is not taken back as stuck'(bench) {
+  async 'a job before its start or in its next attempt is not taken back as stuck'(bench) {
     const { id, lease } = await bench.processing()
     const { key } = lease
     const isRefused = async (attempt: number) => {

@@ -29,7 +29,7 @@ export const registration = topic('registration', {
     assert.deepEqual([row.queue, row.policy], ['fast', renewed])
   },
 
-  async 'a policy is read as it was declared, also where only orphan.stuckAfter was changed'(bench) {
+  async 'a stored policy equals its declaration, even if only orphan.stuckAfter changed'(bench) {
     for (const stuckAfter of ['30m', '10m', null] as const) {
       const declared = policy({ orphan: { action: 'requeue', stuckAfter } })
       await bench.declare('hanging', declared)

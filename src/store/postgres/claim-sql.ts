@@ -116,7 +116,7 @@ export type LeasedRow = [
   type: number,
   attempt: number,
   spent: string | null,
-  /** By which it stands in the line. */
+  /** Its sort key in the queue. */
   placeMs: number,
   priority: number,
   id: string,

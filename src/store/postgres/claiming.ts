@@ -68,7 +68,7 @@ const STALE_MAX = 20
 export function openClaiming(context: PgContext, gates: Gates, retries: RetryMeters) {
   const { types, read, write, once, givenNowMs, wakes } = context
   const lostClaims = openLostClaims()
-  /** Answers to claims whose second statement may have leased jobs that are not among theirs. */
+  /** Answers to claims whose second statement may have leased jobs that are missing from the answer. */
   const restInDoubt = new WeakSet<Claimed>()
   const line = openLinePlaces()
   const texts = new Map<string, string>()
@@ -165,8 +165,8 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
   }
 
   /**
-   * Nothing is left behind the places that were reached; something may have come before them. By now jobs are leased: when
-   * this statement fails, its worker must hear of them nevertheless, or they would wait until their leases run out.
+   * Looks for jobs that came in before the positions reached so far. Jobs are already leased by now. If this
+   * statement fails, the worker must still get them, or they would wait until their leases expire.
    */
   const claimRest = async (claim: Claim, served: Served, first: Claimed): Promise<Claimed> => {
     line.restart()

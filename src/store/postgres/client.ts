@@ -16,15 +16,15 @@ export type Pool = Client & {
    * is asked from now on is asked on new ones. Nothing is done where it is another generation by now.
    */
   renew(generation: number): void
-  /** The same as `begin`, with limits of its own. */
+  /** Like `begin`, with its own limits. */
   transaction<T>(run: (tx: Tx) => Promise<T>, limits?: Limits): Promise<T>
 }
 
-/** How long the server may be silent before its connection is given up. */
+/** How long the server may be silent before the connection is dropped. */
 export interface Limits {
-  /** For each statement; that of the pool when left out. */
+  /** Per statement; the pool's limit when left out. */
   statementMs?: number
-  /** For the whole transaction, its commit included. */
+  /** For the whole transaction, including the commit. */
   wholeMs?: number
 }
 
@@ -40,7 +40,7 @@ export interface ClientOptions {
   connectionsMax: number
   /** Of a process whose pools leave a server together; one of its own when left out. */
   hosts?: Hosts
-  /** How long each statement may take, if not as long as the address says. */
+  /** Timeout per statement, if it differs from the address. */
   statementMs?: number
   /** Called with each connection that is made. */
   onSocket?: (socket: Socket) => void
@@ -53,8 +53,8 @@ const LATER_THAN_SERVER_MS = 1_000
 const LOCK_MS_MAX = 10_000
 
 /**
- * Settings of the role or of the database must not change what a statement means, so the connection sets all that matter.
- * `default_transaction_read_only` is missing on purpose: an administrator who sets it wants no writes.
+ * Settings of the role or the database must not change the meaning of a statement, so the connection sets all that
+ * matter. `default_transaction_read_only` is left out on purpose: an administrator who sets it wants no writes.
  *
  * Plans are kept stable: every statement of ours finds its rows by an index, and a planner that has not seen fresh
  * statistics of a table that just grew would otherwise hash it as a whole, at each claim.
@@ -70,11 +70,11 @@ const SETTINGS = {
   standard_conforming_strings: 'on',
   array_nulls: 'on',
   transform_null_equals: 'off',
-  // Claims and closes count on seeing what others have committed while they waited for a lock.
+  // Claims and closes must see rows that others committed while they waited for a lock.
   default_transaction_isolation: 'read committed',
   default_transaction_deferrable: 'off',
   idle_in_transaction_session_timeout: 30_000,
-  // As text: the client leaves out what is falsy.
+  // As text: the client drops falsy values.
   idle_session_timeout: '0',
   enable_nestloop: 'on',
   enable_indexscan: 'on',
@@ -96,13 +96,13 @@ export function openPool(options: ClientOptions): Pool {
   const { url, schema, connectionsMax, hosts = openHosts(url), onSocket, onNotReplicated } = options
   const { statementMs = statementMsOf(url) } = options
   const deadlineMs = statementMs + LATER_THAN_SERVER_MS
-  /** Those of former generations, too, until they are closed. */
+  /** Includes connections of former generations until they are closed. */
   const sockets = new Map<Socket, { generation: number; pid: number | null }>()
   const given = {
     max: connectionsMax,
     connect_timeout: 10,
     idle_timeout: 60,
-    // What the hosts give is encrypted already, as the address says.
+    // The sockets from the hosts are already encrypted as the address requires.
     ssl: false as const,
     // Each connection waits by itself; the client's own way would have some wait for twenty seconds.
     backoff: (failures: number) => (Math.min(1_000, 50 * 2 ** failures) / 1_000) * (randomInt(50, 100) / 100),
@@ -130,7 +130,7 @@ export function openPool(options: ClientOptions): Pool {
     types: { bigint: { to: 20, from: [20], parse: Number, serialize: String }, ...ARRAY_TYPES },
     fetch_types: false,
   }
-  /** Ends the connection, and with it everything that is under way on it. */
+  /** Destroys the connection and every statement in flight on it. */
   const giveUp = ({ pid }: Backend, error: NoAnswer): boolean => {
     const [socket] = [...sockets].findLast(([, one]) => one.pid !== null && one.pid === pid) ?? []
     socket?.destroy(error)
@@ -141,7 +141,7 @@ export function openPool(options: ClientOptions): Pool {
     giveUp,
     isWaitingForStandby: (pid, withinMs) => isWaitingForStandby(client.options, pid, withinMs),
   }
-  /** The last statement that was made by `unsafe`: a transaction of the client begins with one. */
+  /** The last statement made by `unsafe`: the client begins a transaction with one. */
   let opening: Statement | null = null
   const makeClient = (how: unknown): Client => {
     const made =
@@ -187,7 +187,7 @@ export function openPool(options: ClientOptions): Pool {
       generation++
       const old = client
       client = makeClient(old.options)
-      // Where packets vanish, the polite end of a connection never comes.
+      // If the network drops packets, a graceful close never completes.
       void old.end({ timeout: RETIRED_S_MAX }).then(() => destroyOf((one) => one <= of))
     },
     end: async (how?: { timeout?: number }) => {
@@ -206,12 +206,12 @@ type Run = (tx: Tx) => unknown
 
 // ---- deadlines ----------------------------------------------------------------------------------------------------
 
-/** One connection of the client; the number is that of the server's process. */
+/** One connection of the client; the number is the pid of the server process. */
 interface Backend {
   pid: number | null
 }
 
-/** What is used of a statement of the client. */
+/** The parts of the client's statement that are used here. */
 interface Statement {
   /** null until it is sent. */
   state: Backend | null
@@ -224,14 +224,14 @@ interface Statement {
 
 interface Deadlines extends Limits {
   statementMs: number
-  /** False where the connection is not known. */
+  /** False if the connection is unknown. */
   giveUp(backend: Backend, error: NoAnswer): boolean
   isWaitingForStandby(pid: number, withinMs: number): Promise<boolean>
 }
 
 /**
- * Where packets vanish without a reset, a statement would never be answered. So each has a deadline. After it the
- * connection is destroyed, for an answer that came late would be taken for that of the next statement.
+ * If the network drops packets without a reset, a statement would never be answered. So each statement has a
+ * deadline. After it the connection is destroyed: a late answer would be taken for the answer to the next statement.
  */
 function inTime<Answer>(answer: Answer, deadlines: Deadlines, onGone: () => void = () => undefined): Answer {
   const query = answer as unknown as Statement
@@ -251,14 +251,14 @@ function inTime<Answer>(answer: Answer, deadlines: Deadlines, onGone: () => void
   }
   query.reject = (error) => {
     done()
-    // The client may tell the last statement of a connection of the errors of the next connection, too.
+    // The client may also report errors of the next connection to the last statement of this one.
     if (!isSettled) failed(error)
     isSettled = true
     reject(error)
   }
   query.cursor = (...args) => {
     const rows = cursor.apply(query, args)
-    // The time between two pages is the reader's own.
+    // The time between two pages belongs to the reader.
     const next = async (pages: AsyncIterator<unknown>): Promise<IteratorResult<unknown>> => {
       const over = begin()
       try {
@@ -288,7 +288,7 @@ function inTime<Answer>(answer: Answer, deadlines: Deadlines, onGone: () => void
   }
 }
 
-/** Returns what ends the deadline. */
+/** Returns a function that cancels the deadline. */
 function startDeadline(query: Statement, ms: number, { giveUp, isWaitingForStandby }: Deadlines): () => void {
   let isOver = false
   let timer: NodeJS.Timeout
@@ -297,10 +297,11 @@ function startDeadline(query: Statement, ms: number, { giveUp, isWaitingForStand
     const error = new NoAnswer(ms, query.state !== null)
     if (query.state !== null && giveUp(query.state, error)) return
     query.reject(error)
-    // It waits in the client for a connection: it must not be sent any more.
+    // It still waits in the client for a connection, so it must not be sent any more.
     if (query.state === null) query.canceller?.(query)?.catch(() => undefined)
   }
-  // A commit that waits for the synchronous standby is no silence: the server is asked, in the last part of the time.
+  // A commit that waits for the synchronous standby is not a silent server. The server is asked in the last part of
+  // the time.
   const ask = async (): Promise<void> => {
     timer = setTimeout(expire, ms / 4)
     const pid = query.state?.pid ?? null
@@ -315,7 +316,7 @@ function startDeadline(query: Statement, ms: number, { giveUp, isWaitingForStand
   }
 }
 
-/** Asked on a connection of its own: those of the pool may all be waiting. */
+/** Asked on a separate connection, because all connections of the pool may be waiting. */
 async function isWaitingForStandby(options: unknown, pid: number, withinMs: number): Promise<boolean> {
   const sql = (postgres as unknown as (parsed: unknown) => Client)({ ...(options as object), max: 1 })
   const asked = sql`SELECT 1 FROM pg_stat_activity WHERE pid = ${pid} AND wait_event = 'SyncRep'`
@@ -334,7 +335,7 @@ async function isWaitingForStandby(options: unknown, pid: number, withinMs: numb
   }
 }
 
-/** Tells the number of the server's process, which it sends when it lets us in. */
+/** Reports the pid of the server process, which the server sends after authentication. */
 function onBackendPid(socket: Socket, tell: (pid: number) => void): void {
   const BACKEND_KEY_DATA = 0x4b
   let rest = Buffer.alloc(0)
@@ -376,7 +377,7 @@ async function losingConnections(
     try {
       return await run(guarded(tx, () => isOver, lost, deadlines))
     } catch (error) {
-      // The end of a connection is told a moment after the errors of what was under way on it.
+      // The client reports the end of a connection shortly after the errors of its statements.
       await new Promise((resolve) => setImmediate(resolve))
       return isOver ? new Promise(() => undefined) : Promise.reject(error)
     } finally {

@@ -390,7 +390,7 @@ export function openClosing(
     renew: ({ worker, leases }: { worker: WorkerKey; leases: readonly Renewal[] }): Promise<Renewed> => {
       const renew = (tx: Tx, nowMs: number) => renewIn(tx, worker, leases, nowMs)
       const shortestMs = leases.reduce((ms, { ttlMs }) => Math.min(ms, ttlMs), Number.POSITIVE_INFINITY)
-      // A renewal that is not answered must end while there is time for another one.
+      // An unanswered renewal must time out early enough for another one.
       const deadlineMs = Math.min(RENEWAL_MS_MAX, Math.max(RENEWAL_MS_MIN, shortestMs / 3))
       return inOrder.first(leases, () => write('renewing leases', renew, undefined, { ...AT_ONCE, deadlineMs }))
     },

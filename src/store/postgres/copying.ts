@@ -82,7 +82,7 @@ function openSnapshot(sql: Pool, url: string, schema: string): Promise<Snapshot>
     sql
       .begin('ISOLATION LEVEL REPEATABLE READ READ ONLY', async (tx) => {
         await tx.unsafe(PATIENCE)
-        // On another connection: the snapshot of this one begins with its first look at a table.
+        // On another connection: the snapshot of this one begins with its first query of a table.
         const settledTo = await settledEvents(sql, schema, placeOf(url))
         await refuseOtherVersion(tx, schema, placeOf(url))
         await refuseUncounted(tx, placeOf(url))
@@ -221,8 +221,8 @@ async function sequenceOf(sql: Sql, table: string, column: string): Promise<stri
 }
 
 /**
- * Events get their numbers before they are committed, so that a lower one may become visible after a higher one. Up to
- * this number all are to be seen.
+ * Events get their numbers before they are committed, so a lower number may become visible after a higher one. Up to
+ * this number, all events are visible.
  */
 async function settledEvents(sql: Sql, schema: string, place: string): Promise<number> {
   await refuseOtherVersion(sql, schema, place)
@@ -236,7 +236,7 @@ async function eventsAfter(sql: Sql, settledTo: number): Promise<{ count: number
   return row as { count: number; newest: number }
 }
 
-/** 1 where a transaction has numbers of events and is not committed yet, else 0. */
+/** 1 if a transaction has event numbers and is not committed yet, else 0. */
 async function unsettledEvents(sql: Sql): Promise<number> {
   const [row] = await sql<{ unsettled: boolean }[]>`
     SELECT settled_to('events') < coalesce(pg_sequence_last_value(

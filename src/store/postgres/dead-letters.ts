@@ -97,7 +97,7 @@ export function openLetters({ types }: PgContext, submitMany: SubmitMany) {
     const submit = async (wanted: readonly number[], isKeyed: boolean): Promise<Submitted[]> => {
       const jobs = wanted.map((i) => {
         const { job, offset } = replays[i] as Replay
-        // Nothing stands in its way, so there is such a letter.
+        // It was not skipped, so the letter exists.
         const letter = facts.get(offset) as StoredDeadLetter
         const key = isKeyed && !isEdited ? letter.dedupeKey : null
         return { ...madeAfter(letter, job), dedupe: key === null ? null : { key, scope: 'live' as const } }

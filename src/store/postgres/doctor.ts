@@ -18,7 +18,7 @@ import { isLocal, tlsOf } from './tls.ts'
 
 const NOTIFIED_MS_MAX = 3000
 const QUERY_CHARS_MAX = 80
-/** A doctor may take its time: counting a large backlog is slower than what a worker asks. */
+/** The doctor gets a longer timeout: counting a large backlog is slower than the statements of a worker. */
 const STATEMENT_MS_MAX = 60_000
 /** The plans that jobs are claimed with are not meant for a look at the catalogs. */
 const OWN_PLANS = `
@@ -179,7 +179,7 @@ async function holdersOf(tx: Tx, isStandby: boolean): Promise<HorizonHolder[]> {
 
 async function partitionFacts(tx: Tx): Promise<PartitionFacts | null> {
   if ((await versionOf(tx)) === null) return null
-  // Further ahead they are made by the next maintenance.
+  // The next maintenance creates tables further ahead.
   const [today, tomorrow] = await wantedDays(tx)
   const missing = (await missingPartitions(tx))
     .filter(({ day }) => day === today || day === tomorrow)

@@ -8,10 +8,10 @@ export const isTransient = (error: unknown): boolean => ['40001', '40P01', '55P0
 /** Something that there may be only once is there already. */
 export const isTaken = (error: unknown): boolean => codeOf(error) === '23505'
 
-/** The server refuses what was asked and has done nothing: it starts up, has no connection left, or takes no writes. */
+/** The server refused and did nothing: it is starting, has no free connection, or is read-only. */
 const REFUSED: ReadonlySet<string> = new Set(['57P03', '53300', '25006'])
 
-/** Errors that are only possible before a connection exists. */
+/** Errors that can occur only before a connection exists. */
 const CONNECTING: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ENOTFOUND',
@@ -22,15 +22,15 @@ const CONNECTING: ReadonlySet<string> = new Set([
   'NOT_SENT',
 ])
 
-/** The client's own codes, those of the operating system, and those of TLS. None of them comes from the server. */
+/** Codes of the client, the operating system and TLS. None of them comes from the server. */
 const CONNECTION_CODES =
   /^(E[A-Z0-9_]+|CONNECT_TIMEOUT|CONNECTION_(ENDED|CLOSED|DESTROYED)|NOT_SENT|NO_ANSWER|(CERT|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|HOSTNAME|INVALID_CA|PATH_LENGTH)_[A-Z_]+)$/
 
-/** The connection failed, whatever the server did with the statement. */
+/** The connection failed; the outcome of the statement is unknown. */
 const isConnectionError = (error: unknown): boolean =>
   CONNECTION_CODES.test(codeOf(error)) && (error as Error).name !== 'PostgresError'
 
-/** No answer came within the deadline of the statement. */
+/** No answer came before the deadline of the statement. */
 export class NoAnswer extends Error {
   readonly code: 'NO_ANSWER' | 'NOT_SENT'
   constructor(deadlineMs: number, isSent: boolean) {
@@ -54,7 +54,7 @@ export function rememberSent(error: unknown, isSent: boolean): void {
   sentBefore.set(error, isSent || sentBefore.get(error) === true)
 }
 
-/** The server's certificate was refused, or TLS could not be agreed on. */
+/** The server's certificate was refused, or the TLS handshake failed. */
 export const isTlsError = (error: unknown): boolean =>
   /^(ERR_(TLS|SSL)_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|HOSTNAME_|INVALID_CA$|PATH_LENGTH_)/.test(codeOf(error))
 

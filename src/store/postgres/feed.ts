@@ -27,7 +27,7 @@ export function openFeed({ types, read, wakes }: PgContext): FeedStore {
       OR batches.id = ANY(${[...batches]}::text[])
       OR (${hasSchedules}::boolean AND events.data LIKE '%"schedule":%'))`
 
-  /** How far a page of a filtered feed looks. */
+  /** How far a page of a filtered feed scans. */
   const scanEnd = async (sql: Sql, afterSeq: number, settledSeq: number): Promise<number> => {
     const [row] = await sql<{ seq: number }[]>`
       SELECT seq FROM events WHERE seq > ${afterSeq} AND seq <= ${settledSeq}

@@ -39,10 +39,10 @@ export function hostsOf(url: string): Host[] {
   })
 }
 
-/** What Redress itself sees to; the client would send the rest of the parameters to the server. */
+/** Parameters that Redress handles itself; the client would send the other ones to the server. */
 const OWN_PARAMETERS: ReadonlySet<string> = new Set(['target_session_attrs', 'statement_timeout', ...TLS_PARAMETERS])
 
-/** As the client understands it: with one host, and without what Redress itself sees to. */
+/** The address for the client: with one host, and without the parameters that Redress handles itself. */
 export function plainUrl(url: string): string {
   const [host] = hostsOf(url)
   const name = host === undefined ? '' : host.name.includes(':') ? `[${host.name}]` : encodeURIComponent(host.name)
@@ -54,7 +54,7 @@ export function plainUrl(url: string): string {
   return kept.length === 0 ? base : `${base}?${kept.join('&')}`
 }
 
-/** Well below a lease of half a minute, so that a renewal that was not answered can be made again. */
+/** Well below a lease of half a minute, so that an unanswered renewal can be retried. */
 const STATEMENT_MS = 14_000
 const STATEMENT_MS_MIN = 1_000
 const STATEMENT_MS_MAX = 600_000

@@ -50,7 +50,7 @@ export function openIntervening(
         const needsKey = row.dedupe_key !== null && row.dedupe_held === null
         if (needsKey && (await isKeyTaken(tx, row))) return 'dedupe-taken'
         await tx`UPDATE job_specs SET dedupe_held = 1 WHERE key = ${key} AND dedupe_key IS NOT NULL`
-        // What was made from it was made from a failure that is history now.
+        // The failure that a new job was made from is history now.
         await tx`UPDATE job_specs SET retried_as = NULL WHERE key = ${key} AND retried_as IS NOT NULL`
         await history.event(tx, key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
         await tx`

@@ -247,7 +247,7 @@ function listed(sql: Pool, filter: KeyFilter, known: readonly KnownType[]): Walk
   return { isOrdered: true, covers: ['statuses', 'types'], lanes }
 }
 
-/** Its lease is over, and nobody has to have noticed. */
+/** Its lease expired, whether or not a worker has reported it. */
 const isSilent = (sql: Pool, { nowMs, reporting, forwardOnly }: SilentTypes): Fragment => sql`
   lease_until <= ${nowMs}::bigint AND type = ANY(${numbers(forwardOnly)}::bigint[])
     AND (jobs.forward_only = 1 OR type = ANY(${numbers(reporting)}::bigint[]))`

@@ -25,7 +25,7 @@ import type { Pool } from './client.ts'
 import { countOfKeys, type Limits, pageOfKeys } from './job-pages.ts'
 import { printable } from './text.ts'
 
-/** Asks the database, and only where the time matters. */
+/** Queries the database clock, and only if the time matters. */
 type Clock = () => Promise<number>
 
 const MAX_KEY: JobKey = Number.MAX_SAFE_INTEGER

@@ -6,7 +6,7 @@ export type LetterMarks = ReturnType<typeof openLetterMarks>
 /** What is written on a dead letter, or ends it, by whoever does it: a replay, a retry, a purge, or its retention. */
 export function openLetterMarks() {
   return {
-    /** A job was made from the one that its letters are about, or that one went back to the queue itself. */
+    /** A new job was made from the letters' job, or that job itself went back to the queue. */
     async replayed(tx: Tx, job: JobKey, as: string, nowMs: number): Promise<void> {
       await tx`
         UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as} WHERE job = ${job}`

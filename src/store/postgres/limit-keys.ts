@@ -98,7 +98,7 @@ async function firstOfEach(tx: Tx, type: number, from: string, max: number): Pro
     SELECT key, limit_key, priority, queued_at FROM first`
 }
 
-/** Jobs from before their type was limited; none where all have got their key. */
+/** Jobs older than their type's limit; empty once all of them have a key. */
 async function unkeyed(tx: Tx, type: number, max: number): Promise<ReadyRow[]> {
   const [filling] = await tx`SELECT 1 FROM cursors WHERE name = ${FILLING + type}`
   if (filling === undefined) return []
@@ -131,10 +131,9 @@ const JOBS_PER_STEP = 2_000
 const FILLING = 'limiting '
 
 /**
- * Jobs from before their type was limited count like any other. Those under way get a key at once: without one, the claim
- * that counts would not see them. The others get theirs when they are claimed, or in bounded steps: without one they
- * would be jumped over where one key holds up the head of the line. How far the steps came is a row of `cursors`, so
- * that any process can go on with them.
+ * Jobs older than their type's limit count like any other. Jobs under way get a key at once, because the claim counts
+ * by key. The others get theirs when they are claimed, or in bounded steps. Without a key they would be skipped when
+ * one key blocks the head of the queue. A row of `cursors` stores the position, so that any process can continue.
  */
 export async function startFilling(tx: Tx, type: number): Promise<void> {
   await keyUnderWay(tx, type)
@@ -157,7 +156,7 @@ export async function keyClaimed(tx: Tx, keys: readonly JobKey[]): Promise<void>
   await tx`UPDATE jobs SET limit_key = '' WHERE key = ANY (${keys as JobKey[]}::bigint[]) AND limit_key IS NULL`
 }
 
-/** Gives the jobs of all types that were limited since their keys, and resolves when there are no more. */
+/** Assigns keys to the jobs of all types that became limited, and resolves when none is left. */
 export async function fillLimitKeys({ write, read }: Pick<PgContext, 'write' | 'read'>): Promise<void> {
   const types = await read('looking for jobs without a limit key', async (sql) => {
     const rows = await sql<{ name: string }[]>`SELECT name FROM cursors WHERE name LIKE ${`${FILLING}%`}`
@@ -170,7 +169,7 @@ export async function fillLimitKeys({ write, read }: Pick<PgContext, 'write' | '
 }
 
 async function fillStep(tx: Tx, type: number): Promise<boolean> {
-  // Locked: of several processes one makes this step, and the others the next ones.
+  // Locked: one of several processes makes this step, and the others make the next ones.
   const [cursor] = await tx<{ position: number }[]>`
     SELECT position FROM cursors WHERE name = ${FILLING + type} FOR UPDATE`
   if (cursor === undefined) return true

@@ -8,7 +8,7 @@ const QUIET_MS = 10
 const BEAT_MS = 15_000
 /** So often we look whether the connection is still there: the client takes it up again, but only once. */
 const LOOK_MS = 1_000
-/** A server that has not answered by then is silent. */
+/** The timeout after which the server counts as silent. */
 const LISTEN_MS_MAX = 15_000
 const AGAIN_MS = 100
 const AGAIN_MS_MAX = 30_000

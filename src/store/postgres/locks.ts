@@ -45,7 +45,7 @@ export type Transaction = (run: (tx: Tx, nowMs: number) => Promise<void>) => Pro
  * short, and there is one try.
  */
 const IN_PASSING = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`
-/** A lock was not to be had in time, or the statement took too long; and two that waited for each other. */
+/** A lock timeout, a statement timeout, or a deadlock. */
 const IN_THE_WAY: ReadonlySet<string> = new Set(['55P03', '57014', '40P01'])
 
 class Blocked extends RedressError {
@@ -54,7 +54,7 @@ class Blocked extends RedressError {
   }
 }
 
-/** False where something is in the way; then nothing was done. */
+/** Returns false if another session holds the lock; then nothing was done. */
 export async function inPassing(
   transaction: Transaction,
   run: (tx: Tx, nowMs: number) => Promise<void>,

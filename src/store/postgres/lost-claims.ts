@@ -12,7 +12,7 @@ interface Claims {
   search: Promise<unknown> | null
 }
 
-/** What is found although its answer was older than these does no harm: a worker recognizes a lease that it holds. */
+/** Finding a lease from an older answer is harmless: a worker recognizes a lease that it holds. */
 const RECENT_MAX = 4
 
 /**

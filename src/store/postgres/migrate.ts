@@ -6,7 +6,7 @@ import { MIGRATIONS } from './schema.ts'
 /** Any number, as long as nobody else's program locks the same one. */
 const MIGRATION_LOCK = 0x72647273
 
-/** Others may be at it, and a large table takes its time. */
+/** Another process may be migrating, and a large table takes time. */
 const MIGRATION_MS_MAX = 600_000
 const TABLE_LOCK_MS_MAX = 10_000
 
@@ -48,7 +48,7 @@ export async function migrate(sql: Pool, schema: string): Promise<void> {
   await keepPartitions(await missingPartitions(sql), (run) => sql.transaction((tx) => run(tx, 0)))
 }
 
-/** Of several processes that start at once, one makes the tables and the others find them made. */
+/** If several processes start at once, one creates the tables and the others find them. */
 async function makeTables(sql: Pool, schema: string): Promise<void> {
   await sql.transaction(
     async (tx) => {
@@ -56,7 +56,7 @@ async function makeTables(sql: Pool, schema: string): Promise<void> {
       await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`
       // A transaction that waits for a table makes all others wait behind it.
       await tx.unsafe(`SET LOCAL lock_timeout = ${TABLE_LOCK_MS_MAX}`)
-      // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
+      // IF NOT EXISTS would need the right to create schemas, even if an administrator has already created this one.
       const [there] = await tx`SELECT 1 FROM pg_namespace WHERE nspname = ${schema}`
       if (there === undefined) await tx`CREATE SCHEMA ${tx(schema)}`
       await tx`

@@ -54,13 +54,13 @@ export async function wantedDays(sql: Sql): Promise<string[]> {
   return rows.map(({ day }) => day)
 }
 
-/** Another process may be at it, too: they take turns, step by step. */
+/** Another process may do the same; they take turns, step by step. */
 const ALONE = 'partitions'
 
 /** The default partition has rows of the day. */
 const IS_BEGUN = '23514'
 
-/** The tables of today and the next days that are missing. */
+/** The missing tables of today and the next days. */
 export async function missingPartitions(sql: Sql): Promise<Partition[]> {
   const there = new Set((await partitionsOf(sql)).map(({ name }) => name))
   const days = await wantedDays(sql)
@@ -75,7 +75,9 @@ export async function hasToday(sql: Sql): Promise<boolean> {
   return !(await missingPartitions(sql)).some(({ day }) => day === today)
 }
 
-/** Makes what is missing, each table in a short transaction of its own; what cannot be made now is left for later. */
+/**
+ * Creates each missing table in a short transaction of its own. A table that cannot be created now is left for later.
+ */
 export async function keepPartitions(missing: readonly Partition[], transaction: Transaction): Promise<void> {
   for (const partition of missing) {
     try {

@@ -116,7 +116,7 @@ export function openPruning(
     async prune({ rules, after, limit }) {
       if (after === 0) {
         await partitions.keep()
-        // A process that died may have left some.
+        // A process that died may have left some behind.
         await fillLimitKeys(context)
       }
       const pruned = await write(

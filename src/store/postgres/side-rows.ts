@@ -11,13 +11,13 @@ export interface PrimaryOptions {
   connectionsMax: number
 }
 
-/** A pool that stays with the primary: it leaves connections that broke off, and servers that take no writes any more. */
+/** A pool that stays with the primary: it drops broken connections and servers that became read-only. */
 export interface PrimaryPool {
   sql: Pool
   hosts: Hosts
-  /** Runs statements. A commit that did not wait for its standby is not acknowledged: whose commit it was is not told. */
+  /** Runs statements. A commit that did not wait for its standby is not acknowledged. */
   acknowledged<T>(run: () => Promise<T>): Promise<T>
-  /** Nothing is connected any more after this. */
+  /** Stops following the primary; no new connections are made after this. */
   leave(): void
 }
 
@@ -27,7 +27,7 @@ export function openPrimaryPool({ url, schema, connectionsMax }: PrimaryOptions)
   let isLeft = false
   const sql = openPool({ url, schema, connectionsMax, hosts, onNotReplicated: () => notReplicated++ })
 
-  /** A server that goes takes all connections with it, and the client hears of one after the other. */
+  /** A server that goes down takes all connections with it, and the client reports them one by one. */
   const anew = async (generation: number): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, ALL_HEARD_OF_MS))
     if (!isLeft) sql.renew(generation)
@@ -45,7 +45,7 @@ export function openPrimaryPool({ url, schema, connectionsMax }: PrimaryOptions)
         return answer
       } catch (error) {
         if (isBrokenOff(error)) await anew(generation)
-        // The address may lead elsewhere by now, but a connection that is there stays where it is.
+        // The address may resolve to another server by now, but an open connection stays with the old one.
         if (isReadOnly(error)) hosts.leave()
         throw error
       }
@@ -61,29 +61,29 @@ export type SideValue = string | number | null
 
 export interface SideAnswer {
   rows: object[]
-  /** How many rows were changed or given. */
+  /** The number of rows changed or returned. */
   count: number
 }
 
-/** One statement; places are `$1`. Whole numbers are numbers. */
+/** One statement with placeholders `$1`. Integers are numbers. */
 export type Ask = (sql: string, params?: readonly SideValue[]) => Promise<SideAnswer>
 
-/** Rows of somebody's own in the database of a store. */
+/** An app's own rows in the database of a store. */
 export interface SideRows {
   ask: Ask
-  /** All of it or nothing. It may be run again, where another transaction was in its way. */
+  /** One transaction. It may run again after a conflict with another transaction. */
   transaction<T>(work: (ask: Ask) => Promise<T>): Promise<T>
   close(): Promise<void>
 }
 
-/** Shorter than that of the store: somebody waits for a page. */
+/** Shorter than the store's timeout, because a visitor waits for a page. */
 const PATIENCE_MS = 5_000
 const CONNECTIONS_MAX = 4
 const ENDING_S_MAX = 1
 
 /**
- * A small pool beside that of a store, with the same care: it finds the primary among several hosts, goes over to the one
- * that was promoted, gives up a server that does not answer, and never repeats what may have been committed.
+ * A small pool beside the store's pool, with the same guarantees. It finds the primary among several hosts, follows a
+ * failover, drops a server that does not answer, and never repeats a statement that may have been committed.
  */
 export function openSideRows({ url, schema }: Pick<PrimaryOptions, 'url' | 'schema'>): SideRows {
   const { sql, hosts, acknowledged, leave } = openPrimaryPool({ url, schema, connectionsMax: CONNECTIONS_MAX })

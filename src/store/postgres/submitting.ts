@@ -52,7 +52,7 @@ function columnsOf(given: readonly Typed[], nowMs: number | null): (string | num
   ]
 }
 
-/** A delayed job comes into the line when it becomes due, and has its place there by the time it was handed in. */
+/** A delayed job enters the queue when it is due, and is ordered there by its creation time. */
 const madeAndTold = (added: string): string => `
   made AS (
     INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
@@ -229,8 +229,8 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
   }
 
   /**
-   * Of any number who retry a failed job at once, one makes a job of it: its rows are locked, so what is compared stays
-   * so until the end of the transaction. Answers with its key, or with the job that this same retry made before.
+   * If several callers retry a failed job at once, only one makes a new job: the rows are locked until the end of the
+   * transaction. Returns the key of the failed job, or the job that this same retry made before.
    */
   const lockOrigin = async (tx: Tx, job: NewJob, retriedFrom: RetriedFrom): Promise<JobKey | Submitted | null> => {
     const [origin] = await tx<{ key: JobKey; status: Status; retried_as: string | null }[]>`
@@ -245,13 +245,13 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
     return key
   }
 
-  /** A statement of its own sees what was committed while the one before it waited for a lock. */
+  /** A separate statement sees rows that were committed while the one before it waited for a lock. */
   const jobsById = (tx: Tx, ids: readonly string[]) => tx<Omit<Submitted, 'isNew'>[]>`
     SELECT id, status FROM job_specs JOIN jobs ON jobs.key = job_specs.key WHERE id = ANY(${ids as string[]}::text[])`
 
   /**
-   * The job itself, or where it was retried before, the failed one that has its place. Locked: it can neither give its
-   * place to another one nor go back to the queue itself before we are done.
+   * The job itself, or if it was retried before, the failed job that now has its place in the batch. Locked: until
+   * the commit it can neither give up its place nor go back to the queue.
    */
   const findPredecessor = async (tx: Tx, id: string): Promise<Predecessor | undefined> => {
     const [row] = await tx<Predecessor[]>`
@@ -302,7 +302,7 @@ export function openSubmitting({ types, history }: PgContext, batches: Batches) 
       return { id: job.id, isNew: true, status: 'failed' }
     }
 
-    // What was refused at once is no retry: there, the failed job, and its letter, still wait for one.
+    // A retry that is refused at once does not count: the failed job and its letter still wait for one.
     if (origin !== null) {
       await tx`UPDATE job_specs SET retried_as = ${job.id} WHERE key = ${origin}`
       await letters.replayed(tx, origin, job.id, nowMs)

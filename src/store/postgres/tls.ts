@@ -4,21 +4,21 @@ import { type ConnectionOptions, checkServerIdentity, connect } from 'node:tls'
 import { RedressError } from '../../core/errors.ts'
 import { parameterOf } from './text.ts'
 
-/** As libpq has them, from the weakest to the strongest. */
+/** The modes of libpq, from the weakest to the strongest. */
 const MODES = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'] as const
 export type SslMode = (typeof MODES)[number]
 
 /** How connections to the server are encrypted. */
 export interface Tls {
   mode: SslMode
-  /** What is checked of the server's certificate. */
+  /** Which parts of the server's certificate are checked. */
   checks: 'nothing' | 'authority' | 'authority and name'
-  /** TLS begins with the first byte, without asking whether the server speaks it. */
+  /** TLS begins with the first byte, without a request to the server (direct negotiation). */
   isDirect: boolean
   options: ConnectionOptions
 }
 
-/** The parameters of an address that are about TLS: the client must not send them to the server. */
+/** The TLS parameters of an address, which the client must not send to the server. */
 export const TLS_PARAMETERS = [
   ...['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'sslpassword', 'sslnegotiation'],
   ...['sslcertmode', 'sslcompression', 'sslsni', 'sslcrl', 'sslcrldir', 'ssl_min_protocol_version'],
@@ -31,7 +31,7 @@ const HANDSHAKE_MS_MAX = 10_000
 const invalid = (message: string, action: string): RedressError =>
   new RedressError('OPTION_INVALID', message, { action })
 
-/** `?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem`, or the environment, in libpq's words and with its meaning. */
+/** `?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem`, or the environment, with the names and the meaning of libpq. */
 export function tlsOf(url: string): Tls {
   const { PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY } = process.env
   const root = parameterOf(url, 'sslrootcert') ?? PGSSLROOTCERT ?? null
@@ -42,7 +42,7 @@ export function tlsOf(url: string): Tls {
   if (root === SYSTEM && mode !== 'verify-full' && mode !== 'disable') {
     throw invalid(
       `sslrootcert=system needs sslmode=verify-full; got sslmode=${mode}.`,
-      'Anybody can have a certificate of a public authority for a name of their own, so the name must be checked.',
+      'Anyone can get a certificate of a public authority for their own name, so the name must be checked.',
     )
   }
   for (const name of UNSUPPORTED) {
@@ -56,7 +56,7 @@ export function tlsOf(url: string): Tls {
   }
   const passphrase = parameterOf(url, 'sslpassword')
   const isFile = root !== null && root !== SYSTEM
-  // With an authority at hand, `require` checks it, as libpq does.
+  // With a CA given, `require` checks the certificate, as libpq does.
   const checks =
     mode === 'verify-full'
       ? 'authority and name'
@@ -77,7 +77,7 @@ export function tlsOf(url: string): Tls {
 
 function modeOf(text: string | null, otherwise: SslMode): SslMode {
   if (text === null || text === '') return otherwise
-  // As other clients for Node.js write it.
+  // The spelling of other Node.js clients.
   const named = { true: 'verify-full', false: 'disable', '1': 'verify-full', '0': 'disable' }[text] ?? text
   const mode = MODES.find((one) => one === named)
   if (mode !== undefined) return mode
@@ -104,17 +104,17 @@ function fileOf(name: string, path: string): Buffer {
     throw new RedressError(
       'OPTION_INVALID',
       `${name} names ${path}, which cannot be read: ${(error as Error).message}.`,
-      { cause: error, action: 'Check the path and the rights of the file.' },
+      { cause: error, action: 'Check the path and the permissions of the file.' },
     )
   }
 }
 
-/** The question whether the server speaks TLS: its length, and a number that stands where a version would. */
+/** The SSLRequest message: its length, and a code in place of a protocol version. */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 
 /**
- * The connection that the client may write to; it is encrypted as the mode says. It is given one in any case: what goes
- * wrong is told by that connection's end.
+ * The socket for the client, encrypted as the mode requires. The client always gets a socket; a failure is reported
+ * when that socket closes.
  */
 export async function secured(plain: Socket, host: string, tls: Tls): Promise<Socket> {
   if (tls.mode === 'disable') return plain
@@ -160,7 +160,8 @@ function isTlsOffered(socket: Socket): Promise<boolean> {
       onError(Object.assign(new Error('the server closed the connection'), { code: 'ECONNRESET' }))
     const onData = (data: Buffer): void => {
       end()
-      // More than one byte could have been put there by somebody on the way, to be taken for what the server says in TLS.
+      // Reject more than one byte: a man in the middle could inject data that would be taken for the server's TLS
+      // data.
       if (data.length === 1 && data[0] === 0x53) resolve(true)
       else if (data.length === 1 && data[0] === 0x4e) resolve(false)
       else reject(Object.assign(new Error('the server does not speak the protocol of PostgreSQL'), { code: 'EPROTO' }))

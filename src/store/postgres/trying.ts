@@ -17,7 +17,7 @@ export interface How {
   mayRepeat?: boolean
   /** Where it is not half a minute. */
   patienceMs?: number
-  /** How long the whole call may take without an answer, where it is not the time of each of its statements. */
+  /** How long the whole call may take without an answer, if this differs from the timeout per statement. */
   deadlineMs?: number
   /** An earlier try of the same call, by the monotonic clock, of which nobody knows whether it was committed. */
   unknownSinceMonoMs?: number

@@ -66,8 +66,8 @@ export function openTypes(sql: Pool) {
 
     /**
      * In a transaction that no other declaration shares: a locked policy is compared with the one in force, not with
-     * one being replaced. What was declared is known here after the commit, with the next look. With `isAlone`, a type
-     * that becomes limited is declared while nobody else writes jobs.
+     * one being replaced. This process sees the declaration after the commit, with its next read. With `isAlone`, a type
+     * that becomes limited is declared under a lock that keeps other sessions from writing jobs.
      */
     async register(tx: Tx, types: readonly TypeDeclaration[], nowMs: number, isAlone: boolean): Promise<void> {
       const known = new Map((await load(tx)).known.map((type) => [type.name, type]))
@@ -88,8 +88,8 @@ export function openTypes(sql: Pool) {
         changed++
         known.set(type.name, { ...type, key: row.key, registeredAtMs: nowMs })
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
-          // A claim that began before would lease jobs without a key, and a submission would add some: those under way end
-          // first, and the next ones know the new policy.
+          // A claim in flight would lease jobs without a key, and a submission would add some. The lock waits for
+          // them to end, and later ones see the new policy.
           if (isAlone) await tx`LOCK TABLE job_types, jobs IN SHARE MODE`
           await startFilling(tx, row.key)
         }

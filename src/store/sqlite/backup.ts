@@ -147,7 +147,7 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
   // A log without its file would be played back into the next file of that name.
   const isTaken = () => ['', ...COMPANIONS].some((name) => existsSync(`${to}${name}`))
   if (isTaken() && aside === null) throw notEmpty(to)
-  // Whoever has the file open would go on writing to it under its new name; whoever opens it now waits.
+  // A process that has the file open would keep writing to it under its new name. A process that opens it now waits.
   const lock = lockAlone(to)
   if (lock === null) throw inUse(to)
   let wasThere = false
@@ -208,7 +208,7 @@ function reviveFile(path: string, { from, by, nowMs }: RestoreOptions): number {
   }
 }
 
-/** The workers that have not said that they stopped; none where the file cannot be read, which is why it is replaced. */
+/** Workers that did not report a stop; none if the file cannot be read, which may be why it is being restored. */
 function workersOn(path: string): { id: string; pid: number }[] {
   let database: DatabaseSync | undefined
   try {

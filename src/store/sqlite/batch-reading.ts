@@ -18,7 +18,7 @@ interface FailureRow {
   dead_letter: number | null
 }
 
-/** Of a larger batch, the jobs that are under way are found among all that are. */
+/** In a larger batch, running jobs are found among all running jobs of the store. */
 const FEW_JOBS = 1_000
 const JOBS_PER_STEP = 5_000
 
@@ -30,7 +30,7 @@ const COLUMNS = `batches.*, CASE WHEN unfinished = 0 THEN 0
   ELSE (${underWay('lease_until IS NOT NULL AND orphaned_at IS NULL')})
     + (${underWay('orphaned_at IS NOT NULL AND lease_until IS NOT NULL')}) END AS processing`
 
-/** In the words of an index that has only what is under way, however many jobs the batch has. */
+/** Phrased to match an index of running jobs only, however many jobs the batch has. */
 function underWay(indexed: string): string {
   return `SELECT count(*) FROM jobs CROSS JOIN job_specs USING (key)
     WHERE ${indexed} AND job_specs.batch = batches.key AND left_batch IS NULL AND status = 'processing'`

@@ -36,7 +36,7 @@ export function openClaiming(connection: Connection, types: Types, gates: Gates,
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = ?1,
       lease_until = ?2, claimed_at = ?3
     WHERE key IN (SELECT value FROM json_each(?4))`)
-  // Jobs from before their type was limited: without a key they would not be counted.
+  // Jobs older than their type's limit: without a key they would not be counted.
   const keyClaimed = connection.prepare(
     `UPDATE jobs SET limit_key = '' WHERE key IN (SELECT value FROM json_each(?)) AND limit_key IS NULL`,
   )

@@ -30,7 +30,7 @@ export interface Connection {
 
 /** A connection to the file of a store. */
 export interface StoreConnection extends Connection {
-  /** Also gives the file free: until then nobody may put another one in its place. */
+  /** Also releases the lock on the file: until then no process may replace it. */
   close(): void
 }
 
@@ -41,7 +41,7 @@ export function openConnection(path: string): StoreConnection {
   try {
     if (path !== ':memory:') {
       makeFolder(dirname(path))
-      // Before the file is opened: one that is just being replaced would be the old one.
+      // Lock before opening: a file that is just being replaced would be the old one.
       lock = lockShared(path, OPEN_WAIT_MS)
       makeFile(path)
     }
@@ -77,19 +77,19 @@ export function makeFolder(path: string): void {
 }
 
 /**
- * Makes an empty file that only its owner can read, because a store holds what jobs were given. SQLite gives its log and
- * index the same mode. A file that is there already keeps its mode: `redress doctor` tells when it is open to others.
+ * Creates an empty file that only its owner can read, because a store holds the inputs of jobs. SQLite gives its WAL
+ * and index the same mode. An existing file keeps its mode; `redress doctor` warns if other users can read it.
  */
 export function makeFile(path: string): void {
   if (existsSync(path)) return
   const own = `${path}.new-${process.pid}-${threadId}`
   closeSync(openSync(own, 'w', FILE_MODE))
   try {
-    // Linked, not opened: a descriptor of ours on a file that another thread has opened would drop its locks when closed.
+    // Linked, not opened: closing our descriptor would drop the locks of another thread that has the file open.
     linkSync(own, path)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // SQLite makes it where there are no links; another process may have been quicker.
+    // Without hard links, SQLite creates the file itself; or another process was quicker.
     if (code !== 'EEXIST' && !['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(String(code))) throw error
   } finally {
     unlinkSync(own)

@@ -12,7 +12,7 @@ export interface SqliteContext {
   /** Runs in a transaction that is on disk when the promise resolves; calls of one turn share it. */
   write<T>(doing: string, run: () => T): Promise<T>
   read<T>(doing: string, run: () => T): Promise<T>
-  /** For what may walk a whole table. */
+  /** For reads that may scan a whole table. */
   readInSteps<T>(doing: string, steps: Steps<T>): Promise<T>
   /** Tells workers of this process, after the commit, that there may be work. */
   hintWork(): void

@@ -23,7 +23,7 @@ export function isBusy(error: unknown): boolean {
   return code === SQLITE_BUSY || code === SQLITE_LOCKED
 }
 
-/** The file cannot be made or opened here. */
+/** The file cannot be created or opened at this path. */
 export const isNoFile = (error: unknown): boolean => resultCode(error) === SQLITE_CANTOPEN
 
 /** What a caller of the store sees instead of a driver's own error. */

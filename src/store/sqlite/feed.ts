@@ -4,8 +4,8 @@ import { REMOVED_EVENTS } from '../retention.ts'
 import type { SqliteContext } from './context.ts'
 
 /**
- * ?4 is the filter. Owners and batches are looked up in their indexes: in the row they stand behind the payload, which may be
- * large, and most rows are not wanted.
+ * ?4 is the filter. Owners and batches are looked up in their indexes: in the row they come after the payload, which
+ * may be large, and most rows are filtered out.
  */
 const WANTED = `AND (
     events.subject IN (SELECT value FROM json_each(?4, '$.subjects'))
@@ -48,7 +48,7 @@ export function openFeed(
     limit: number,
     only: FeedFilter,
   ): { rows: FeedRow[]; toSeq: number; lastSeq: number } => {
-    // First: what is committed after this is found with the next page.
+    // Read first: events committed after this are found with the next page.
     const newestSeq = lastSeq()
     const toSeq = (scanEnd.get(afterSeq) as { seq: number } | undefined)?.seq ?? newestSeq
     const rows = filteredPage.all(afterSeq, toSeq, limit, JSON.stringify(only)) as FeedRow[]

@@ -55,7 +55,7 @@ export function openIntervening(connection: Connection, history: History, closin
           const needsKey = row.dedupe_key !== null && row.dedupe_held === null
           if (needsKey && isKeyTaken.get(row.type, row.dedupe_key) !== undefined) return 'dedupe-taken'
           takeKey.run(key)
-          // What was made from it was made from a failure that is history now.
+          // The failure that a new job was made from is history now.
           forgetSuccessor.run(key)
           history.event(key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
           requeue.run(key, nowMs, act.spent)

@@ -269,7 +269,7 @@ function isOrphan(silent: SilentTypes): Sql {
   return sql(`(${ORPHANED} OR lease_until IS NOT NULL AND ${text})`, ...values)
 }
 
-/** Reported, or not noticed yet: each by its own index. */
+/** Reported orphans and unreported ones, each by its own index. */
 function orphanLane(silent: SilentTypes): Sql {
   const { text, values } = isSilent(silent)
   return sql(

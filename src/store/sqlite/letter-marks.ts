@@ -14,7 +14,7 @@ export function openLetterMarks(connection: Connection) {
   const remove = connection.prepare('DELETE FROM dead_letters WHERE "offset" = ?')
 
   return {
-    /** A job was made from the one that its letters are about, or that one went back to the queue itself. */
+    /** A new job was made from the letters' job, or that job itself went back to the queue. */
     replayed(job: string | JobKey, as: string, nowMs: number): void {
       const statement = typeof job === 'string' ? markById : markByKey
       statement.run(job, nowMs, as)

@@ -27,7 +27,7 @@ export const KEY_SQL = {
         ORDER BY next.limit_key, next.priority DESC, next.queued_at, next.key LIMIT 1), n + 1
       FROM first WHERE first.key IS NOT NULL AND n < ?3)
     SELECT key, limit_key, priority, queued_at FROM first CROSS JOIN jobs USING (key)`,
-  /** Jobs from before their type was limited; none where all have got their key. */
+  /** Jobs older than their type's limit; empty once all of them have a key. */
   unkeyed: `SELECT key, limit_key, priority, queued_at FROM jobs
     WHERE ready IS NOT NULL AND type = ?1 AND limit_key IS NULL
       AND EXISTS (SELECT 1 FROM cursors WHERE name = 'limiting ' || ?1)

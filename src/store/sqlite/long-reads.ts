@@ -3,14 +3,14 @@ import type { Connection } from './connection.ts'
 import type { SqliteContext } from './context.ts'
 import { storeError } from './errors.ts'
 
-/** A read that may walk a whole table, in short steps. */
+/** A read that may scan a whole table, in short steps. */
 export type Steps<T> = (on: Connection) => Generator<undefined, T>
 
 const WAIT_MS = 1_000
 
 /**
- * Between two steps others get their turn. All steps see the store as it was at one moment: over a connection of their own,
- * in a transaction. What is done in one step needs neither. A store in memory has one connection only.
+ * Other requests get a turn between two steps. All steps see one snapshot: they use a separate connection and one
+ * transaction. A read of one step needs neither. An in-memory store has only one connection.
  */
 export function openLongReads(path: string, connection: Connection, read: SqliteContext['read']) {
   return async <T>(doing: string, steps: Steps<T>): Promise<T> => {
@@ -24,7 +24,7 @@ export function openLongReads(path: string, connection: Connection, read: Sqlite
           try {
             return going.next()
           } catch (error) {
-            // Not to be tried again: a generator that has thrown is over.
+            // No retry: a generator that has thrown is finished.
             throw storeError(error, doing)
           }
         })

@@ -1,20 +1,20 @@
 const SLICE_MS = 10
 
 /**
- * Synchronous tasks that share the event loop: in each turn they get a slice of it. Those for which it is too short wait for
- * the next turn, in their order.
+ * Synchronous tasks share the event loop: each turn has a time slice for them. Tasks that do not fit wait for the
+ * next turn, in order.
  */
 export class Slices {
   readonly #waiting: (() => void)[] = []
   readonly #sliceMs: number
-  /** When the first task of this turn began; null until there is one. */
+  /** When the first task of this turn began; null before that. */
   #beganMs: number | null = null
 
   constructor(sliceMs: number = SLICE_MS) {
     this.#sliceMs = sliceMs
   }
 
-  /** Whether a task must wait for its turn (`later`). Otherwise the caller may run it at once. */
+  /** Whether a task must wait for a later turn (`later`). Otherwise the caller may run it at once. */
   get isSpent(): boolean {
     if (this.#beganMs !== null) return this.#waiting.length > 0 || performance.now() - this.#beganMs >= this.#sliceMs
     this.#beganMs = performance.now()

@@ -4,13 +4,12 @@ import { RedressError } from '../../core/errors.ts'
 import { isBusy, isNoFile } from './errors.ts'
 
 /**
- * Who has a store open. Beside the file lies `FILE.lock`, an empty database to which nothing is ever written. Whoever
- * opens the store holds a read transaction on it for as long, and whoever wants to replace the file needs it alone. The
- * locks are the kernel's: they end with the process, also by SIGKILL. The file stays: a lock on one that was removed
- * would be seen by nobody.
- *
- * SQLite itself must make and open the lock file. A descriptor of ours on it, once closed, would drop every lock that
- * this process has on it: that is how POSIX locks are.
+ * Tracks which processes have a store open. Beside the file lies `FILE.lock`, an empty database that is never
+ * written. Every process that opens the store holds a read transaction on it. A process that wants to replace the
+ * file needs an exclusive lock on it. The kernel releases the locks when the process ends, even by SIGKILL. The lock
+ * file is never removed: other processes would not see a lock on a removed file. SQLite itself must create and open
+ * the lock file. If we closed a descriptor of our own on it, POSIX would drop every lock that this process holds on
+ * it.
  */
 export interface StoreLock {
   release(): void
@@ -21,7 +20,7 @@ export const lockPath = (path: string): string => `${path}.lock`
 /** It is empty, so anyone may read it: every user of the store must be able to hold the lock. */
 const LOCK_MODE = 0o644
 
-/** Waits while a restore replaces the file. Throws where no lock can be made: a restore would not see this program. */
+/** Waits while a restore replaces the file. Throws if no lock can be taken: a restore would not see this process. */
 export function lockShared(path: string, waitMs: number): StoreLock {
   const database = opened(path, waitMs)
   if (database === null) throw noLock(path)
@@ -34,12 +33,12 @@ export function lockShared(path: string, waitMs: number): StoreLock {
   return { release: () => database.close() }
 }
 
-/** Null when any process, this one too, has the store open. */
+/** Null if any process, including this one, has the store open. */
 export function lockAlone(path: string): StoreLock | null {
   const database = opened(path, 0)
   if (database === null) {
     if (existsSync(lockPath(path))) throw noLock(path)
-    // Where no lock file can be made, no program holds the lock, and no store can be put there either.
+    // If no lock file can be created here, no process holds the lock, and no store can be restored here either.
     return { release: () => undefined }
   }
   try {
@@ -70,7 +69,7 @@ function noLock(path: string): RedressError {
   return new RedressError('STORE_FAILED', message, { action })
 }
 
-/** The processes that hold the lock, as Linux tells it; empty where the system does not say. */
+/** The processes that hold the lock, from /proc/locks; empty if the system does not tell. */
 export function pidsHolding(path: string): number[] {
   try {
     const { ino } = statSync(lockPath(path))

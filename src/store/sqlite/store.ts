@@ -122,7 +122,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     }
   }
 
-  /** Each step is a short transaction of its own, and others have their turn in between. */
+  /** Each step is a short transaction, and other requests get a turn in between. */
   const fillLimitKeys = async (): Promise<void> => {
     while (await read('looking for jobs without a limit key', types.isFilling)) {
       await commits.write('giving jobs their limit key', () => types.fillLimitKeys())
@@ -265,7 +265,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     counts: () => readInSteps('counting jobs', reading.counts),
 
     async prune({ rules, after, limit }) {
-      // A process that died may have left some.
+      // A process that died may have left some behind.
       if (after === 0) await fillLimitKeys()
       return commits.write('pruning', () => {
         // A failure that goes is counted first.

@@ -39,7 +39,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       WHERE made.id = job_specs.retried_as) AS retriedAsStatus
     FROM job_specs JOIN jobs USING (key) WHERE id = ?`)
   const nameSuccessor = connection.prepare('UPDATE job_specs SET retried_as = ?2 WHERE id = ?1')
-  // The job itself, or where it was retried before, the failed one that has its place.
+  // The job itself, or if it was retried before, the failed job that now has its place in the batch.
   const findPredecessor = connection.prepare(`
     SELECT key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
     FROM job_specs JOIN jobs USING (key)
@@ -61,7 +61,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
     }
   }
 
-  /** Of any number who retry a failed job at once, one makes a job of it. */
+  /** If several callers retry a failed job at once, only one makes a new job. */
   const checkOrigin = (retriedFrom: RetriedFrom): void => {
     const origin = findOrigin.get(retriedFrom.id) as Origin | undefined
     if (origin !== undefined) refuseIfRetried(origin, retriedFrom)
@@ -72,7 +72,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       const type = types.needed(job.type)
       const { dedupe, retriedFrom } = job
       if (retriedFrom !== null) {
-        // A retry that is repeated with the id that it made is answered with that job, whatever was retried since.
+        // A retry repeated with the same id returns the job that it made, whatever was retried since.
         const made = findTwin.get(job.id, null, null) as Omit<Submitted, 'isNew'> | undefined
         if (made !== undefined) return { id: made.id, isNew: false, status: made.status }
         checkOrigin(retriedFrom)
@@ -102,7 +102,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       const by = originOf(job)
       const act = auditOf(job, nowMs)
       if (act !== null) history.audit(...act)
-      // What was refused at once is no retry: the failed job, and its letter, still wait for one.
+      // A retry that is refused at once does not count: the failed job and its letter still wait for one.
       if (retriedFrom !== null && job.rejected === null) {
         nameSuccessor.run(retriedFrom.id, job.id)
         letters.replayed(retriedFrom.id, job.id, nowMs)
@@ -134,7 +134,7 @@ export function openSubmitting(connection: Connection, types: Types, history: Hi
       }
 
       const dueAtMs = job.delayMs > 0 ? nowMs + job.delayMs : null
-      // A delayed job comes into the line when it becomes due, and has its place there by the time it was handed in.
+      // A delayed job enters the queue when it is due, and is ordered there by its creation time.
       const limitKey = job.limitKey ?? (isCounted(type.policy) ? '' : null)
       addJob.run(key, type.key, job.priority, nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKey)
       history.event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })

@@ -85,7 +85,8 @@ export function openTypes(connection: Connection) {
         refuseWeakening(before, type)
         const { text, stuckAfterMs } = policyColumns(type.policy)
         upsert.run(type.name, type.queue, text, stuckAfterMs, type.policy.forwardOnly ? 1 : 0, nowMs)
-        // Jobs from before count like any other: of those under way, the claim that counts would not see one without a key.
+        // Jobs older than the limit count like any other. Running ones get a key at once, because the claim counts by
+        // key.
         if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
           for (const statement of keyUnderWay) statement.run(before.key)
           startFilling.run(`${FILLING}${before.key}`)
@@ -95,9 +96,9 @@ export function openTypes(connection: Connection) {
     },
 
     /**
-     * Gives the next jobs from before their type was limited a key. The others get theirs when
-     * they are claimed: without one they would be jumped over where one key holds up the head of the line. How far this
-     * came is a row of `cursors`, so that any process can go on with it.
+     * Assigns a key to the next jobs that are older than their type's limit. The others get theirs when they are
+     * claimed. Without a key they would be skipped when one key blocks the head of the queue. A row of `cursors`
+     * stores the position, so that any process can continue.
      */
     fillLimitKeys(): void {
       const cursor = filling.get() as { name: string; position: number } | undefined
@@ -109,7 +110,7 @@ export function openTypes(connection: Connection) {
       else endFilling.run(cursor.name)
     },
 
-    /** Whether there may be jobs of a limited type without a key. */
+    /** Whether a limited type may still have jobs without a key. */
     isFilling: (): boolean => filling.get() !== undefined,
 
     all(): StoredType[] {

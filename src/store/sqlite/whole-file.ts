@@ -22,7 +22,7 @@ export function publish(partial: string, path: string, mayReplace: boolean): boo
 
 export function removeWithCompanions(path: string): void {
   for (const name of ['', ...COMPANIONS]) rmSync(`${path}${name}`, { force: true })
-  // Of a file that nobody else knows of, the lock can go.
+  // No other process knows this file, so its lock file can be removed.
   rmSync(lockPath(path), { force: true })
 }
 

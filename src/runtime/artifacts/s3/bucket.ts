@@ -74,10 +74,10 @@ export class Bucket {
   }
 }
 
-/** As the SDK makes its own. */
+/** The same settings as the SDK's default. */
 const AGENT = { keepAlive: true, maxSockets: 50 }
 
-/** A bucket that refuses a part before all of it was sent has said why. */
+/** If a bucket refuses a part before all of it was sent, its response gives the reason. */
 function readingEarly<Some extends Agent>(agent: Some): Some {
   const create = agent.createConnection.bind(agent)
   agent.createConnection = (options: ClientRequestArgs, done) => {

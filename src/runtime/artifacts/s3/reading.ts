@@ -93,7 +93,7 @@ function typeOf(contentType: string | undefined): string | null {
   return isNoType ? null : contentType
 }
 
-/** Some stores keep the encoding of the upload itself, which is not one of the object. */
+/** Some stores keep the transfer encoding of the upload, which is not the object's encoding. */
 function encodingOf(contentEncoding = ''): string | null {
   const encodings = contentEncoding.split(',').map((one) => one.trim())
   return encodings.filter((one) => one !== '' && one !== 'aws-chunked').join(', ') || null

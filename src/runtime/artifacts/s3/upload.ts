@@ -180,7 +180,7 @@ class UploadInParts {
   }
 }
 
-/** Some stores unpack gzip for clients that do not ask for it; then the bytes would not be what was stored. */
+/** Some stores decompress gzip for clients that do not accept it. The bytes would then differ from the stored ones. */
 function describedBy({ contentType, contentEncoding }: Upload) {
   const encoded =
     contentEncoding === undefined ? {} : { ContentEncoding: contentEncoding, CacheControl: 'no-transform' }
