@@ -39,7 +39,7 @@ import type { AppHost } from './host.ts'
 import { Hub } from './hub.ts'
 import type { JobDefinition, JobType, SubmitManyOptions, SubmitOptions } from './job-type.ts'
 import { Metrics } from './metrics/metrics.ts'
-import { defaultLocation, type Opened, openStore, refuseUnlogged } from './open-store.ts'
+import { defaultLocation, type Opened, openStore, refuseUnlogged, stopStore } from './open-store.ts'
 import { packPayload } from './read-input.ts'
 import { askLastSeen, askRetryHook } from './retry-hook.ts'
 import { type ScheduleDefinition, Schedules } from './schedules.ts'
@@ -422,7 +422,7 @@ export class App {
     await this.#opening?.catch(() => undefined)
     // After the workers, so that subscribers also get the last events.
     await this.hub.stop(options)
-    await this.#opened?.store.stop()
+    if (this.#opened !== null) await stopStore(this.#opened.store, this.#clock, this.#log)
   }
 
   /** The store, opened and told about every job type declared so far. */

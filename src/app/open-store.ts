@@ -4,9 +4,11 @@ import type { Policy } from '../core/policy.ts'
 import { redactAddresses } from '../core/redact.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { Journal } from '../runtime/journal.ts'
+import type { Log } from '../runtime/log.ts'
 import type { SideRows } from '../store/postgres/side-rows.ts'
 import type { Store } from '../store/store.ts'
 import { withWriteAhead } from '../store/write-ahead.ts'
+import { answerWithin, SILENCE } from '../worker/patience.ts'
 
 const STORE_DEFAULT = 'sqlite:.redress/redress.db'
 const IN_MEMORY = ':memory:'
@@ -70,6 +72,14 @@ export async function openStore(
   const journal = new Journal(resolve(path))
   const setTimer = clock.setTimer.bind(clock)
   return { store: withWriteAhead(store, journal, tellLogBroken, setTimer, queuedAs), failureLog: journal.path }
+}
+
+/** A PostgreSQL store that is not answered stops within 45 s. */
+const STOP_MS_MAX = 60_000
+
+export async function stopStore(store: Store, clock: Clock, log: Log): Promise<void> {
+  if ((await answerWithin(clock, STOP_MS_MAX, store.stop())) !== SILENCE) return
+  log.error({ waited_ms: STOP_MS_MAX }, 'the store did not stop in time; the app goes on without it')
 }
 
 /** What promises a line before each change cannot be kept in a store that has no place for lines. */

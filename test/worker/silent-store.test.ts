@@ -287,3 +287,21 @@ test('a duty that never ends is told, and begun again after ten minutes', async 
   )
   await worker.stop()
 })
+
+test('an app stops although its store never does, and says so', async () => {
+  const store = { ...scene.store, stop: () => new Promise<void>(() => undefined) }
+  const app = scene.newApp({ store })
+  await app.store()
+  let isStopped = false
+  const stopping = app.stop().then(() => {
+    isStopped = true
+  })
+  await turns(10)
+  await pass(59_000)
+  expect(isStopped).toBe(false)
+  await pass(2_000)
+  await stopping
+  expect(scene.log.lines.map(({ message }) => message)).toContain(
+    'the store did not stop in time; the app goes on without it',
+  )
+})
