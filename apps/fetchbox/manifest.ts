@@ -44,8 +44,8 @@ export const jobOfKey = (key: string): string | null =>
   /^(?:manifests|resources)\/[^/]+\/([^/]+)\//.exec(key)?.[1] ?? null
 
 /**
- * The same for the same request, however its fields are ordered and its blanks are set. Of a request with headers it is
- * made with our key: from a plain hash, a short password in a header could be guessed.
+ * The same value for the same request, whatever the order of its fields and its whitespace. For a request with
+ * headers it is keyed: an attacker could guess a short password in a header from a plain hash.
  */
 export function digestOf(type: string, { resources, metadata }: Requested, sealer: Sealer): string {
   const text = JSON.stringify(sorted({ type, resources, metadata }))
@@ -53,10 +53,10 @@ export function digestOf(type: string, { resources, metadata }: Requested, seale
   return hasHeaders ? sealer.digest(text) : createHash('sha256').update(text).digest('hex')
 }
 
-/** A header opens in its own job only, and under its own name. */
+/** A header can be decrypted only in its own job and under its own name. */
 const aboutHeader = (job: string, name: string): string => `${job} ${name.toLowerCase()}`
 
-/** The values of headers may be credentials: nothing of ours keeps them in the clear. Their names stay readable. */
+/** Header values may be credentials, so they are never stored in plain text. Their names stay readable. */
 export function sealHeaders(resource: Resource, job: string, sealer: Sealer): Resource {
   const { headers } = resource
   if (headers === undefined) return resource
@@ -64,7 +64,7 @@ export function sealHeaders(resource: Resource, job: string, sealer: Sealer): Re
   return { ...resource, headers: Object.fromEntries(sealed) }
 }
 
-/** Null when one of them cannot be opened. A value that is not sealed was written by an operator, for a replay. */
+/** Null if one of them cannot be decrypted. An unsealed value was written by an operator, for a replay. */
 export function openHeaders(
   headers: Readonly<Record<string, string>>,
   job: string,

@@ -18,7 +18,7 @@ export interface ResourceView {
   status: JobRow['status']
   /** Id of the job that fetches it: for `/api/jobs`. */
   jobId: string
-  /** How often it was tried, with the further tries of the download or upload that an attempt failed with. */
+  /** The number of tries, including the further tries of the download or upload that an attempt failed with. */
   attempts: number
   bytes: number | null
   sha256: string | null

@@ -48,7 +48,7 @@ export function readSettings(env: Environment, home: string) {
     storageTriesMax: knobs.STORAGE_RETRY_LIMIT,
     retryBaseMs: knobs.FETCHBOX_RETRY_BASE_MS,
     storageUrl: storeUrl(knobs.FETCHBOX_STORAGE ?? join(home, 'storage')),
-    /** Null: one is made, and kept in `home`. */
+    /** Null: a secret is generated and kept in `home`. */
     secret: knobs.FETCHBOX_SECRET ?? null,
     /** What is too large for memory lies here between its download and its upload. */
     work: resolve(knobs.FETCHBOX_WORK_DIR ?? join(home, 'work')),

@@ -57,7 +57,7 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
       if (refused !== null) submission.fail(refused)
     },
     admitRetry: async ({ refused }, retry) => {
-      // There is no file: it was turned away, or not stored.
+      // There is no file: the upload was refused, or not stored.
       if (refused === 'NOT_PDF') retry.fail('NOT_PDF', { note: SEND_ANOTHER })
       if (refused !== null) retry.fail(refused, { note: 'The file was not stored. Send it again.' })
       if (FINAL_FOR_FILE.has(String(retry.failure?.context.gatewayCode))) retry.fail('GW_4XX', { note: SEND_ANOTHER })
@@ -106,7 +106,7 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
   })
 }
 
-/** What the gateway says of a file that it will say of the same file again. */
+/** The gateway's codes for files that would fail again in the same way. */
 const FINAL_FOR_FILE: ReadonlySet<string> = new Set([
   'PARSE_ERROR',
   'ENCRYPTED',
@@ -135,7 +135,7 @@ async function storing<T>(attempt: Attempt<Code>, work: () => Promise<T>): Promi
 
 /** What went wrong, in one of the ten codes (E2 E7). */
 function fail(attempt: Attempt<Code>, error: unknown): never {
-  // No fault of the document or of the gateway: it costs no attempt and does not count in the breaker.
+  // Neither the document nor the gateway is at fault: it costs no attempt and does not count in the breaker.
   if (error instanceof GatewayBusy) attempt.snooze(holdMs(attempt.number, error.retryAfterMs), error.message)
   if (error instanceof GatewayFailed) {
     const { code, status, note, retryAfterMs, isFinal, gatewayCode, message, cause } = error
@@ -170,7 +170,10 @@ const HOLD_MS_MAX = 30_000
 /** A Retry-After counts up to a day, as for retries (`retry.retryAfterMax`). */
 const ASKED_MS_MAX = 86_400_000
 
-/** Longer each time, never sooner than the gateway asks for, and spread: not all that were sent away come back at once. */
+/**
+ * Grows each time, is never below the gateway's Retry-After, and has jitter, so that refused documents do not return
+ * at once.
+ */
 function holdMs(attempt: number, retryAfterMs: number): number {
   const ms = Math.max(Math.min(retryAfterMs, ASKED_MS_MAX), Math.min(HOLD_MS_MAX, HOLD_MS_MIN * 2 ** (attempt - 1)))
   return Math.round((ms * randomInt(100, 200)) / 100)

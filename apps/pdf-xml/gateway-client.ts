@@ -15,11 +15,11 @@ export interface GatewayCall {
   url: string
   mapping: string
   source: AsyncIterable<Uint8Array>
-  /** From the moment at which the gateway says that parsing begins; of one that says nothing, from the call. */
+  /** Counts from the moment when the gateway reports that parsing begins; without such a report, from the call. */
   timeoutMs: number
   /** How long the document may wait for its turn in the gateway. */
   waitMs: number
-  /** Told as soon as the gateway says so: how many documents it parses at once. */
+  /** Called as soon as the gateway reports how many documents it parses at once. */
   learnParsers?(parsers: number): void
   signal: AbortSignal
   traceparent: string | null
@@ -43,7 +43,7 @@ export class GatewayFailed extends Error {
   readonly note: string | null
   readonly retryAfterMs: number | null
   readonly isFinal: boolean
-  /** The gateway's own code for what it refuses: 'ENCRYPTED'. */
+  /** The gateway's own code for a refusal: 'ENCRYPTED'. */
   readonly gatewayCode: string | null
 
   constructor(
@@ -69,8 +69,8 @@ export class GatewayFailed extends Error {
 }
 
 /**
- * The gateway has no room at the moment, or did not get round to the document. That is nobody's fault: the document waits
- * here, and loses no attempt.
+ * The gateway is saturated, or the document had no turn in time. Neither side is at fault: the document waits here
+ * and loses no attempt.
  */
 export class GatewayBusy extends Error {
   override readonly name = 'GatewayBusy'
@@ -139,7 +139,7 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
 /** The least time after which a gateway that says nothing about a waiting document counts as gone. */
 const SILENCE_MS_MIN = 10_000
 
-/** How long a call goes on. The gateway's word that a document waits, or that its parsing begins, starts the clock anew. */
+/** The timeout of a call. It restarts when the gateway reports that a document waits or that its parsing begins. */
 class Patience {
   readonly #timeoutMs: number
   readonly #waitMs: number
@@ -181,12 +181,12 @@ class Patience {
   }
 }
 
-/** How the gateway is: whether it answers, and how many documents it parses at once, if it says so. */
+/** The gateway's health: whether it answers, and how many documents it parses at once, if it reports that. */
 export async function probeGateway(url: string, signal: AbortSignal): Promise<{ parsers: number | null }> {
   const answer = await ask(`${url}/health`, { signal })
   const parsers = wholeNumber(headerIn(answer.headers, PARSERS))
   const { statusCode } = answer
-  // One that has its hands full is well: it is asked to do more again as soon as it has room.
+  // A saturated gateway is healthy: it gets more documents as soon as it has room.
   const isWell = statusCode === 200 || (statusCode === 503 && headerIn(answer.headers, STATE) === 'saturated')
   answer.destroy()
   if (!isWell) throw new Error(`the gateway answered ${statusCode} when asked for its health`)
@@ -196,7 +196,7 @@ export async function probeGateway(url: string, signal: AbortSignal): Promise<{ 
 interface Asked extends Pick<RequestOptions, 'method' | 'headers'> {
   signal: AbortSignal
   body?: AsyncIterable<Uint8Array>
-  /** The headers of what the gateway says before its answer. */
+  /** The headers of an interim response of the gateway. */
   onNotice?(headers: IncomingHttpHeaders): void
 }
 

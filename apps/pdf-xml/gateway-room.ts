@@ -1,12 +1,12 @@
 import { probeGateway } from './gateway-client.ts'
 
-/** While as many are parsed as can be, the next one is on its way, so that no parser waits for an upload. */
+/** One document more than the gateway parses is in transfer, so that no parser waits for an upload. */
 const AHEAD = 1
 const ASK_MS_MAX = 2_000
 
 /**
- * How many documents this process may send to the gateway at once. The gateway says how many it parses; more would only
- * lie in its queue, or be refused. A gateway that does not say so gets as many as the worker has slots.
+ * How many documents this process may send to the gateway at once. The gateway reports how many it parses; more would
+ * only wait in its queue, or be refused. Without such a report, the limit is the number of slots of the worker.
  */
 export class GatewayRoom {
   readonly #url: () => string
@@ -39,7 +39,7 @@ export class GatewayRoom {
     try {
       await this.probe(AbortSignal.timeout(ASK_MS_MAX))
     } catch {
-      // It is down, or knows no such question: calls say how it is, and the breaker counts them.
+      // The gateway is down, or does not support this request. Conversions will show it, and the breaker counts them.
     }
     this.#isKnown = true
   }

@@ -12,11 +12,11 @@ export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Se
     // A lost worker costs an attempt; but where there is only one, it would cost the file.
     orphan: { action: 'requeue', budget: retry.attemptsMax === 1 ? 'free' : 'consume' },
     lease: { ttl: leaseMs },
-    // The call has its own limits, of which GW_TIMEOUT speaks; this one is for everything around it.
+    // The call has its own limits, which lead to GW_TIMEOUT. This limit covers everything around the call.
     timeout: { attempt: gateway.waitMs + gateway.timeoutMs + STORING_MS },
     deadLetter: 'flag',
     reject: 'record',
-    // Only the jobs of visitors have a key: their address. One address does not get every parser.
+    // Only visitors' jobs have a key: their address. So one address cannot occupy every parser.
     concurrency: { perKey: visitors.concurrency },
     shutdown: 'requeue',
     errors: 'terminal',

@@ -29,10 +29,10 @@ export interface ReceiveOptions {
   log: Log
 }
 
-/** Who sends a file. */
+/** The sender of a file. */
 export interface Sender {
   owner: string
-  /** Known by a cookie of ours alone: there are limits for those. */
+  /** Known only by our cookie: limits for visitors apply. */
   isVisitor: boolean
 }
 
@@ -141,7 +141,7 @@ async function submitted(
   if (!settings.mappings.some(({ name, versions }) => isNamed(mapping, name, versions))) {
     const shown = JSON.stringify(mapping.slice(0, 100))
     const known = settings.mappings.map(({ name }) => name).join(', ')
-    // E2: what the gateway would say of it, without asking.
+    // E2: the answer that the gateway would give, without asking it.
     const action = `There is no mapping ${shown}. Choose one of ${known}.`
     return { kind: 'refused', status: 400, code: 'GW_4XX', message: CODES.GW_4XX.message, action }
   }

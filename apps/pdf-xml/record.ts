@@ -12,7 +12,8 @@ const KINDS = {
   complete: 'complete',
   failed: 'failed',
   expired: 'expired',
-  // Back to the queue, by whom and why is in the engine's history: a lost worker costs an attempt, the others do not.
+  // Back to the queue. The engine's history says who did it and why. A lost worker costs an attempt; the other causes
+  // do not.
   reclaimed: 'retry',
   released: 'queued',
   snoozed: 'queued',
@@ -62,9 +63,10 @@ function recordOf(job: JobDetail, events: readonly EventView[]): object {
     lease_expires_at: isProcessing ? job.leaseUntil : null,
     created_at: job.createdAt,
     queued_at: job.queuedAt,
-    // E15: kept from the first claim on, through retries; the engine's own `startedAt` is that of the last attempt.
+    // E15: the time of the first claim, kept through retries; the engine's own `startedAt` is that of the last
+    // attempt.
     started_at: events.find(({ kind }) => kind === 'processing')?.at ?? null,
-    // E9 E15 E20: whatever changes the row; a refused write of a lost worker changes nothing.
+    // E9 E15 E20: the time of the last change of the row. A refused write of a lost worker changes nothing.
     updated_at: events.findLast(({ kind }) => kind !== 'lost')?.at ?? job.createdAt,
     failed_at: job.failedAt,
     error_code: job.errorCode,
@@ -87,5 +89,5 @@ function eventsOf(job: JobDetail, events: readonly EventView[]): JobEventRecord[
   })
 }
 
-/** A result that an earlier attempt left was adopted without asking the gateway. */
+/** The result of an earlier attempt was adopted without a call to the gateway. */
 const answeredOf = ({ result }: JobDetail): number | null => ((result as ConvertResult | null)?.adopted ? null : 200)

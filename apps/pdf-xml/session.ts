@@ -12,7 +12,7 @@ export interface Sessions {
   find(request: FastifyRequest): Caller | null
   /** Gives a stranger a name. */
   begin(reply: FastifyReply): Caller
-  /** Whether they are known by our cookie alone. */
+  /** Whether the visitor is known only by our cookie. */
   isVisitor(caller: Caller): boolean
   /** A keyed hash of a text: the text cannot be found from it without the key. */
   nameOf(text: string): string

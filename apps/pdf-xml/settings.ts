@@ -51,7 +51,7 @@ const KNOBS = z.object({
   DISK_FREE_HARD_MB: whole(0, 100_000_000, 64),
   VISITOR_UPLOADS_PER_HOUR: whole(0, 1_000, 100),
   VISITOR_KEPT_MB: whole(0, 1_000_000, 1_000),
-  // A gateway with one parser gets two documents at once: of these, one address has one.
+  // A gateway with one parser gets two documents at once; one address may have only one of these.
   VISITOR_CONCURRENCY: whole(1, 1_000, 1),
   VISITOR_BACKLOG: whole(0, 1_000_000, 1_000),
   ADDRESS_UPLOADS_PER_HOUR: whole(0, 1_000_000, 300),
@@ -79,7 +79,7 @@ export function readSettings(env: Environment, home: string) {
     gateway: {
       url: knobs.GATEWAY_URL?.replace(/\/+$/, '') ?? null,
       timeoutMs: knobs.GATEWAY_TIMEOUT_MS,
-      /** For a turn in the gateway: the document before this one may take its whole time. */
+      /** Timeout for a turn in the gateway: the document before this one may take its whole time. */
       waitMs: Math.max(knobs.GATEWAY_TIMEOUT_MS, WAIT_MS_MIN),
     },
     breaker: {
@@ -94,7 +94,7 @@ export function readSettings(env: Environment, home: string) {
       soft: { bytesFreeMin: knobs.DISK_FREE_SOFT_MB * MEBIBYTE },
       hard: { bytesFreeMin: knobs.DISK_FREE_HARD_MB * MEBIBYTE },
     },
-    /** For those who have not signed in; 0 is no limit. */
+    /** Limits for visitors who have not signed in; 0 disables a limit. */
     visitors: {
       uploadsPerHour: knobs.VISITOR_UPLOADS_PER_HOUR,
       keptBytesMax: knobs.VISITOR_KEPT_MB * MEBIBYTE,

@@ -7,51 +7,50 @@ import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 86_400_000
-/** The one that was quiet for longest is forgotten first. */
+/** The address that was idle for longest is removed first. */
 const ADDRESSES_MAX = 10_000
-/** A visitor's own files are looked through for each upload of theirs, so their number has a bound. */
+/** Each upload scans the visitor's own files, so their number is bounded. */
 const FILES_MAX = 1_000
 const BUSY_MS = 30_000
 const RECENT_MS = 10 * 60_000
-/** The lowest priority of a visitor's file. It lets others pass; a bound keeps a busy day from holding a file back for ever. */
+/** The lowest priority of a visitor's file. The bound keeps a busy day from delaying a file forever. */
 const PRIORITIES = 10
 
-/** A visitor's leave to send one file. */
+/** A visitor's permission to send one file. */
 export interface Leave {
-  /** Whose turn its conversion takes: visitors of one address share the parser as one. */
+  /** The limit key of the conversion: visitors of one address share the parser as one. */
   limitKey: string
   /** Lower for each recent file of the same address: the files of visitors who send few go first. */
   priority: number
-  /** Asked when the size of the file is known. */
+  /** Called when the size of the file is known. */
   refuse(bytes: number): Refused | null
-  /** When the upload is over; `bytes` is what is kept of it. */
+  /** Called when the upload is over; `bytes` is the stored size. */
   end(bytes: number): void
 }
 
-/** One upload. While the file arrives, it counts with the size that it may have. */
+/** One upload. While the file arrives, it counts with its maximum size. */
 interface Entry {
   owner: string
   atMs: number
   bytes: number
 }
 
-/** What came from an address lately. */
+/** Recent uploads from an address. */
 interface Meter {
   uploads: Entry[]
 }
 
 /**
- * What visitors who have not signed in may use. A visitor is a cookie, and a request without one is a new visitor: so
- * addresses are counted, too, and those of IPv6 by their network of 64 bits.
- *
- * The files of a visitor, their turn in the parser and the backlog are counted in the store, over all processes. What an
- * address sends is counted in the memory of each process.
+ * The quotas of visitors who have not signed in. A visitor is a cookie, and a request without one is a new visitor.
+ * So addresses are counted as well; IPv6 addresses by their /64 network. Each visitor's files, their turn in the
+ * parser and the backlog are counted in the store, over all processes. Uploads per address are counted in the memory
+ * of each process.
  */
 export class VisitorLimits {
   readonly #app: App
   readonly #settings: Settings
   readonly #meters = new Map<string, Meter>()
-  /** Uploads that are not jobs yet, in the order in which they began. */
+  /** Uploads that are not jobs yet, in order of arrival. */
   readonly #arriving = new Set<Entry>()
   /** A keyed hash of an address: limit keys do not reveal addresses. */
   readonly #nameOf: (address: string) => string
@@ -62,7 +61,7 @@ export class VisitorLimits {
     this.#nameOf = nameOf
   }
 
-  /** Before anything of the file is read. */
+  /** Called before the file is read. */
   async admit(request: FastifyRequest, owner: string): Promise<Leave | Refused> {
     const limits = this.#settings.visitors
     const nowMs = await (await this.#app.store()).nowMs()
@@ -70,7 +69,7 @@ export class VisitorLimits {
     const meter = this.#meterOf(address, nowMs)
     const tooOften = refusedAddress(meter, limits, nowMs)
     if (tooOften !== null) return tooOften
-    // Counted before anything is waited for: of many at once, no more may pass than are left.
+    // Counted before the first `await`, so that concurrent uploads cannot exceed the quota.
     const entry = { owner, atMs: nowMs, bytes: sizeOf(request) }
     meter.uploads.push(entry)
     this.#arriving.add(entry)
@@ -163,7 +162,7 @@ export class VisitorLimits {
 /** 0: there is no limit. */
 const isOver = (value: number, max: number): boolean => max > 0 && value > max
 
-/** No file of more is taken, and a form is hardly larger than its file. */
+/** No larger file is accepted, and a form is hardly larger than its file. */
 function sizeOf({ headers }: FastifyRequest): number {
   const bytes = Number(headers['content-length'] ?? UPLOAD_BYTES_MAX)
   return Number.isFinite(bytes) ? Math.min(bytes, UPLOAD_BYTES_MAX) : UPLOAD_BYTES_MAX

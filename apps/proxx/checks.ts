@@ -68,7 +68,7 @@ export async function checkSubmission(payload: Payload, owner: string | null, se
   const add = (code: Problem['code'], path: string, message: string) => report.problems.push({ code, path, message })
   const read = readPayload(payload)
   report.problems.push(...read.problems)
-  // Each part that says what it must is looked at, whatever is wrong with the others; the rest is not looked for.
+  // Each valid part is checked, even if other parts are invalid. Invalid parts are skipped.
   const { sources, directory, script, naming, profile: profileName } = soundParts(payload.spec)
   const profile = read.profile ?? PROFILES.get(profileName ?? '') ?? null
   const named = sources.filter((source) => source !== null)

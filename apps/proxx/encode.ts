@@ -104,7 +104,7 @@ async function encodeClip(work: Work, clip: Clip, done: (share: number) => void)
   }
 }
 
-/** P27: which clip, which file where it is the source's fault, and what ffmpeg named as the cause. */
+/** P27: the clip, the file if the source is at fault, and the cause that ffmpeg gave. */
 function noteOf({ number, source }: Clip, code: string, cause: string | null): string {
   const which = code.startsWith('INPUT_') ? `Clip ${number} (${basename(source)})` : `Clip ${number}`
   return cause === null ? `${which}.` : `${which}: ${cause}`

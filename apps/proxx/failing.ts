@@ -12,7 +12,7 @@ export interface Verdict {
   detail: string
 }
 
-/** What ffmpeg exits with when a write was refused: 256 minus the number of ENOSPC. That of EDQUOT is also a shell's SIGABRT. */
+/** ffmpeg's exit code for a refused write: 256 minus ENOSPC. The one for EDQUOT is also a shell's code for SIGABRT. */
 const DISK_FULL_EXIT = 256 - 28
 /** ffmpeg catches SIGTERM and SIGINT, closes its file, and says so with both: damaged sources make it exit with 255, too. */
 const STOPPED_EXIT = 255
@@ -23,14 +23,14 @@ const KILLED_EXITS: readonly (number | null)[] = [128 + 9, 128 + 15]
 const CRASHES: readonly (string | null)[] = ['SIGSEGV', 'SIGABRT', 'SIGBUS', 'SIGILL', 'SIGFPE', 'SIGTRAP', 'SIGSYS']
 const CRASHED_EXITS: readonly (number | null)[] = [128 + 6, 128 + 11]
 const NO_SPACE = /no space left on device|disk quota exceeded/i
-/** The file could not be read, whatever is in it. */
+/** The file could not be read, whatever its content. */
 const NOT_READ =
   /error (during demuxing|opening input|reading)[^\n]*: (input\/output error|permission denied|operation not permitted|stale file handle|transport endpoint is not connected|host is down|no such device)/i
 
 /**
- * P62: what the end of ffmpeg means. Its words are asked for three things only: the full disk, the signal and the source
- * that could not be read. For the rest the files are looked at: ffmpeg speaks of its "input" also when the folder of the
- * output is gone. Null for what must stay what it is: the worker stops, or the lease is lost.
+ * P62: classifies the end of ffmpeg. Its messages decide only three cases: a full disk, a signal and an unreadable
+ * source. For the rest the files are checked, because ffmpeg blames its "input" even if the output folder is gone.
+ * Null for errors that must not be classified: the worker stops, or the lease is lost.
  */
 export async function verdictOf(error: unknown, source: string, directory: string): Promise<Verdict | null> {
   if (error instanceof MediaError) return ofMedia(error)
@@ -47,10 +47,10 @@ export async function verdictOf(error: unknown, source: string, directory: strin
   return { code: 'FFMPEG_FAILED', detail }
 }
 
-/** What the end of a program says by itself, without a look at any file; null where it only said no. */
+/** Classifies the end of a program without looking at any file; null if it only exited with an error. */
 export function endOf({ reason, exitCode, signal, stderrTail, message }: ProgramFailed): Verdict['code'] | null {
   if (reason === 'timeout' || signal === 'SIGXCPU') return 'FFMPEG_TIMEOUT'
-  // Nothing else of ours is written or read through the program but what it says.
+  // The program's own output is all that Redress reads and writes through it.
   if (reason === 'io' || (reason === 'not-started' && message.includes('its output cannot be kept')))
     return 'LOG_FAILED'
   if (reason === 'not-started') return 'PROGRAM_MISSING'
@@ -60,11 +60,11 @@ export function endOf({ reason, exitCode, signal, stderrTail, message }: Program
   return signal !== null || isStopped || KILLED_EXITS.includes(exitCode) ? 'FFMPEG_KILLED' : null
 }
 
-/** Of a machine that is short of these nothing follows about a file. */
+/** A shortage of these on the machine says nothing about a file. */
 const MACHINE_ERRNOS = ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']
 const GONE_ERRNOS = ['ENOENT', 'ENOTDIR']
 
-/** Why a source that could be read at submission cannot be read now; null where it can. */
+/** Why a source that was readable at submission is not readable now; null if it is. */
 export async function sourceTrouble(source: string): Promise<Verdict | null> {
   try {
     const file = await open(source, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -90,7 +90,7 @@ const unreadable = (source: string, why: string): Verdict => ({
   detail: `${source} cannot be read any more (${why}).`,
 })
 
-/** One line for everybody: what ffmpeg named as the cause, without the folders of the machine. */
+/** One line for every reader: the cause that ffmpeg gave, without the machine's folders. */
 export function causeOf(error: unknown, paths: readonly string[]): string | null {
   const program = error instanceof MediaError ? error.cause : error
   if (!(program instanceof ProgramFailed) || program.said === '') return null

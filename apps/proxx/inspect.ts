@@ -139,18 +139,19 @@ function plausibleFrames(counted: number, fps: number, durationMs: number | null
   return Math.abs((counted / fps) * 1000 - durationMs) <= 500 / fps ? counted : null
 }
 
-/** How many frames a source has, and how many it should have by what its head says. */
+/** The number of frames of a source, and the number in its header. */
 export interface FrameCount {
-  /** As many as it decodes to. */
+  /** The number of decoded frames. */
   sourceFrames: number
-  /** Null where the head does not say. */
+  /** Null if the header has no count. */
   saidFrames: number | null
 }
 
 /**
- * Counts the frames of a source whose encode gave so many. The head is believed where it says the same. It may count
- * frames that are not there, as AVI counts the gaps of a variable rate, or none at all. So what differs is counted in
- * the file: first its packets, which costs little, and where those differ, too, by decoding it.
+ * Counts the frames of a source and compares them with the frames that its encode produced. An equal count in the
+ * header is trusted. But a header may count missing frames, as AVI does for the gaps of a variable rate, or have no
+ * count. So if it differs, the packets in the file are counted, which is cheap. If those differ as well, the file is
+ * decoded.
  */
 export async function countFrames(
   source: Inspected,
@@ -165,7 +166,7 @@ export async function countFrames(
   return { sourceFrames: isCounted ? encoded : await decodedFrames(source, programs, run), saidFrames }
 }
 
-/** Decoded as for the encode, so that both give up at the same damage. */
+/** Decoded with the same options as for the encode, so that both stop at the same damage. */
 async function decodedFrames(source: Inspected, { ffmpeg }: MediaPrograms, run: MediaRun): Promise<number> {
   const args = [
     ...['-v', 'level+info', ...DECODER_THREADS, ...STRICTLY],
@@ -175,7 +176,7 @@ async function decodedFrames(source: Inspected, { ffmpeg }: MediaPrograms, run: 
   return (await runFfmpeg(ffmpeg, args, run)).frames
 }
 
-/** Damage in a source is a failure: nothing is made as well as it goes (P2). */
+/** Damage in a source is a failure; there is no best-effort output (P2). */
 export const STRICTLY = ['-xerror', '-err_detect', 'explode']
 export const DECODER_THREADS = ['-threads', '4']
 

@@ -39,7 +39,7 @@ export class JobFiles {
     if (job === null || job.type !== TYPE) return null
     const view = viewProxxJob(job, await this.#app.failures(id))
     const { error, startedAt } = view
-    // Marked as failed by a program that does not know proxx.
+    // Marked as failed by a process that does not know proxx.
     if (error === null || startedAt === null || error.class !== 'execution' || error.clip !== null) return view
     const standing = await standingOf(this.#folder, view)
     return standing === null ? view : { ...view, error: { ...error, clip: standing.clip, stage: standing.stage } }
@@ -59,7 +59,7 @@ export class JobFiles {
   async #write(id: string): Promise<void> {
     const view = await this.view(id)
     if (view === null) return
-    // P44: the file of a failed job stays as it is, byte for byte, when a retry is made from it.
+    // P44: a retry leaves the file of the failed job unchanged, byte for byte.
     if (view.retriedAs !== null && (await this.#statusInFile(id)) === view.status) return
     const path = this.pathOf(id)
     await mkdir(folderOf(this.#folder, id), { recursive: true })

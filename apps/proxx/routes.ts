@@ -115,7 +115,7 @@ export function proxxRoutes(desk: Desk): Mount {
       return sendLog(request, reply, stderrLogOf(settings.jobs, id), 'text/plain; charset=utf-8')
     })
 
-    // What is wrong with a body is said only of a job that is theirs to see.
+    // Problems of the body are reported only for a job that the caller may see.
     const seenFirst = {
       async errorHandler(error: unknown, request: FastifyRequest): Promise<never> {
         if (!(error instanceof RedressError)) await seen(request, await callerOf(tools, request))

@@ -87,7 +87,7 @@ export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { sp
   return problems.length === 0 && read.success ? { spec: read.data, problems: [] } : { spec: null, problems }
 }
 
-/** What can be looked at of a spec, whatever else is wrong with it. Null stands for what is not there, or cannot be meant. */
+/** The parts of a spec that can be checked even if others are invalid. Null stands for a missing or invalid part. */
 export interface SoundParts {
   sources: readonly (string | null)[]
   directory: string | null
@@ -113,7 +113,7 @@ export function soundParts(given: unknown): SoundParts {
 const recordOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
 
-/** One for each field that is not known: each is a mistake of its own. */
+/** One problem per unknown field. */
 function problemsIn(issue: z.core.$ZodIssue): Problem[] {
   const at = (...more: string[]) => [...issue.path, ...more].join('.')
   if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => invalid(at(key), 'is not a field of the spec'))

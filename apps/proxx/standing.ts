@@ -4,7 +4,7 @@ import { errnoOf } from './paths.ts'
 import { readSpec } from './spec.ts'
 import { stderrLogOf } from './trace.ts'
 
-/** Where a job is that runs: "clip 2 of 5, encode". */
+/** Where a running job is: "clip 2 of 5, encode". */
 export interface Standing {
   clip: number
   of: number
@@ -12,10 +12,13 @@ export interface Standing {
 }
 
 const LOG_END_BYTES = 65_536
-/** Two fifths of a whole may be a little less than that. */
+/** Tolerance for rounding: two fifths of a whole may be slightly less. */
 const ROUNDING = 1e-9
 
-/** P26: the log of its worker says it best, where it is on this machine; else how far the job is says it well enough. */
+/**
+ * P26: the worker's log is the best source, if it is on this machine. Otherwise the progress of the job is good
+ * enough.
+ */
 export async function standingOf(
   jobs: string,
   { id, progress, spec }: { id: string; progress: number; spec: unknown },
@@ -28,7 +31,7 @@ export async function standingOf(
   return standingByProgress(progress, of)
 }
 
-/** Where a job must be that is so far: first all clips are encoded, and then all are verified. */
+/** Derives the stage from the progress: all clips are encoded first, and then all are verified. */
 export function standingByProgress(progress: number, of: number): Standing {
   const isEncoding = progress < ENCODE_SHARE
   const share = isEncoding ? progress / ENCODE_SHARE : (progress - ENCODE_SHARE) / (1 - ENCODE_SHARE)

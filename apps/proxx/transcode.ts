@@ -74,7 +74,7 @@ export function declareTranscode(app: App, options: TranscodeOptions): void {
         .digest('hex')
     },
     queuedAs: 'pending',
-    // P26: a person who ends an orphan need not know where it was.
+    // P26: a person who marks an orphan as failed need not know where it stood.
     lastSeen: async (payload, { id, progress }) => {
       const standing = await standingOf(settings.jobs, { id, progress, spec: payload.spec })
       return standing === null ? {} : { clip: standing.clip, clips: standing.of, clipStage: standing.stage }
@@ -208,7 +208,9 @@ async function verifyAndDeliver(work: Work, encoded: Encoded[], settings: Settin
   }
 }
 
-/** P30: what the output is compared with. A source that is gone by now cannot be counted, and that is what is said. */
+/**
+ * P30: the frame count for the comparison. If the source is gone by now, the failure says that it cannot be counted.
+ */
 async function countedFrames({ attempt, programs, run }: Work, clip: Encoded): Promise<FrameCount> {
   try {
     return await during('frames', () => countFrames(clip.of, clip.frames, programs, { ...run, subject: 'source' }))

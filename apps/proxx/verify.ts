@@ -18,9 +18,9 @@ export interface Expected {
   size: Size
   /** What the source may mean by what it says of how long it is; none where it says nothing. */
   lengths: readonly Length[]
-  /** Of the source; null where there is none to compare with. */
+  /** The frame count of the source; null if there is none to compare with. */
   sourceFrames: number | null
-  /** As the head of the source says, where it does. */
+  /** The frame count in the header of the source, if it has one. */
   saidFrames?: number | null
   /** As the encoder said. */
   frames: number
@@ -59,8 +59,8 @@ export class VerificationFailed extends Error {
 }
 
 /**
- * A check that could not be made says nothing against the output: its program was killed, took too long, is not there,
- * or could not keep its log. Null where it was made, and said no.
+ * A check that could not be made does not mean that the output is bad: its program was killed, timed out, is missing,
+ * or could not keep its log. Null if the check was made and failed.
  */
 function codeOfEnd(cause: unknown): Code | 'LOG_FAILED' | null {
   const program = cause instanceof MediaError ? cause.cause : cause
@@ -145,8 +145,8 @@ const lastsOf = ({ durationMs, fileMs }: Inspected): Record<Length['of'], number
 })
 
 /**
- * The encoder must have written as many frames as the source decodes to. A head that says more is wrong where the pictures
- * last as long as it says; where they end earlier, the file was cut.
+ * The output must have as many frames as the source decodes to. A larger count in the header is wrong if the pictures
+ * last as long as the header says. If they end earlier, the file was cut.
  */
 function checkFrames(output: Inspected, { frames, sourceFrames, saidFrames = null, lengths, fps }: Expected): void {
   if (sourceFrames === null) return

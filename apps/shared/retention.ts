@@ -27,8 +27,8 @@ export async function removeOld(
 }
 
 /**
- * Whether a job still needs its files, however old they are. A file of no job is nobody's: its sender hung up before there
- * was one, or the record is gone already.
+ * Whether a job still needs its files, however old they are. A file without a job is not needed: its sender
+ * disconnected before the job was made, or the record is already gone.
  */
 export async function isUnderWay(app: App, jobId: string): Promise<boolean> {
   const job = await app.find(jobId)

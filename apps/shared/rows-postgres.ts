@@ -6,7 +6,7 @@ const SCHEMA = 'redress_apps'
 /** Any number, as long as nobody else's program locks the same one. */
 const MIGRATION_LOCK = 0x72647274
 
-/** A small pool of our own on the server of the store; it follows the primary as the store does. */
+/** A small separate pool on the server of the store; it follows the primary as the store does. */
 export async function postgresRows(url: string): Promise<Driver> {
   const { ask, transaction, close } = await openPostgresRows({ url, schema: SCHEMA })
   return {

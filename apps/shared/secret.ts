@@ -47,13 +47,13 @@ function keptIn(folder: string, path: string): string {
   return readFileSync(path, 'utf8').trim()
 }
 
-/** Keeps texts so that only a program with the secret can read them. */
+/** Encrypts texts so that only a process with the secret can read them. */
 export interface Sealer {
-  /** `about` says what the text belongs to: it opens only there. */
+  /** `about` names the context of the text: it can be decrypted only with the same context. */
   seal(text: string, about: string): string
-  /** Null for what was sealed with another secret, or for something else, or was changed. */
+  /** Null if the text was encrypted with another secret, is not an encrypted text, or was changed. */
   open(sealed: string, about: string): string | null
-  /** The same for the same text, and nothing that could be guessed from it without the secret. */
+  /** A keyed hash: equal for equal texts, and useless for guessing without the secret. */
   digest(text: string): string
 }
 
@@ -64,7 +64,7 @@ const TAG_BYTES = 16
 
 export const isSealed = (text: string): boolean => text.startsWith(SEALED)
 
-/** One secret to keep, and for each purpose keys of its own. */
+/** One secret to keep, and separate keys for each purpose. */
 export function openSealer(secret: string, purpose: string): Sealer {
   const keyFor = (use: string) => createHmac('sha256', secret).update(`${purpose} ${use}`).digest()
   const [sealKey, digestKey] = [keyFor('sealing'), keyFor('digests')]

@@ -8,7 +8,10 @@ export type Badge = 'PENDING' | 'PROCESSING' | 'ACTIVE' | 'FAILED' | 'CONSUMED' 
 
 type Came = Pick<BatchView['counts'], 'complete' | 'failed'>
 
-/** W24, W25, in the words of campaigns. A copy that was cancelled is nobody's failure, and all are where a campaign ended. */
+/**
+ * W24, W25, in the words of campaigns. A cancelled copy is not a failure; when a campaign ends, its remaining copies
+ * are cancelled.
+ */
 export function campaignState(state: BatchState, { complete, failed }: Came): CampaignState {
   if (state === 'open') return 'PROCESSING'
   if (state === 'expired' || state === 'cancelled') return 'EXPIRED'
@@ -86,7 +89,7 @@ function viewWith(campaign: CampaignRow, batch: BatchView | null, nowMs: number)
   }
 }
 
-/** The batch is the one truth about a campaign that was published, until its time is over. */
+/** The batch is the only source for the state of a published campaign, until the campaign expires. */
 function stateOf(campaign: CampaignRow, batch: BatchView | null, nowMs: number): CampaignState {
   const { state } = campaign
   if (state === 'DRAFT') return 'DRAFT'

@@ -118,7 +118,7 @@ export function findToken(rows: Rows, id: string): Promise<TokenRow | null> {
   return rows.first(`SELECT ${TOKEN_COLUMNS} FROM wm_tokens WHERE id = $1`, id)
 }
 
-/** Its time is over now, for good. A draft has none, and a campaign that is over stays as it is. */
+/** Ends the campaign now, for good. Drafts and campaigns that have ended are not changed. */
 export async function endCampaign(rows: Rows, id: string, nowMs: number): Promise<void> {
   await rows.run(
     `UPDATE wm_campaigns SET expires_at = $2
@@ -128,7 +128,7 @@ export async function endCampaign(rows: Rows, id: string, nowMs: number): Promis
   )
 }
 
-/** Published campaigns whose time is over; those that ended last come first. */
+/** Expired campaigns that were published, most recently expired first. */
 export function listEnded(
   rows: Rows,
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },

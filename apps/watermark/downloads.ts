@@ -23,8 +23,8 @@ const TAG_CHARS = 32
 const BEGIN_MS = 2 * 60_000
 
 /**
- * Programs that open a link to show a preview, not to download the file. Most of them accept
- * anything, as downloading programs do, so only their names tell.
+ * Programs that open a link to show a preview, not to download the file. Most of them accept any type, as download
+ * programs do, so only their names identify them.
  */
 const PREVIEWS =
   /bot\b|bot[/-]|crawl|spider|preview|externalhit|facebookcatalog|meta-external|whatsapp|slack|telegram|discord|skypeuri|teams|viber|embedly|iframely|unfurl|linkexpand|mattermost|zoom|bitly|pinterest|vkshare|snap url|google-(read|safety|inspection)/i
@@ -32,9 +32,9 @@ const PREVIEWS =
 /**
  * `GET /d/LINK`: a recipient's copy, for whoever has the link.
  *
- * A browser, and a program that makes a preview of a link, get a page with a button, which costs nothing. The button posts;
- * no preview does that. It counts the download and leads to `?download=PROOF`, which begins the same download for free for
- * a short while. Every other program gets the copy; `?download=1` always gives it.
+ * Browsers and preview programs get a page with a button, which costs no download. The button sends a POST, which
+ * previews never do. It counts the download and redirects to `?download=PROOF`. For a short while, this starts the
+ * same download without counting again. Every other program gets the copy; `?download=1` always gives it.
  *
  * A download counts when its beginning is asked for. Who was counted gets a signed proof of it, as a cookie for browsers
  * and inside the ETag for those who go on with `If-Range`; with it, later parts of the same file are free for some hours,
@@ -92,18 +92,18 @@ function isLooking(request: FastifyRequest): boolean {
   return wantsPage(request) || PREVIEWS.test(request.headers['user-agent'] ?? '')
 }
 
-/** The page with the button. It is not cached, and says nothing that the link does not give access to. */
+/** The page with the button. It is not cached, and shows nothing that the link does not give access to. */
 function landing(request: FastifyRequest, reply: FastifyReply, desk: Desk, place: Place, copy: CopyResult): unknown {
   const { token, campaign } = place
   const left = campaign.max_downloads === null ? null : campaign.max_downloads - token.downloads
   if (left !== null && left <= 0) throw new Refused(CONSUMED)
   const { fileName, bytes } = copy
-  // A form of a page without any referrer would be sent as if from nowhere, and refused.
+  // Without any referrer, the browser would send the form with `Origin: null`, and it would be refused.
   void reply.header('referrer-policy', 'same-origin')
   return desk.pages.landing(request, reply, { action: pathOf(request), fileName, bytes, left })
 }
 
-/** A bucket may not know the checksum of what is in it; the job does. */
+/** A bucket may not know the checksum of its objects; the job does. */
 function copyFile({ copies }: Files, tokenId: string, { sha256 }: CopyResult): FileSource {
   const { look, read } = artifactFile(copies, copyKey(tokenId))
   const tagged = <Facts extends FileFacts>(facts: Facts): Facts => ({ ...facts, tag: sha256.slice(0, TAG_CHARS) })
@@ -175,7 +175,7 @@ function askedOf(
   { links, nowMs }: { links: Links; nowMs: number },
 ): Asked {
   const { download } = request.query as { download?: unknown }
-  // Fresh from the button: this download is counted already, and begins only now.
+  // A fresh proof from the button: this download is already counted, and starts only now.
   const pressed = typeof download === 'string' ? download : ''
   if (links.isGranted(id, pressed, nowMs, BEGIN_MS)) return { grant: pressed, isLook: false }
   const [, ofTag = ''] = /^"[0-9a-f]+-([\w.-]+)"$/.exec(String(request.headers['if-range'] ?? '')) ?? []

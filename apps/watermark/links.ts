@@ -10,7 +10,7 @@ export interface Links {
   /** The token of a link that we made; null for every other text. */
   tokenOf(link: string): string | null
   grant(tokenId: string, nowMs: number): string
-  /** `ageMs` is how old the proof may be; six hours when left out. */
+  /** `ageMs`: the maximum age of the proof; six hours when left out. */
   isGranted(tokenId: string, grant: string, nowMs: number, ageMs?: number): boolean
   /** Of the invisible marks. */
   markKey: string

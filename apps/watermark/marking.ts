@@ -124,11 +124,11 @@ async function makeCopy(
   })
 }
 
-/** Takes out all copies of a campaign that are not made yet, and waits until this one is taken away. */
+/** Cancels all copies of a campaign that are not made yet, and waits until this one is cancelled. */
 async function ended(app: App, { id }: CampaignRow, attempt: Attempt<Code>): Promise<never> {
   const { signal, jobId } = attempt
   const items = await stopCopies(app, id, { actor: 'watermark', reason: 'the campaign is over' })
-  // Copies of campaigns that were published before campaigns could be stopped cannot be cancelled.
+  // Copies of campaigns from before this feature cannot be cancelled.
   if (items.some((item) => item.id === jobId && item.code === 'NOT_ALLOWED_BY_POLICY')) attempt.fail('CAMPAIGN_ENDED')
   return new Promise((_, reject) => {
     const stopped = () => reject(signal.reason)

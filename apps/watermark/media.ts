@@ -57,9 +57,9 @@ interface Detected {
 
 /** All that campaigns ask of whoever works on pictures. Failures are a `MediaError`. */
 export interface Media {
-  /** Throws where no font can draw a text. */
+  /** Throws if no font can draw a text. */
   checkText(text: string): Promise<void>
-  /** Says what a file is. Refuses one that does not decode from its first frame to its last. */
+  /** Identifies a file. Refuses one that does not decode from its first frame to its last. */
   probe(file: string, signal?: AbortSignal): Promise<Probed>
   thumbnail(source: string, target: string, signal?: AbortSignal): Promise<unknown>
   mark(kind: Kind, request: MarkRequest): Promise<Probed>
@@ -96,7 +96,7 @@ function shippedFont(): string {
 const CODE_OF: Readonly<Record<MediaCode, Code>> = {
   SOURCE_MISSING: 'SOURCE_MISSING',
   SOURCE_CORRUPT: 'SOURCE_CORRUPT',
-  // These were looked at when the file came: what is found now is another file than was probed then.
+  // These were checked at the upload, so a failure now means that the file is not the one that was probed.
   SOURCE_UNSUPPORTED: 'SOURCE_CORRUPT',
   SOURCE_ANIMATED: 'SOURCE_CORRUPT',
   SOURCE_TOO_LARGE: 'SOURCE_CORRUPT',

@@ -32,8 +32,8 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
 }
 
 /**
- * A campaign that ended before all its copies were made came to nothing that could be told. Whoever ended it, or gave
- * it its end, knows.
+ * A campaign that ended before all its copies were made has no result to announce. The person who stopped it, or set
+ * its end, knows.
  */
 const hasCome = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
 

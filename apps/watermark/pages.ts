@@ -35,7 +35,7 @@ export interface Pages {
     reply: FastifyReply,
     shown: { caller: Caller; campaign: CampaignRow; detection: DetectionView },
   ): unknown
-  /** A recipient opened a link. `left` is how many downloads there still are; null for any number. */
+  /** A recipient opened a link. `left` is the number of downloads left; null if unlimited. */
   landing(
     request: FastifyRequest,
     reply: FastifyReply,

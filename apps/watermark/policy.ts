@@ -19,7 +19,7 @@ export function markPolicy(settings: Settings): PolicyInput {
     retry: retriesMax === 0 ? { max: 1 } : { max: retriesMax + 1, backoff: table(retryDelays), unknown: 'transient' },
     manualRetry: { mode: 'in-place', budget: 'reset' },
     rollup: 'partial',
-    // Only what ends a campaign cancels its copies; a link that is not wanted is revoked.
+    // Only the end of a campaign cancels its copies; to close one link, it is revoked.
     cancel: true,
     timeout: { attempt: attemptMs },
     // Each recipient's copy is another matter: nobody is told "and 17 more".
@@ -37,7 +37,8 @@ export function detectPolicy(settings: Settings): PolicyInput {
 const common = ({ leaseMs, attemptMs, stuckAfterMs }: Settings): PolicyInput => ({
   lease: { ttl: leaseMs },
   // A worker that was killed says nothing about the file (W40); one whose workers die again and again is set aside.
-  // A handler that hangs in a live worker is treated alike (W39); where its time limit is as short, that one ends it.
+  // A handler that hangs in a live worker is treated the same way (W39). If its time limit is as short, the time
+  // limit ends it.
   orphan: {
     ...{ action: 'requeue', budget: 'free', maxReclaims: 5 },
     stuckAfter: stuckAfterMs < attemptMs ? stuckAfterMs : null,

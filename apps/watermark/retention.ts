@@ -11,7 +11,7 @@ const DAY_MS = 24 * HOUR_MS
 const SUSPECTS_KEPT_MS = 7 * DAY_MS
 /** Longer than any attempt may take. */
 const WORK_KEPT_MS = 2 * DAY_MS
-/** A copy that waits for its next try is claimed again long before this, and noticed then. */
+/** A copy that waits for its next try is claimed again long before this, and checked then. */
 const ENDED_LOOKED_AT_MS = 30 * DAY_MS
 
 interface RetentionOptions {
@@ -59,7 +59,7 @@ async function removeCopies(rows: Rows, { copies }: Files, nowMs: number, signal
   return removed
 }
 
-/** A search that waits for longer than that, behind a paused queue, still needs what it searches. */
+/** A search that waits longer than that, behind a paused queue, still needs its suspect file. */
 async function removeSuspects(app: App, { assets }: Files, signal: AbortSignal): Promise<number> {
   const { removed } = await removeOld(assets, {
     prefix: SUSPECTS,

@@ -11,26 +11,26 @@ interface By {
 }
 
 /**
- * Ends a campaign now. It is EXPIRED from this moment on, as if its time had come: its links lead nowhere, copies that wait
- * are not made, and encodes that run are stopped. Copies that are there are removed by retention. Stopping is idempotent.
+ * Ends a campaign now. It is EXPIRED from this moment on: its links are closed, waiting copies are not made, and
+ * running encodes are stopped. Retention removes the existing copies. Stopping is idempotent.
  */
 export async function stop(options: PublishingOptions, campaign: CampaignRow, by: By): Promise<void> {
   const { app, rows } = options
   if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
   await endCampaign(rows, campaign.id, await (await app.store()).nowMs())
-  // One whose publishing was cut short has no batch yet. With it, its copies can be taken out for good.
+  // A campaign whose publishing was interrupted has no batch yet. With a batch, its copies can be cancelled for good.
   await publish(options, campaign)
   await stopCopies(app, campaign.id, by)
 }
 
-/** Takes out the copies that wait, and asks the encodes that run to stop. */
+/** Cancels waiting copies, and asks running encodes to stop. */
 export async function stopCopies(app: App, campaignId: string, by: By): Promise<BatchItem[]> {
   const batch = await app.batches.find(campaignId)
   if (batch === null || batch.counts.unfinished === 0) return []
   return (await app.batches.cancel(campaignId, by)).items
 }
 
-/** Copies of campaigns that ended while no worker was there to notice, or that were retried since. */
+/** Copies of campaigns that ended while no worker was running, or that were retried since. */
 export async function stopEnded(
   app: App,
   rows: Rows,

@@ -60,7 +60,7 @@ export class Faults {
     return isHealth && this.#current()?.health !== true ? undefined : this.#struckAt('request')
   }
 
-  /** Keeps a document in its parser for longer. */
+  /** Delays a document inside its parser. */
   async heldUp(signal: AbortSignal): Promise<void> {
     const delayMs = this.#struckAt('parsing')?.delayMs
     if (delayMs !== undefined) await wait(delayMs, undefined, { signal, ref: false }).catch(() => undefined)

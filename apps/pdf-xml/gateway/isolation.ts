@@ -3,17 +3,17 @@ import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { promisify } from 'node:util'
 
-/** How a process is kept from the network, by the means that this machine has. */
+/** How a process is isolated from the network on this machine. */
 export interface Isolation {
-  /** A command that starts another program without a network; empty where the machine has no such command. */
+  /** A command that starts another program without a network; empty if the machine has no such command. */
   command: readonly string[]
-  /** Why the network cannot be taken away; null where it can. */
+  /** Why isolation is not possible; null if it is. */
   whyOpen: string | null
 }
 
 /**
- * A network namespace of its own has no interface that is up, not even the loopback. Root can have one as it is; others
- * need a user namespace for it.
+ * A new network namespace has no active interface, not even the loopback. Root can create one directly; other users
+ * also need a user namespace.
  */
 const WAYS = [
   ['unshare', '--net', '--'],
@@ -23,12 +23,12 @@ const TRY_MS_MAX = 10_000
 
 const run = promisify(execFile)
 
-/** Tries each way once: containers and distributions often forbid namespaces, and other systems have none. */
+/** Tries each method once: containers and distributions often forbid namespaces, and other systems have none. */
 export async function findIsolation(ways: readonly (readonly string[])[] = WAYS): Promise<Isolation> {
   let whyOpen = 'no way is known'
   for (const command of ways) {
     const [name = '', ...words] = command
-    // By its full path: the process that it starts has no environment, and so no PATH.
+    // The full path, because the new process has no environment and so no PATH.
     const program = found(name)
     if (program === null) {
       whyOpen = `there is no program ${name} in PATH`
@@ -50,9 +50,9 @@ function found(program: string): string | null {
   return folders.map((folder) => join(folder, program)).find((path) => existsSync(path)) ?? null
 }
 
-/** Starts a module in a process of its own, with an IPC channel, without an environment, and isolated. */
+/** Starts a module in a separate, isolated process with an IPC channel and without an environment. */
 export function forkIsolated(module: string, execArgv: readonly string[], { command }: Isolation): ChildProcess {
-  // The program replaces itself by Node: the process keeps its id, and the IPC channel that it was given.
+  // The program replaces itself with Node (exec), so the process keeps its id and its IPC channel.
   const [execPath = process.execPath, ...words] = [...command, process.execPath]
   return fork(module, [], {
     cwd: '/',

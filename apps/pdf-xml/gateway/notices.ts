@@ -1,15 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-/** A caller that sends this header is told how its document stands before the answer: not every HTTP client bears it. */
+/**
+ * A client that sends this header gets interim responses about its document. Not every HTTP client can handle them.
+ */
 export const NOTICES = 'x-gateway-notices'
-/** In a notice: 'waiting' or 'parsing'. Of the gateway's health: 'ok', 'saturated' or 'stopping'. */
+/** In an interim response: 'waiting' or 'parsing'. In the gateway's health: 'ok', 'saturated' or 'stopping'. */
 export const STATE = 'x-gateway-state'
 /** How many documents the gateway parses at once: a client that has the gateway to itself need not send more. */
 export const PARSERS = 'x-gateway-parsers'
 
 const EVERY_MS = 1_000
 
-/** Tells a caller by `102 Processing` that its document waits, again and again, and once that its parsing begins. */
+/** Sends `102 Processing` repeatedly while a document waits, and once when its parsing begins. */
 export class Notices {
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
@@ -37,7 +39,7 @@ export class Notices {
     clearInterval(this.#timer)
   }
 
-  /** By hand: `writeProcessing` has no headers. Until its turn among pipelined requests, a response has no socket. */
+  /** Written by hand, because `writeProcessing` has no headers. A pipelined response has no socket before its turn. */
   #tell(state: 'waiting' | 'parsing'): void {
     if (this.#request.headers[NOTICES] === undefined || this.#request.httpVersion !== '1.1') return
     if (this.#response.headersSent || this.#response.destroyed) return

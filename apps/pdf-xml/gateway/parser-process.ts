@@ -60,7 +60,7 @@ export class ParserProcess {
     this.#folder = folder
     this.#limits = limits
     const flags = [
-      // Its code and its own folder are all it may touch: no other file, no program, no thread, no native code.
+      // It may access only its code and its own folder: no other file, program, thread or native code.
       '--permission',
       ...readable(folder).map((path) => `--allow-fs-read=${path}`),
       `--allow-fs-write=${folder}`,

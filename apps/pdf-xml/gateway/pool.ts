@@ -20,7 +20,7 @@ type Order = Pick<ParseOrder, 'mapping' | 'generator'>
 
 /** A place among those that are parsed or wait for it. */
 interface Place {
-  /** `begins` is awaited when the document has its parser. */
+  /** `begins` is awaited when the document gets its parser. */
   parse(pdfPath: string, order: Order, begins: () => Promise<void>): Promise<Parsed>
   leave(): void
 }

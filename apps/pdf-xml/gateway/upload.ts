@@ -11,7 +11,7 @@ const DRAIN_MS_MAX = 5_000
 
 /** Takes the body to a file, and refuses it with the first byte that is too many. */
 export async function receive(request: IncomingMessage, path: string, bytesMax: number): Promise<void> {
-  // A request that was closed before this says nothing more: its place in the queue would never be free again.
+  // A request that was closed before this emits no more events: its place in the queue would never become free.
   if (request.destroyed) throw new Error('the client hung up')
   const announced = Number(request.headers['content-length'] ?? 0)
   if (announced > bytesMax) throw tooLarge(bytesMax)

@@ -101,7 +101,7 @@ export class Conversions {
     return input
   }
 
-  /** One of the ten codes, whatever the engine calls it. */
+  /** One of the ten codes, whatever the engine's code is. */
   #errorOf({ errorCode }: JobView): Partial<JobView> {
     const shown = errorCode === null ? null : this.#app.codes.forOwner(CONVERT, errorCode)
     return shown === null ? {} : { errorCode: shown.code, errorMessage: shown.message }

@@ -138,7 +138,7 @@ export class Reader {
     return { ...(await this.row(caller, job)), events, retries, newId: app.newId(), left: await this.#left(job) }
   }
 
-  /** A failure says itself where it was, unless it is a person's word. */
+  /** A failure records its own clip and stage, unless a person marked the job as failed. */
   async #standing({ id, status, startedAt, progress, spec, error }: ProxxJob): Promise<Standing | null> {
     const isAsked = status === 'processing' || error?.code === 'MARKED_FAILED'
     if (!isAsked || startedAt === null) return null

@@ -225,7 +225,7 @@ class Watch {
     if (!isChanged) return
     await this.#folders.writeRunning(now)
     this.#open.set(id, now)
-    // Its time changes once more, from when the lease ended to when that was recorded: it is told once.
+    // Its time changes once more, from the end of the lease to the report of the orphan. It is announced only once.
     const wasOrphan = (ticket.job?.orphanedAt ?? null) !== null
     if (job.orphanedAt !== null && !wasOrphan)
       this.#tell('orphaned', now, `Job ${id} is an orphan: its worker is silent.`)

@@ -14,7 +14,7 @@ export interface MediaRun {
   keepsExisting?: boolean | undefined
   /** Each line on its standard output, for what it says beside how far it is, or more than is kept as a whole. */
   onLine?: ((line: string) => void) | undefined
-  /** Each line on its standard error, also of those that are more than is kept. */
+  /** Called for each line on standard error, including lines beyond the part that is kept. */
   onStderrLine?: ((line: string) => void) | undefined
 }
 
@@ -32,7 +32,7 @@ const ENV = { GCONV_PATH: '/nonexistent' }
 
 const QUIETLY = ['-v', 'level+error', '-nostats', '-progress', 'pipe:1']
 
-/** What ffmpeg writes after an error, and what says nothing by itself. */
+/** Lines that ffmpeg writes after an error, and lines that mean nothing on their own. */
 const NO_CAUSE = [
   /^conversion failed!?$/i,
   /^(task finished|terminating thread) with /i,
@@ -46,8 +46,9 @@ const ERRORS_KEPT_MAX = 200
 const ERROR_CHARS_MAX = 500
 
 /**
- * Finds what ffmpeg named as the cause. Its last line is "Conversion failed!", and after the cause come the errors that
- * follow from it and the statistics of the encoder: more than the end of stderr that is kept. So lines are read as they come.
+ * Finds the cause that ffmpeg gave. Its last line is "Conversion failed!". Between the cause and that line come
+ * follow-up errors and statistics of the encoder, more than the kept tail of stderr. So lines are read as they
+ * arrive.
  */
 export class FfmpegWords {
   readonly #errors: string[] = []
@@ -60,12 +61,12 @@ export class FfmpegWords {
   readonly causeIn = (stderrTail: string): string => {
     const [first, ...later] = causesAmong(this.#errors)
     if (first !== undefined) {
-      // The first is what a decoder found, and this what ffmpeg calls it.
+      // The earlier line is the decoder's own message; this one is ffmpeg's name for it.
       const named = /^error /i.test(first) ? undefined : later.find((line) => /^error [^:]*: ./i.test(line))
       return named === undefined ? first : `${first.replace(/\.$/, '')}. ${named}`
     }
-    // A crash or a signal leaves no error behind, and what ffmpeg said of its streams before is no cause. Where lines have
-    // levels, one without is the rest of a line that was cut off.
+    // A crash or a signal leaves no error message, and earlier lines about streams are not the cause. If lines have
+    // levels, a line without one is the rest of a truncated line.
     const said = stderrTail.split(/[\r\n]+/)
     const isLevelled = said.some((line) => /\[(info|verbose|debug)\]/.test(line))
     const lines = causesAmong(isLevelled ? said.filter((line) => /\[(warning|error|fatal|panic)\]/.test(line)) : said)
@@ -73,7 +74,7 @@ export class FfmpegWords {
   }
 }
 
-/** Without the parts of ffmpeg that they come from, their addresses and levels. */
+/** Without the names, addresses and levels of ffmpeg's components. */
 const causesAmong = (lines: readonly string[]): string[] =>
   lines
     .map((line) => line.replace(/^(\s*\[[^\]]*\])+\s*/, '').trim())

@@ -10,13 +10,13 @@ const OTHERS_WRITE = 0o022
 const STICKY = 0o1000
 
 /**
- * A copy of a program that this user may execute, for one that the user may only read: npm unpacks it with the rights of the
- * user who installed it. It is made once, in a folder that is this user's alone, and is there whole or not at all, however many
- * processes make it at once. Gives what `use` makes of it: a folder from which nothing may be executed is left for the next one.
+ * An executable copy of a program that this user may only read: npm unpacks it with the permissions of the user who
+ * installed it. The copy is made once, atomically, in a private folder of this user, even if several processes make
+ * it at once. Returns the result of `use`. If a folder does not allow execution, the next one is tried.
  */
 export async function withOwnCopy<T>(program: string, name: string, use: (copy: string) => Promise<T>): Promise<T> {
   const source = await stat(program)
-  // Another version of the program has another name, and processes that run the old one keep it.
+  // Another version of the program has another name, so processes that run the old one keep it.
   const mark = createHash('sha256').update(`${program} ${source.size} ${source.mtimeMs} ${source.ino}`).digest('hex')
   const problems: string[] = []
   for (const folder of cacheFolders()) {
@@ -37,7 +37,7 @@ const whyOf = (error: unknown): string => {
   return detail ?? message ?? String(error)
 }
 
-/** The user's cache, and where a service has no home, a folder of its own beside other temporary files. */
+/** The user's cache; for a service without a home, a separate folder among the temporary files. */
 function cacheFolders(): string[] {
   const { XDG_CACHE_HOME = '', HOME = '' } = process.env
   const caches = isAbsolute(XDG_CACHE_HOME) ? [XDG_CACHE_HOME] : isAbsolute(HOME) ? [join(HOME, '.cache')] : []

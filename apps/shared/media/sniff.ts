@@ -42,7 +42,7 @@ const FORMATS: readonly Format[] = [
 const isMovingWebp = (head: Buffer): boolean =>
   text(head, 0, 4) === 'RIFF' && text(head, 8, 16) === 'WEBPVP8X' && ((head[20] ?? 0) & 2) !== 0
 
-/** Photos of phones in the container of videos: ffmpeg shows a part of one, or takes it for a film of a second. */
+/** Phone photos in a video container: ffmpeg shows a part of one, or treats it as a film of one second. */
 const STILL_BRANDS = ['heic', 'heix', 'heim', 'heis', 'hevc', 'hevx', 'mif1', 'mif2', 'msf1', 'avif', 'avis']
 const isStillInMov = (head: Buffer): boolean => text(head, 4, 8) === 'ftyp' && STILL_BRANDS.includes(text(head, 8, 12))
 

@@ -19,8 +19,8 @@ const INSTALLED_MAX = 2_000
 type Coverage = (codePoint: number) => boolean
 
 /**
- * The first font that has every character of a text: those that were given, in their order, then those that are installed.
- * A font without a character would show an empty box instead, and several recipients' boxes look alike.
+ * The first font that has every character of a text: first the given fonts in order, then the installed ones. A font
+ * without a character would draw an empty box, and the boxes of several recipients look alike.
  */
 export async function fontFor(text: string, given: readonly string[]): Promise<string> {
   let fewest = charactersOf(text)
@@ -44,7 +44,7 @@ const CHARACTERS_NAMED_MAX = 5
 const missingIn = (text: string, has: Coverage): string[] =>
   charactersOf(text).filter((character) => !has(character.codePointAt(0) as number))
 
-/** Those that are seen: joiners, selectors and blanks have no picture of their own. */
+/** Visible characters only: joiners, selectors and blanks have no glyph of their own. */
 const charactersOf = (text: string): string[] => [
   ...new Set(Array.from(cleanText(text)).filter((one) => !/[\s\p{Default_Ignorable_Code_Point}]/u.test(one))),
 ]
@@ -63,7 +63,7 @@ async function coverageOf(path: string): Promise<Coverage> {
     kept.set(path, { changedMs: mtimeMs, coverage })
     return coverage
   } catch {
-    // A font that cannot be read has no characters: another one may have them.
+    // An unreadable font counts as empty: another font may have the characters.
     return HAS_NONE
   }
 }
@@ -79,7 +79,7 @@ function readCoverage(font: Buffer): Coverage {
     tables.set(font.toString('latin1', entry, entry + 4), font.readUInt32BE(entry + 8))
   }
   const cmap = tables.get('cmap')
-  // A font of coloured pictures has no outlines, and ffmpeg draws nothing of it.
+  // A colour bitmap font has no outlines, and ffmpeg draws nothing with it.
   if (cmap === undefined || !['glyf', 'CFF ', 'CFF2'].some((name) => tables.has(name))) return HAS_NONE
   const ranges: Range[] = []
   for (let i = 0; i < font.readUInt16BE(cmap + 2); i++) {
@@ -95,7 +95,7 @@ function readCoverage(font: Buffer): Coverage {
 interface Range {
   from: number
   to: number
-  /** Within the range. A character that leads to glyph 0 is not there. */
+  /** Within the range. A character that maps to glyph 0 is missing. */
   isMapped(codePoint: number): boolean
 }
 
@@ -127,7 +127,7 @@ function rangesOfFormat4(table: Buffer): Range[] {
   })
 }
 
-/** Plain ones first: a name in an italic or a condensed font is drawn only where no other has it. */
+/** Regular fonts first: an italic or condensed font is used only if no other font has the characters. */
 async function installedFonts(): Promise<string[]> {
   const found: string[] = []
   for (const folder of FOLDERS) {

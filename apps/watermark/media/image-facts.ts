@@ -2,10 +2,10 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { MediaError, type MediaStage } from '../../shared/media/errors.ts'
 import type { SniffedFile } from '../../shared/media/sniff.ts'
 
-/** As EXIF counts: 1 is upright, 3 upside down, 6 and 8 lie on their sides, and the even ones of the rest are mirrored. */
+/** EXIF orientation: 1 is upright, 3 upside down, 6 and 8 lie on their sides, and the other ones are mirrored. */
 type Orientation = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8
 
-/** What puts a picture upright, and by how many degrees that turns it, counterclockwise. */
+/** The filters that turn a picture upright, and their rotation in degrees, counterclockwise. */
 const UPRIGHT: Readonly<Record<Orientation, { rotation: number; upright: readonly string[] }>> = {
   1: { rotation: 0, upright: [] },
   2: { rotation: 0, upright: ['hflip'] },
@@ -19,13 +19,13 @@ const UPRIGHT: Readonly<Record<Orientation, { rotation: number; upright: readonl
 
 export const uprightOf = (orientation: Orientation): (typeof UPRIGHT)[Orientation] => UPRIGHT[orientation]
 
-/** No honest file has as many parts as this; a hostile one must not keep us reading. */
+/** No valid file has this many parts. The bound stops a hostile file from keeping the reader busy. */
 const PARTS_MAX = 100_000
 const EXIF_BYTES_MAX = 1 << 20
 
 /**
- * Reads which way up an image is meant, from its EXIF data: ffmpeg reads them in JPEG only, and not in every version.
- * Refuses an animated PNG, of which ffmpeg would show the first frame.
+ * Reads the orientation of an image from its EXIF data: ffmpeg reads it only in JPEG, and not in every version.
+ * Refuses an animated PNG, because ffmpeg would show only its first frame.
  */
 export async function readImage({ path, reader }: SniffedFile, stage: MediaStage): Promise<Orientation> {
   const file = await open(path)
@@ -41,7 +41,7 @@ export async function readImage({ path, reader }: SniffedFile, stage: MediaStage
   }
 }
 
-/** Segments follow each other up to the picture itself. */
+/** Segments follow each other up to the image data. */
 async function ofJpeg(file: FileHandle): Promise<Orientation> {
   let at = 2
   for (let parts = 0; parts < PARTS_MAX; parts++) {
@@ -49,7 +49,7 @@ async function ofJpeg(file: FileHandle): Promise<Orientation> {
     const marker = head[1] ?? 0
     if (head.length < 4 || head[0] !== 0xff) return 1
     if (marker === 0xff) {
-      // Any number of these may stand before a marker.
+      // Any number of fill bytes may precede a marker.
       at += 1
       continue
     }
@@ -101,7 +101,7 @@ const EXIF = Buffer.from('Exif\0\0', 'latin1')
 const ORIENTATION_TAG = 0x0112
 const SHORT = 3
 
-/** EXIF data are a TIFF file without a picture. Null where there are none, or none that say it. */
+/** EXIF data is a TIFF file without a picture. Null if it is missing or has no orientation. */
 function orientationIn(data: Buffer): Orientation | null {
   const tiff = data.subarray(0, EXIF.length).equals(EXIF) ? data.subarray(EXIF.length) : data
   const order = tiff.toString('latin1', 0, 2)

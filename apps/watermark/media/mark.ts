@@ -32,7 +32,7 @@ export interface MarkOptions {
   programs?: MediaPrograms | undefined
 }
 
-/** A copy of a video for one recipient: H.264 in MP4, with all sound tracks and subtitles of text that it had. */
+/** A copy of a video for one recipient: H.264 in MP4, with all sound tracks and text subtitles of the source. */
 export async function markVideo(options: MarkOptions): Promise<ProbedMedia> {
   return mark(options, 'video', videoOutput)
 }

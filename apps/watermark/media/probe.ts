@@ -22,13 +22,13 @@ export interface ProbedMedia {
   pixelFormat: string
   /** Every sound track that can be decoded, in the order of the file. */
   sound: readonly Track[]
-  /** Subtitles that are text. Those that are pictures, and everything else, are not listed. */
+  /** Text subtitles. Bitmap subtitles and all other streams are not listed. */
   subtitles: readonly Track[]
   /** In degrees, counterclockwise. */
   rotation: number
-  /** The filters that put an image the right way up; ffmpeg does it for videos by itself. */
+  /** The filters that turn an image upright; ffmpeg does this for videos by itself. */
   upright: readonly string[]
-  /** Of the picture among the file's streams. */
+  /** The index of the picture among the file's streams. */
   videoIndex: number
   file: SniffedFile
 }
@@ -37,7 +37,7 @@ export interface ProbedMedia {
 export interface Track {
   index: number
   codec: string
-  /** Three letters (ISO 639-2), if the file says it. */
+  /** Three letters (ISO 639-2), if the file gives a language. */
   language: string | null
 }
 
@@ -91,13 +91,15 @@ export async function probeMedia(path: string, options: ProbeOptions = {}): Prom
   }
 }
 
-/** What ffmpeg is told to read a file by. An image is turned by its own filters, whatever this ffmpeg knows of EXIF. */
+/**
+ * ffmpeg's input options for a file. An image is turned by its own filters, so ffmpeg's EXIF support does not matter.
+ */
 export const readingArguments = ({ kind, file }: ProbedMedia, limits: MediaLimits): string[] => [
   ...(kind === 'image' ? ['-noautorotate'] : []),
   ...inputArguments(file, limits),
 ]
 
-/** Phones add tracks that no program but their own decodes; those have no codec here. */
+/** Phones add proprietary tracks that ffmpeg cannot decode; those have no codec here. */
 const isSound = ({ codec_type, codec_name, channels = 0 }: Stream): boolean =>
   codec_type === 'audio' && codec_name !== undefined && codec_name !== 'unknown' && channels > 0
 
@@ -134,7 +136,7 @@ interface Stream extends Rotated {
   nb_frames?: string
   duration?: string
   channels?: number
-  /** The duration is here in Matroska. */
+  /** Matroska stores the duration here. */
   tags?: { DURATION?: string; language?: string }
   disposition?: { attached_pic?: number }
 }
@@ -159,7 +161,7 @@ async function readHeaders(probing: Probing): Promise<{ streams: Stream[]; conta
 
 /**
  * How many packets are read until one of them gives a frame. The first is enough, unless the file was trimmed without
- * encoding it again: then its edit list hides all frames from the last key frame to the cut.
+ * encoding it again. Then its edit list hides all frames from the last key frame to the cut.
  */
 const PACKETS_READ = [1, 250, 5000]
 

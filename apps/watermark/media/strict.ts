@@ -22,8 +22,8 @@ export function strictArguments({ codec, file: { reader } }: ProbedMedia): strin
 }
 
 /**
- * What ffmpeg says of damage without counting it as an error. The rest of what it says is harmless. A decoder with several
- * threads can hand a frame on before it marks the frame as corrupt, so the damaged block itself counts.
+ * Messages of ffmpeg about damage that it does not count as an error. Its other messages are harmless. A decoder with
+ * several threads can pass a frame on before it marks the frame as corrupt, so the damaged block itself counts.
  */
 const DAMAGE =
   /File ended prematurely|invalid as first byte of an EBML number|partial file|corrupt decoded frame|error while decoding MB|Error submitting packet to decoder/
@@ -31,7 +31,7 @@ const DAMAGE =
 export const isDamage = (line: string): boolean => DAMAGE.test(line)
 
 /**
- * Runs ffmpeg, and throws also where it ends well but speaks of damage. Its lines are judged as they come, because a long
+ * Runs ffmpeg, and also throws if it succeeds but reports damage. Lines are checked as they arrive, because a long
  * film has more of them than are kept.
  */
 export async function runStrictly(
@@ -49,7 +49,7 @@ export async function runStrictly(
   return done
 }
 
-/** Reads every frame of picture and sound, and throws at the first damage. */
+/** Decodes every video and audio frame, and throws at the first damage. */
 export async function decodeWhole(
   media: ProbedMedia,
   programs: MediaPrograms,
@@ -68,8 +68,8 @@ export const TOLERANCE_MS = 200
 export const framesTolerated = (fps: number): number => Math.max(1, Math.floor((fps * TOLERANCE_MS) / 1000))
 
 /**
- * Decodes a source by itself, from its first frame to its last. Answers with the failure if it is damaged or shorter than
- * it says, and null if it is sound. Throws when the machine is to blame.
+ * Decodes a source alone, from its first frame to its last. Returns the failure if it is damaged or shorter than its
+ * header says, else null. Throws if the machine is at fault.
  */
 export async function findDamage(
   media: ProbedMedia,
@@ -96,10 +96,10 @@ export async function findDamage(
   }
 }
 
-/** A request waits for the answer meanwhile. The rest of a long film is checked when its copies are made. */
+/** A request waits for this check. The rest of a long film is checked when its copies are made. */
 const CHECK_MS_MAX = 45_000
 
-/** Probes a source and decodes as much of it as the time allows. */
+/** Probes a source and decodes as much of it as the time limit allows. */
 export async function checkSource(path: string, options: ProbeOptions = {}): Promise<ProbedMedia> {
   const programs = options.programs ?? (await findPrograms())
   const media = await probeMedia(path, { ...options, programs })

@@ -15,7 +15,10 @@ export interface Expected {
   /** As many as the source says it has, if it does. */
   sourceFrames: number | null
   fps: number
-  /** Decodes the source and counts its frames. Asked only where the output is not as long as the source says it is. */
+  /**
+   * Decodes the source and counts its frames. Called only if the output is not as long as the header of the source
+   * says.
+   */
   countSource(): Promise<number>
   soundTracks: number
 }
@@ -69,8 +72,8 @@ async function check(media: ProbedMedia, expected: Expected): Promise<void> {
   }
   if (media.kind === 'image') return
   const complaint = lengthComplaint(media, expected)
-  // The head of a file may be wrong about its length: of a film that was trimmed, of recordings that were joined. What the
-  // source really decodes to is the measure then.
+  // The header may have a wrong length: in a trimmed film, or in joined recordings. Then the decoded length of the
+  // source counts.
   if (complaint !== null && (await expected.countSource()) !== expected.frames) throw complaint
 }
 

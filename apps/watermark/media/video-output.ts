@@ -28,7 +28,7 @@ export function videoOutput(source: ProbedMedia): OutputPlan {
   }
 }
 
-/** Every track is kept, with its language; of a film's two languages, the second is not worth less. */
+/** Every track is kept, with its language. */
 const soundTrack = ({ index, codec, language }: Track, i: number): string[] => [
   ...['-map', `0:${index}`, `-c:a:${i}`],
   ...(COPIED_SOUND.includes(codec) ? ['copy'] : ['aac', `-b:a:${i}`, '160k']),

@@ -49,7 +49,7 @@ ${isUnderWay && html`<progress max="${counts.total}" value="${counts.completed +
   }</p>`
 }
 
-/** W48, word for word, and in the two states that it is for. */
+/** W48, word for word, and only in its two states. */
 export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
   state !== 'PARTIAL' && state !== 'FAILED'
     ? null
@@ -57,7 +57,7 @@ export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
 
 function actions({ id, state }: CampaignView, mayWrite: boolean): Html {
   const publish = html`<form method="post" action="/campaigns/${id}/publish"><button class="small">Publish</button></form>`
-  // Two steps, with script and without: a campaign that is stopped does not come back.
+  // Two steps, with and without script: stopping a campaign cannot be undone.
   const stop = html`<details class="revoke"><summary class="small calm">Stop</summary><form method="post" action="/campaigns/${id}/stop"><p>All links stop working for good, and copies that are not ready yet are not made.</p><button class="small danger">Stop the campaign</button></form></details>`
   return html`<div class="acts">${mayWrite && state === 'DRAFT' && publish}${
     state !== 'DRAFT' &&

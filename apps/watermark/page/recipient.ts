@@ -13,7 +13,7 @@ interface Landing {
   stylesheets: readonly string[]
 }
 
-/** What is behind a link, and a button: programs that show previews of links open it, too, and must use up nothing. */
+/** The name of the copy and a button. Preview programs open this page as well, so it must not use up a download. */
 export function landingPage({ action, fileName, bytes, left, stylesheets }: Landing): string {
   const limit =
     left === null

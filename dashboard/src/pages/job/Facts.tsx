@@ -75,7 +75,7 @@ const Made = ({ jobs }: { jobs: readonly JobView[] }) => (
   </ul>
 )
 
-/** Its retention has removed it. */
+/** Retention has removed it. */
 const Gone = ({ id }: { id: string }) => (
   <>
     <code>{id}</code> <span class="quiet">(removed after its retention)</span>

@@ -125,7 +125,7 @@ function Acts({ explained: { id, actions, retriedAs }, job }: { explained: Expla
   const names = isOwner() ? actions.filter(({ name }) => whyNot(`jobs.${name}`) === null) : actions
   const allowed = names.filter((action) => action.allowed)
   const isAgain = retriedAs !== null && job !== null && job.manualRetry !== 'off' && whyNot('jobs.retry') === null
-  // That it was retried is the verdict already.
+  // The verdict already says that it was retried.
   const refused = names.filter(({ allowed, name }) => !allowed && !(isAgain && name === 'retry'))
   const notYours = allowed.map(({ name }) => whyNot(`jobs.${name}`)).find((why) => why !== null)
   return (

@@ -17,7 +17,9 @@ export function actOn(id: string, name: ActionName, onDone?: PendingAct['onDone'
   return { name: `jobs.${name}`, input: { id }, title, verb: word, isDangerous, ...(onDone && { onDone }) }
 }
 
-/** One more job from a failed one that was retried already; its dialog says first which job that made. */
+/**
+ * Another job from a failed one that was already retried. Its dialog first names the job that the earlier retry made.
+ */
 export const onceMore = (act: PendingAct, retriedAs: string): PendingAct => ({
   ...act,
   input: { ...act.input, again: true },
@@ -33,7 +35,7 @@ export const onceMore = (act: PendingAct, retriedAs: string): PendingAct => ({
   ),
 })
 
-/** A retry as the job stands: the first one, or one more. */
+/** The retry that fits the job's state: the first one, or another one. */
 export function retryOf(
   { id, retriedAs }: Pick<JobView, 'id' | 'retriedAs'>,
   onDone?: PendingAct['onDone'],
