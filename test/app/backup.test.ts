@@ -254,7 +254,7 @@ describe('restore', () => {
     expect(base).toMatchObject({ mayLock: false })
   })
 
-  test('every user who can reach a store can read its lock file, whatever the umask of its maker', async () => {
+  test('every user with access to a store can read its lock file, whatever the umask of its creator', async () => {
     const path = join(temporaryFolder(), 'redress.db')
     const before = process.umask(0o077)
     onTestFinished(() => void process.umask(before))

@@ -16,8 +16,8 @@ function world() {
 const names = (events: readonly HubEvent[]) => events.map(({ event }) => event)
 const ids = (events: readonly HubEvent[]) => events.map(({ id }) => id)
 
-describe('whoever is far behind', () => {
-  test('is told of a gap, and goes on from the bound', async () => {
+describe('a subscriber that is far behind', () => {
+  test('gets a gap event and continues from the bound', async () => {
     const { kit, convert, hub } = world()
     await convert.submitMany(Array(30).fill({ ok: true }))
     const told = await fetchAll(hub.subscribe({ topics: ['*'], after: 3, behindMax: 10 }))
@@ -34,7 +34,7 @@ describe('whoever is far behind', () => {
     await kit.stop()
   })
 
-  test('does not hold up anybody: pages are read one at a time, each in a turn of its own', async () => {
+  test('does not block others: pages are read one at a time, each in its own turn', async () => {
     const clock = new VirtualClock()
     const store = openSqlite({ path: ':memory:', nowMs: () => clock.nowMs() })
     let turn = 0
@@ -60,7 +60,7 @@ describe('whoever is far behind', () => {
     const anns = Array.from({ length: 10 }, () => collect(app.hub.subscribe({ topics: ['owner:ann'], after: 0 })))
     await until('all have caught up', () => [...all, ...anns].every(({ events }) => events.at(-1)?.id === '3001'))
     isOver = true
-    // One for those who catch up, and one for those who have.
+    // One for subscribers that catch up, and one for those that have caught up.
     const inTurn = Object.values(Object.groupBy(pagesOf, String)).map((pages) => pages?.length ?? 0)
     expect(pagesOf.length).toBeGreaterThan(100)
     expect(Math.max(...inTurn)).toBeLessThanOrEqual(2)
@@ -70,7 +70,7 @@ describe('whoever is far behind', () => {
   })
 })
 
-test('a page of live events for many subscribers is told in several turns', async () => {
+test('a page of live events for many subscribers is delivered in several turns', async () => {
   const { kit, convert, hub } = world()
   const [events, subscribers] = [400, 50]
   const all = Array.from({ length: subscribers }, () => hub.subscribe({ topics: ['*'], bufferMax: 1_000 }))
@@ -109,7 +109,7 @@ describe('the store gives a subscriber only', () => {
     return { app, asked, job: app.job('any', { run: () => undefined }) }
   }
 
-  test('what can be on its topics, and everything where that is not known', async () => {
+  test('events that can match its topics, and all events if that is unknown', async () => {
     const { app, asked, job } = asking()
     await job.submit({}, { owner: 'ann' })
     await fetchAll(app.hub.subscribe({ topics: ['owner:ann', 'batch:b:1'], after: 0 }))
@@ -123,7 +123,7 @@ describe('the store gives a subscriber only', () => {
     await app.stop()
   })
 
-  test('what a mapper publishes on a topic of another event is left out, whether it is live or caught up with', async () => {
+  test('an event that a mapper publishes on a topic of another event is dropped, live and while catching up', async () => {
     const { kit, convert, hub } = world()
     hub.map((event) => (event.seq === 1 ? [{ topics: ['owner:bob'], event: 'strange', data: 1 }] : []))
     hub.map((event) => [{ topics: ['owner:ann', `job:${(event as { jobId: string }).jobId}`], event: 'own', data: 1 }])
@@ -137,13 +137,13 @@ describe('the store gives a subscriber only', () => {
   })
 })
 
-describe('when the app stops, everything that was committed before is told', () => {
+describe('when the app stops, everything committed before is delivered', () => {
   const open = () => {
     const app = new App({ store: 'sqlite::memory:' })
     return { app, job: app.job('any', { run: () => undefined }) }
   }
 
-  test('to those who have caught up', async () => {
+  test('to subscribers that have caught up', async () => {
     const { app, job } = open()
     const subscription = app.hub.subscribe({ topics: ['*'] })
     await subscription.ready
@@ -156,7 +156,7 @@ describe('when the app stops, everything that was committed before is told', () 
     expect(events.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped', after: '600' } })
   })
 
-  test('to those who still catch up, as far as there is room for it', async () => {
+  test('to subscribers that still catch up, as far as their buffer allows', async () => {
     const { app, job } = open()
     await job.submitMany(Array(900).fill({}))
     const roomy = app.hub.subscribe({ topics: ['*'], after: 0, bufferMax: 10_000 })
@@ -171,7 +171,7 @@ describe('when the app stops, everything that was committed before is told', () 
     expect(some.events.length).toBeLessThanOrEqual(21)
   })
 
-  test('of what workers record at the end, and while the store can still be asked', async () => {
+  test('including the last records of workers, while the store is still open', async () => {
     const { app, job } = open()
     const seen: unknown[] = []
     const subscription = app.hub.subscribe({ topics: ['*'] })

@@ -111,7 +111,7 @@ describe('a job that failed', () => {
       .getByRole('link', { name: `${id.slice(0, 8)}…${id.slice(-4)}` })
       .click()
     await page.waitForURL(`**/jobs/${id}`)
-    // It was done once; whoever wants it once more is told what was made before.
+    // It was retried once; a second retry is refused with the id of the new job.
     const [first = ''] = (await desk.app.list({ retriedFrom: id })).jobs.map((job) => job.id)
     await verdictOf(page).getByText(`It was retried as job ${first}, which is complete.`).waitFor()
     expect(await verdictOf(page).getByRole('button').allTextContents()).toEqual(['Retry again', 'Edit and retry again'])

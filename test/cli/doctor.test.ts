@@ -149,7 +149,7 @@ describe('P54 --orphans is a health check for monitors', () => {
     expect(JSON.parse(stdout)).toMatchObject({ count: 1, orphans: [{ id, type: 'work', worker: 'node-9' }] })
   })
 
-  test('what cannot be looked at is not 0, and options that contradict each other are refused', async () => {
+  test('a failed check does not exit with 0, and contradicting options are refused', async () => {
     expect((await redress(['doctor', '--orphans', '--data', temporaryFolder()])).code).toBe(3)
     expect((await redress(['doctor', '--orphans', '--server', 'http://127.0.0.1:9'])).code).toBe(5)
     expect((await redress(['doctor', '--server', 'http://127.0.0.1:9'])).code).toBe(2)

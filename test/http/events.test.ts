@@ -99,7 +99,7 @@ test('streams are counted, of each caller and in all, and given back when somebo
   expect(await ask('/api/events?topic=*&topic=a:b&topic=c:d', { as: 'viewer' })).toMatchObject({ status: 400 })
 })
 
-test('streams are counted by address, too: many names from one address are refused, and others are not', async () => {
+test('streams are also counted by address: many names from one address are refused, and others are not', async () => {
   const world = await makeWorld({ trustProxy: true, limits: { streamsPerAddressMax: 2 } })
   const from = (...addresses: string[]) => ({ 'x-forwarded-for': addresses.join(', ') })
   const first = await listen(world, 'owner', '', from('203.0.113.9'))
@@ -115,7 +115,7 @@ test('streams are counted by address, too: many names from one address are refus
   )
 })
 
-test('a stream that is too far behind is told of a gap, and then what comes after it', async () => {
+test('a stream that is too far behind gets a gap event, and then the events after it', async () => {
   const world = await makeWorld({ limits: { streamBehindMax: 5 } })
   await world.app.submitMany('step', Array(20).fill({ fails: false }))
   const lastSeq = await world.store.lastSeq()

@@ -47,13 +47,13 @@ test('an empty body is no body, whatever type it is declared as', async () => {
   }
 })
 
-test('an operator gives a reason for what belongs to another', async () => {
+test('an operator must give a reason to act on the job of another', async () => {
   const { ask, jobs } = await makeWorld()
   const refused = await ask(`/api/jobs/${jobs.ann.failed}/retry`, { as: 'operator', method: 'POST' })
   expect(refused).toMatchObject({ status: 400, json: { error: { code: 'REASON_REQUIRED' } } })
 })
 
-/** What could be wrong with a body; each is a 400 or a 415 to whoever may do it to a job that is there. */
+/** Invalid bodies; each is a 400 or a 415 to a caller who may act on an existing job. */
 const WRONG_BODIES = [
   { body: {} },
   { body: { reason: 7, colour: 'red' } },
@@ -64,7 +64,7 @@ const WRONG_BODIES = [
   { rawBody: 'reason=because', headers: { 'content-type': 'application/x-www-form-urlencoded' } },
 ]
 
-test('what is not there, or belongs to another, is refused as that, whatever is wrong with the body', async () => {
+test('a missing or foreign job is refused with 404 or 403, whatever is wrong with the body', async () => {
   const { ask, jobs, batches } = await makeWorld()
   const targets = [
     ...['retry', 'cancel'].flatMap((act) => [

@@ -56,7 +56,7 @@ function declare(app: App): { running: () => number } {
 }
 
 describe.each(['sqlite', 'postgres'] as const)('on %s', (kind) => {
-  test('a failure is told while handlers that never end hold every slot of the worker', async () => {
+  test('a failure is announced while handlers that never end hold every slot of the worker', async () => {
     const [mail, hooks] = [await mailServer(), await hookServer()]
     const app = newApp(await LOCATIONS[kind]())
     const { running } = declare(app)
@@ -71,7 +71,7 @@ describe.each(['sqlite', 'postgres'] as const)('on %s', (kind) => {
     expect(running(), 'deliveries take no slot, and give none').toBe(2)
   })
 
-  test('a failure is told by a server without a worker that has the channel', async () => {
+  test('a server without a worker that declares the channel announces a failure', async () => {
     const mail = await mailServer()
     const location = await LOCATIONS[kind]()
     const worker = newApp(location)

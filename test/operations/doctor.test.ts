@@ -185,7 +185,7 @@ test('a name that SQL would read otherwise is quoted', () => {
   expect(finding?.fix).toBe(`ALTER ROLE "My App" SET synchronous_commit = 'on'`)
 })
 
-describe('who is in the way of the tables of days', () => {
+describe('sessions that block the daily tables', () => {
   const reader = {
     ...{ pid: 4711, what: 'pg_dump of backup on 10.0.0.7, active', forMs: 5 * MINUTE_MS, table: 'events' },
     query: 'COPY redress.jobs TO stdout',

@@ -123,7 +123,7 @@ test('where a retry makes no new job, an id for one is refused', async () => {
 })
 
 describe('a failed job that was retried already', () => {
-  test('is not retried once more, and the refusal names the job that was made and how it stands', async () => {
+  test('is not retried a second time, and the refusal names the new job and its state', async () => {
     const { app, finish, work } = await makeBench()
     const id = await finish(['GW_4XX'])
     const { job } = await app.retry(id, WHO)
@@ -143,7 +143,7 @@ describe('a failed job that was retried already', () => {
     expect((await app.list({ retriedFrom: id })).jobs).toHaveLength(1)
   })
 
-  test('is retried once more where that is asked for with `again`, by one of two who do so at once', async () => {
+  test('is retried again with `again`, but only once by two concurrent requests', async () => {
     const { app, finish } = await makeBench()
     const id = await finish(['GW_4XX'])
     const { job: first } = await app.retry(id, { ...WHO, again: true })
@@ -158,7 +158,7 @@ describe('a failed job that was retried already', () => {
     )
   })
 
-  test('of many who retry it at once, one makes a job', async () => {
+  test('makes only one new job when many callers retry it at once', async () => {
     const { app, finish } = await makeBench()
     const id = await finish(['GW_4XX'])
     const answers = await Promise.allSettled(Array.from({ length: 20 }, () => app.retry(id, WHO)))

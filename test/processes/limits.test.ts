@@ -99,7 +99,7 @@ interface Crowded {
   /** For a process. */
   store?: string
   open: Store
-  /** How far the jobs have got their keys; null when they have, or nobody has begun. */
+  /** How far the jobs have their keys; null if all have one, or if no process has begun. */
   filledTo(): Promise<number | null>
   withoutKey(): Promise<number>
 }

@@ -39,7 +39,7 @@ async function largeStore() {
   return { path, bench, raw, store: bench.store }
 }
 
-test('what walks a whole table of an embedded store is read in steps, and is the same as in one', async () => {
+test('a scan of a whole table of an embedded store runs in steps, with the same result as in one', async () => {
   const { store } = await largeStore()
   expect(await store.counts()).toMatchObject([{ type: 'plain', complete: JOBS, queued: 1 }])
   expect(await store.batchSum({ id: 'b-1', field: 'pages' })).toBe(2 * JOBS)
@@ -133,7 +133,7 @@ test('all steps of a long read see the same moment', async () => {
   expect(raw.prepare('SELECT count(*) AS n FROM numbers').get()).toEqual({ n: 7 })
 })
 
-test('a step that fails is an error of the whole read, and what was opened for it is closed', async () => {
+test('a failed step fails the whole read, and its connection is closed', async () => {
   const path = join(temporaryFolder(), 'redress.db')
   const raw = openRaw(path)
   raw.exec('PRAGMA journal_mode = WAL; CREATE TABLE numbers (n INTEGER)')

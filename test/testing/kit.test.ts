@@ -286,7 +286,7 @@ describe('a worker that is killed', () => {
         await kit.crashingWorker({ at })
         await order.submit({})
         await kit.drain()
-        // The work was done before it died, and nobody knew: it is done twice.
+        // The worker died after the work and before it was recorded, so the work is done twice.
         const isTwice = ['verify', 'decide', 'record'].includes(at)
         expect(placed, `${at} ${Object.keys(hooks)}`).toEqual(isTwice ? [1, 2] : [at === 'tell' ? 1 : 2])
         await kit.stop()

@@ -168,7 +168,7 @@ describe('an outcome', () => {
 })
 
 describe('the start of an attempt', () => {
-  test('that is never answered is told again: a running job must not pass for one that never started', async () => {
+  test('is sent again if it is never answered, so that a running job does not look unstarted', async () => {
     const faulty = new Faulty(scene)
     const app = scene.newApp({ store: faulty.store })
     const runs = open(app, 'open', 30_000)
@@ -270,7 +270,7 @@ describe('stop', () => {
   })
 })
 
-test('a duty that never ends is told, and begun again after ten minutes', async () => {
+test('a periodic task that never ends is logged, and started again after ten minutes', async () => {
   let begun = 0
   const run = () => {
     begun++

@@ -111,7 +111,7 @@ describe('a handler that hangs in a live worker', () => {
 })
 
 describe('an attempt whose worker does not look at its own clock', () => {
-  /** Claims and starts the job, and goes on renewing its lease for so long, as a worker without the rule does. */
+  /** Claims and starts the job, and renews its lease for this long, as a worker without the rule does. */
   async function renewedFor(ms: number): Promise<() => Promise<readonly number[]>> {
     const worker = await scene.store.enlist({ id: 'old', host: 'there', pid: 1, types: ['encode'] })
     const lanes = [{ type: 'encode', ttlMs: 30_000 }]

@@ -257,7 +257,7 @@ test('the end of an attempt is logged first, also when a late answer to the atte
   expect(written.filter(({ to }) => to === 'complete').map((line) => line.attempt)).toEqual([1, 2])
 })
 
-test('a correction that cannot be written is told, and written before the next line', async () => {
+test('a correction that cannot be written is logged, and written before the next line', async () => {
   const entries: Line[] = []
   const broken: unknown[] = []
   let isFull = false

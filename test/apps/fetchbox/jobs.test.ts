@@ -117,7 +117,7 @@ describe('a job whose resources are all there', () => {
   })
 })
 
-test('what the origin sent as gzip is given back as gzip, byte for byte, whole and in parts', async () => {
+test('content that the origin sent as gzip is returned as gzip, byte for byte, whole and in ranges', async () => {
   const packed = gzipSync('a page of text '.repeat(100))
   const encoded = { 'content-type': 'text/plain', 'content-encoding': 'gzip' }
   const { id } = await rig.run([{ id: 'a', url: rig.origin.plan('/packed', answer(200, packed, encoded)) }])

@@ -79,7 +79,7 @@ test('the same request with headers and the same key is accepted once, and anoth
   expect(statuses).toEqual([202, 200, 409])
 })
 
-test('what is sealed opens with the same secret for the same thing only, and only as it was', () => {
+test('a sealed text opens only unchanged, with the same secret and in the same context', () => {
   const sealer = openSealer('a'.repeat(32), 'tests')
   const sealed = sealer.seal('päss', 'job name')
   expect(sealed).not.toBe(sealer.seal('päss', 'job name'))

@@ -289,7 +289,7 @@ describe('a gateway that answers before the document was sent', () => {
     })
   }
 
-  test('an answer that ends with its connection is read, too', async () => {
+  test('an answer that ends with its connection is also read', async () => {
     const url = await listening(afterTheHead((socket) => socket.end(UNSIZED)))
     const failed = await failure(url, { source: threeMegabytes() })
     expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is taken here.' })

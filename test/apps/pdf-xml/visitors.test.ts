@@ -21,7 +21,7 @@ const uploadAs = (rig: Rig, token: string, content: Uint8Array): Promise<Respons
   return fetch(`${rig.url}/api/upload`, { method: 'POST', body: form, headers: { authorization: `Bearer ${token}` } })
 }
 
-test('a visitor has a limit of files per hour and is told when to come back; accounts have no such limit', async () => {
+test('a visitor has a limit of files per hour and gets Retry-After; accounts have no such limit', async () => {
   const rig = await idle({ VISITOR_UPLOADS_PER_HOUR: '3' })
   const visitor = rig.visitor()
   for (const mark of ['a', 'b', 'c']) expect((await visitor.upload(pdf(100, mark))).status).toBe(201)
@@ -51,7 +51,7 @@ test('visitors without a cookie are counted by their address, also many at once'
   expect((await rig.visitor().ask('/convert?said=too-many')).text).toContain('Too many files came from you')
 })
 
-test('a visitor who sends many files at once gets no further than one after another', async () => {
+test('the files of a visitor who sends many at once are converted one after another', async () => {
   const rig = await idle({ VISITOR_UPLOADS_PER_HOUR: '4', VISITOR_KEPT_MB: '1' })
   const statusesOf = async (bytes: number, sending: ReturnType<Rig['visitor']>) => {
     // The first answer sets the cookie.

@@ -224,7 +224,7 @@ test.each([
 })
 
 test('P20 a source that the worker may no longer read is unreadable, and is not told as missing', async ({ skip }) => {
-  if (process.geteuid?.() !== 0) return skip('only where this process may become somebody else')
+  if (process.geteuid?.() !== 0) return skip('only if this process may switch to another user')
   const folder = mkdtempSync(join(tmpdir(), 'redress-unreadable-'))
   chmodSync(folder, 0o755)
   const source = join(folder, 'a.mov')

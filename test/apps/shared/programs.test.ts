@@ -32,7 +32,7 @@ beforeEach(({ skip }) => {
   if (!isOpen) skip(`another user cannot read ${ROOT}`)
 })
 
-/** A package as npm unpacks it for root: everybody may read the program, and only root may execute it. */
+/** A package as npm unpacks it for root: every user may read the program, and only root may execute it. */
 function bundle(): { folder: string; ffprobe: string; home: string } {
   const folder = mkdtempSync(join(tmpdir(), 'redress-bundle-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))

@@ -260,7 +260,7 @@ test('rows are written on the primary when the standby is listed first, and foll
   onTestFinished(() => rows.close())
   await rows.run('INSERT INTO sh_stock (id, pieces) VALUES ($1, 1)', 'before')
   await cluster.promote()
-  // The old primary is alive and does not know that it is none any more.
+  // The old primary is alive and does not know that it was demoted.
   await until('rows are written on the new primary', async () => {
     try {
       await rows.run('INSERT INTO sh_stock (id, pieces) VALUES ($1, 1) ON CONFLICT DO NOTHING', 'after')

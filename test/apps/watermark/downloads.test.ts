@@ -229,7 +229,7 @@ describe('the page of a link', () => {
     'Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5 skype-url-preview@microsoft.com',
   ]
 
-  test('is what browsers and previews of links get, and it uses up nothing', async () => {
+  test('is sent to browsers and link previews, and uses up no download', async () => {
     const { link, campaign } = await ready({ maxDownloads: 1 })
     const looks = [asBrowser, ...PREVIEWS.map((agent) => ({ accept: '*/*', 'user-agent': agent }))]
     for (const headers of looks) {
@@ -271,7 +271,7 @@ describe('the page of a link', () => {
     expect((await anybody().get(file)).status).toBe(410)
   })
 
-  test('is passed over by whoever asks for the file itself', async () => {
+  test('is skipped by a client that asks for the file itself', async () => {
     const { link, campaign, text } = await ready()
     const got = await anybody().get(`${link}?download=1`, asBrowser)
     expect([got.status, got.text]).toEqual([200, text])

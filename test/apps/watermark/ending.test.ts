@@ -70,7 +70,7 @@ describe('a campaign that is stopped', () => {
     })
   })
 
-  test('is stopped by those who may change it, and is not there for other owners', async () => {
+  test('is stopped only by its owner or an operator, and is not found by other owners', async () => {
     const { id } = await rig.published(['Rita'])
     expect((await rig.as('bob').post(`/campaigns/${id}/stop`)).status).toBe(404)
     expect((await rig.as('viewer').post(`/campaigns/${id}/stop`)).status).toBe(403)

@@ -153,7 +153,7 @@ test('a day without a table loses nothing: the doctor says so, and the next days
   expect([await rowsIn('events_rest'), await rowsIn('failures_rest')]).toEqual([0, 0])
 })
 
-/** Two who read for long: a forgotten transaction, and one like pg_dump, which locks every table of the schema. */
+/** Two long readers: a forgotten transaction, and one like pg_dump, which locks every table of the schema. */
 async function longReaders(schema: string): Promise<{ pids: number[]; leave(): Promise<void> }> {
   const sql = rawPostgres(server.url, schema)
   const [forgotten, dump] = [await sql.reserve(), await sql.reserve()]
@@ -231,7 +231,7 @@ test('a transaction that has written to the history and stays open does not keep
   expect(isMade).toBe(true)
 })
 
-test('what is done in passing waits a tenth of a second for a lock, once', async () => {
+test('maintenance of daily tables waits 100 ms for a lock, once', async () => {
   const { sql } = await scene('passing')
   const context = await openContext({ url: server.url, schema: 'passing' })
   onTestFinished(() => context.stop())
@@ -268,7 +268,7 @@ test('the table of an old day is dropped when long readers have left, and work g
   expect(await kindsOf(store, 'during')).toEqual(['queued', 'processing', 'complete'])
 })
 
-test('a process that starts while today has its tables makes none, and waits for nobody', async () => {
+test('a process that starts while today has its tables creates none, and waits for no lock', async () => {
   const { sql, dayAgo, hasTable, prune } = await scene('ready')
   for (const table of HISTORY) await sql.unsafe(`DROP TABLE ${table}_${await dayAgo(-3)}`)
   // Whoever makes tables of a store takes this lock.

@@ -126,7 +126,7 @@ test('an answer that arrives late is not taken for that of a later statement', a
   expect(await look.job({ id: second.id })).toMatchObject({ status: 'queued' })
 })
 
-test('calls that wait for a connection of a silent pool end, too, and were not sent', async () => {
+test('calls that wait for a connection of a silent pool also end, and were not sent', async () => {
   const { store, relay } = await world({ connectionsMax: 1 })
   await store.counts()
   relay.deafen()

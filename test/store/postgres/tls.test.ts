@@ -71,7 +71,7 @@ test.each([
   expect(await connected(addressOf(query, host))).toBe(expected)
 })
 
-test('with an authority, require and verify-ca check it, and verify-full checks the name, too', async () => {
+test('with a CA, require and verify-ca check the certificate, and verify-full also checks the name', async () => {
   const root = `sslrootcert=${file('ca.pem')}`
   const other = `sslrootcert=${file('client-ca.pem')}`
   for (const mode of ['require', 'verify-ca', 'verify-full']) {
