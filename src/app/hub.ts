@@ -39,6 +39,8 @@ const ASK_AGAIN_MS = 250
 const PAGE = 500
 /** How many times events are handed to subscribers before the event loop turns. */
 const TOLD_PER_TURN = 5_000
+/** How many turns of the event loop a page waits for subscribers whose buffer is more than half full. */
+const DRAIN_TURNS_MAX = 100
 /** How long `stop` waits for the store, and for subscribers that still process events. */
 const STOP_MS_MAX = 1_000
 const BUFFER_MAX = 1_000
@@ -283,6 +285,7 @@ export class Hub {
     try {
       while (this.#isAskedAgain && this.#seq !== null) {
         this.#isAskedAgain = false
+        await this.#letDrain()
         if (await this.#readPage()) this.#isAskedAgain = true
       }
     } catch (error) {
@@ -293,6 +296,15 @@ export class Hub {
     this.#isReading = false
     if (this.#seq === null) return
     this.#timer = this.#host.clock.setTimer(nextMs, () => this.#ask())
+  }
+
+  /**
+   * A socket takes what was written only between two turns. Without them a burst of several pages would fill the buffer of a
+   * reader that keeps up, and end it as slow. A reader that does not read delays the others by a bounded number of turns.
+   */
+  async #letDrain(): Promise<void> {
+    const isHalfFull = (one: Subscription) => one.waiting > halfOf(one)
+    for (let turn = 0; turn < DRAIN_TURNS_MAX && [...this.#caughtUp].some(isHalfFull); turn++) await nextTurn()
   }
 
   /** Answers whether there is more. */

@@ -72,9 +72,10 @@ function Timeline({ type }: { type: string }) {
   const failures = query.failures
   const preview = useQuery('policy.preview', { type, ...(failures && { failures }) }, DECLARED)
   const tried = failures ?? preview.data?.outcomes.join(',') ?? ''
-  // What is being typed is kept here: the page is drawn anew whenever an answer comes.
-  const [text, setText] = useState(tried)
-  useEffect(() => setText(tried), [tried])
+  // null until the person types. An answer that arrives later must not overwrite what was typed.
+  const [typed, setTyped] = useState<string | null>(null)
+  useEffect(() => setTyped(null), [type, failures])
+  const text = typed ?? tried
   return (
     <section aria-labelledby="timeline">
       <h2 id="timeline">What it would do</h2>
@@ -92,7 +93,7 @@ function Timeline({ type }: { type: string }) {
             size={40}
             list="outcomes"
             value={text}
-            onInput={({ currentTarget: { value } }) => setText(value)}
+            onInput={({ currentTarget: { value } }) => setTyped(value)}
             placeholder="GW_5XX,crash,ok"
           />
         </label>
