@@ -78,15 +78,12 @@ describe('E3 D19 a storm, held', () => {
     expect(queued.length).toBeGreaterThanOrEqual(JOBS - SLOTS * WORKERS)
 
     server.isDown = false
-    await until('all are done', async () => (await counts()).complete === JOBS, {
-      everyMs: 50,
-      withinMs: 90_000,
-    })
+    await until('all are done', async () => (await counts()).complete === JOBS, { everyMs: 50 })
     expect(server.collapses).toBe(0)
     expect(server.calls - server.callsWhileDown, 'each was called once after it came back').toBe(JOBS)
     const failed = (await store.breakerEvents({ name: 'gateway', afterSeq: 0, limit: 1_000 })).at(-1)
     expect(failed?.kind).toBe('closed')
-  }, 120_000)
+  }, 40_000)
 
   test('without the ramp the same dependency falls over when the backlog comes', async () => {
     const server = await FragileServer.start({ coldCapacity: 8 })
