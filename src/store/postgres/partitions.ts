@@ -7,7 +7,7 @@ import { inPassing, type Transaction, tryLockName } from './locks.ts'
 
 /**
  * The history has a table for each day. Pruning makes them ahead of time, and so does opening the store while today has none.
- * They are dropped as a whole: removing a job leaves its history where it lies, and nobody finds it any more, for every way
+ * They are dropped as a whole: removing a job leaves its history where it lies, and no reader finds it any more, for every way
  * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
  * their part of it along (to `kept`), in bounded steps, and the day's table goes.
  *

@@ -216,7 +216,7 @@ test('P26 P53 P54 with every process dead, an orphan is listed when its lease is
   expect(await listOrphans(lone.desk)).toEqual([])
   node3.kill('SIGKILL')
   await once(node3, 'exit')
-  // Nobody looks after the store: what is listed is worked out when it is asked for.
+  // No process runs: the list is computed when the command asks for it.
   const [orphan] = await until('it is listed', async () => {
     const found = await listOrphans(lone.desk)
     return found.length > 0 && found

@@ -217,7 +217,7 @@ test('W26 a campaign that is over stays EXPIRED, whatever is retried in it', asy
   expect(over.tokens.map(({ state }: Shown) => state)).toEqual(['EXPIRED', 'EXPIRED'])
   const path = `/campaigns/${id}/tokens/${tokens[1].id}/retry`
   expect(await rig.as('ann').post(path)).toMatchObject({ status: 400, json: { error: { code: 'TOKEN_NOT_FAILED' } } })
-  // Nobody could ask for the copy.
+  // The link is closed, so the copy would never be downloaded.
   const retried = await rig.as('operator').post(`/api/jobs/${tokens[1].id}/retry`, { reason: 'to see' })
   expect(retried.json.error).toMatchObject({ code: 'RETRY_REFUSED' })
   await rig.idle()
