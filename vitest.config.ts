@@ -1,3 +1,4 @@
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { defaultServerConditions } from 'vite'
 import { defineConfig } from 'vitest/config'
@@ -9,35 +10,22 @@ const LONGEST = [
   'processes/kill',
   'planted-bugs',
   'processes/postgres-fleet',
-  'apps/watermark/media',
+  'apps/watermark/test/media',
   'browser/',
   'http/',
 ]
 
-/**
- * Tests that share nothing but what they import: they follow each other in the same process, which has loaded the engine
- * already. To load it anew for each file takes longer than most of them.
- */
-const TOGETHER = [
-  'app',
-  'core',
-  'dashboard',
-  'docs',
-  'notify',
-  'operations',
-  'requirements',
-  'runtime',
-  'testing',
-  'worker',
-]
-const FOLDERS = TOGETHER.map((folder) => `test/${folder}/**/*.test.ts`)
+const TESTS = ['packages/redress/{src,test}/**/*.test.ts', 'apps/*/test/**/*.test.ts', 'test/**/*.test.ts']
+
+/** `npm run test:long`: only the tests that have a small form in `npm test`, in full, with figures of what they did. */
+const IS_LONG = process.env.REDRESS_LONG === '1'
+const hasSmallForm = (path: string): boolean => /^import .*\/support\/size\.ts'$/m.test(readFileSync(path, 'utf8'))
+const longTests = (): string[] => globSync(TESTS, { cwd: import.meta.dirname }).filter(hasSmallForm)
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const turn = ({ moduleId, project }: TestSpecification) => {
-      // Last, and without others between them, for whom the process would have to go.
-      if (project.name === 'together') return LONGEST.length + 1
-      const place = LONGEST.findIndex((name) => moduleId.includes(`test/${name}`) || moduleId.includes(`store/${name}`))
+    const turn = ({ moduleId }: TestSpecification) => {
+      const place = LONGEST.findIndex((name) => moduleId.includes(name))
       return place === -1 ? LONGEST.length : place
     }
     return (await super.sort(files)).toSorted((a, b) => turn(a) - turn(b))
@@ -45,22 +33,25 @@ class LongestFirst extends BaseSequencer {
 }
 
 export default defineConfig({
-  // 'redress' means src/ here, for what Vite resolves and for what it leaves to Node.
+  // 'redress' means packages/redress/src/ here, for what Vite resolves and for what it leaves to Node.
   ssr: { resolve: { conditions: ['redress-source', ...defaultServerConditions] } },
   test: {
-    projects: [
-      {
-        extends: true,
-        test: { name: 'apart', include: ['test/**/*.test.ts', 'src/**/*.test.ts'], exclude: FOLDERS },
-      },
-      { extends: true, test: { name: 'together', include: FOLDERS, isolate: false } },
-    ],
+    include: IS_LONG ? longTests() : TESTS,
+    ...(IS_LONG && { reporters: ['verbose'] }),
+    // Files follow each other in the same process, which has loaded the engine already: loading it anew takes longer
+    // than most of them. A file takes back what it sets for the whole process.
+    isolate: false,
+    restoreMocks: true,
+    unstubEnvs: true,
+    globalSetup: ['test/support/run/setup-run.ts'],
     setupFiles: ['test/support/setup.ts'],
     // Hundreds of processes are started, and what each loads is compiled once: it is the most of what they cost.
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compiled') },
     execArgv: ['--conditions=redress-source', '--disable-warning=ExperimentalWarning'],
     // Real processes, real files, a real browser: much of the time is spent waiting for them, on two cores.
     maxWorkers: 3,
+    // A bound for a machine that hangs, not a measure of speed.
+    expect: { poll: { timeout: 30_000 } },
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -1,7 +1,7 @@
-import { type App, failures, type JobType, redress } from 'redress'
+import { type App, failureCodes, type JobType, redress } from 'redress'
 import { perSecond } from './floor.ts'
 
-export const codes = failures({ BOOM: { fault: 'dependency', retry: 'transient', message: 'It went wrong.' } })
+export const codes = failureCodes({ BOOM: { fault: 'dependency', retry: 'transient', message: 'It went wrong.' } })
 
 /** What the handlers of one drain do. */
 export const HANDLERS = {
@@ -58,7 +58,7 @@ export async function drain(app: App, jobs: number, onEvery?: (done: number) => 
   await new Promise<void>((resolve, reject) => {
     app
       .work({
-        tell: ({ change }) => {
+        onOutcome: ({ change }) => {
           if (change.to !== 'complete') return
           done++
           onEvery?.(done)

@@ -1,6 +1,6 @@
 import { redress } from 'redress'
 import { startServer } from 'redress/http'
-import { closeChromium, openChromium } from '../test/browser/chromium.ts'
+import { closeChromium, openChromium } from '../test/support/browser/chromium.ts'
 import { fillWithJobs } from './listing.ts'
 import type { Place } from './places.ts'
 

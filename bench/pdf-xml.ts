@@ -41,7 +41,9 @@ async function makePdf(number: number): Promise<Uint8Array> {
 
 async function startServer(): Promise<{ child: ChildProcess; url: string }> {
   const words = ['start', '--apps', 'pdf-xml', '--data', folder, '--port', '0', '--json', '--log-level', 'error']
-  const child = spawn(join(import.meta.dirname, '../bin/redress'), words, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(join(import.meta.dirname, '../packages/redress/bin/redress'), words, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), 'line')
   return { child, url: (JSON.parse(line as string) as { url: string }).url }
 }

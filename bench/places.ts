@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
-import { startPostgres } from '../test/support/postgres.ts'
+import { startPostgres } from '../test/support/stores/postgres.ts'
 import type { Floor } from './floor.ts'
 import { openPostgresFloor } from './floor-postgres.ts'
 import { openSqliteFloor } from './floor-sqlite.ts'

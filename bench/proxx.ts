@@ -11,7 +11,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { findPrograms } from '../apps/shared/media/programs.ts'
+import { findPrograms } from '../apps/shared/src/media/programs.ts'
 import { measureOverhead } from './proxx/overhead.ts'
 import { measureStability } from './proxx/stable.ts'
 

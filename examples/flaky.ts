@@ -6,13 +6,13 @@
  *   redress submit shop.order '{"order":7,"shop":"busy"}' --data /tmp/flaky
  *   redress explain JOB --data /tmp/flaky
  */
-import { exponential, failures, redress, rule } from 'redress'
+import { exponential, failureCodes, redress, rule } from 'redress'
 import { z } from 'zod'
 
 export const app = redress()
 
 /** Everything that can go wrong, with whose fault it is and what a person is told. */
-const codes = failures({
+const codes = failureCodes({
   SOLD_OUT: { fault: 'caller', retry: 'never', message: 'This article is sold out.' },
   SHOP_BUSY: {
     fault: 'dependency',
@@ -32,7 +32,7 @@ export const order = app.job('shop.order', {
     rule.http({ status: [429, 503] }, 'SHOP_BUSY'),
     rule.errno(['ECONNREFUSED', 'ECONNRESET'], 'SHOP_BUSY'),
     rule.http({ status: 410 }, 'SOLD_OUT'),
-    rule.stage('verification', 'WRONG_RECEIPT'),
+    rule.phase('verification', 'WRONG_RECEIPT'),
   ],
 
   policy: {

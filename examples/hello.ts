@@ -13,9 +13,9 @@ const hello = app.job('hello', {
 })
 
 const { promise: done, resolve } = Promise.withResolvers<string>()
-await app.work({ tell: ({ jobId }) => resolve(jobId) })
+await app.work({ onOutcome: ({ jobId }) => resolve(jobId) })
 await hello.submit({ name: 'world' })
 
-const job = await app.find(await done)
+const job = await app.jobs.find(await done)
 console.log(job?.status, job?.result)
 await app.stop()

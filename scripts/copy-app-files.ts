@@ -1,10 +1,10 @@
-/** What the apps need beside their code: pages, schemas, mappings. Goes where the built code looks for it. */
+/** What an app needs beside its code: pages, schemas, mappings. Goes where the built code looks for it. */
 import { cpSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-const ROOT = join(import.meta.dirname, '..')
+const app = process.argv[2] ?? '.'
 
-cpSync(join(ROOT, 'apps'), join(ROOT, 'dist/apps'), {
+cpSync(join(app, 'src'), join(app, 'dist'), {
   recursive: true,
   filter: (source) => statSync(source).isDirectory() || !source.endsWith('.ts'),
 })

@@ -1,20 +1,22 @@
-import { ALIASES, COMMANDS, type Command, nameOf, usageOf } from '../src/cli/commands.ts'
-import { description, spelled } from '../src/cli/help.ts'
-import { programOf } from '../src/cli/invoke.ts'
-import { COMMON_OPTIONS, type OptionSpec } from '../src/cli/parse.ts'
-import { CATALOG } from '../src/operations/catalog.ts'
+import { allAppCommands } from '../packages/redress/src/cli/apps/app-commands.ts'
+import { type Program, programOf } from '../packages/redress/src/cli/invoke.ts'
+import { ALIASES, COMMANDS, type Command, nameOf, usageOf } from '../packages/redress/src/cli/language/commands.ts'
+import { description, spelled } from '../packages/redress/src/cli/language/help.ts'
+import { COMMON_OPTIONS, type OptionSpec } from '../packages/redress/src/cli/language/parse.ts'
+import { CATALOG } from '../packages/redress/src/operations/catalog.ts'
 import { fenced, page, table } from './reference-text.ts'
 
-const programs = new Map(
-  await Promise.all(COMMANDS.map(async (command) => [command, await programOf(command)] as const)),
-)
+/** In a checkout, the four systems are installed. */
+const ALL = [...COMMANDS, ...(await allAppCommands())]
+const programs = new Map(await Promise.all(ALL.map(async (command) => [command, await programOf(command)] as const)))
 
 /**
  * What the help of each command says, as a file of the command line: working it out takes the schema library and all
  * operations, which take three times as long to load as help may take.
  */
 export function commandDetails(): string {
-  const lines = [...programs].map(([command, { options, places, examples }]) => {
+  const lines = COMMANDS.map((command) => {
+    const { options, places, examples } = programs.get(command) as Program
     return `  ${JSON.stringify(nameOf(command))}: ${JSON.stringify({ options, places, examples })},`
   })
   return `// Made by \`npm run docs\` from the tables in src/. Change those, not this file.
@@ -34,22 +36,24 @@ export function commandsPage(): string {
 array (with \`--jsonl\` a line for each item), and where it goes on stands on standard error. What the exit codes mean is in [errors](errors.md#exit-codes). ${short.join(', ')}, and a bare group is its list: \`redress jobs\`.`,
     '## Options of every command',
     optionsTable(COMMON_OPTIONS),
-    `Commands that a server can do as well have \`--server\` and \`--token-file\`; see [the guide](../guides/command-line.md).`,
-    ...COMMANDS.flatMap(section),
+    `Commands that a server can do as well have \`--server\` and \`--token-file\`; see [the guide](../guides/operate/command-line.md).`,
+    ...ALL.flatMap(section),
   )
 }
 
 function section(command: Command): string[] {
   const program = programs.get(command)
   if (program === undefined) throw new Error(`there is no program for ${nameOf(command)}`)
-  const { options, places, examples } = program
+  const { options, places, examples, exitCodes = {} } = program
   const { does } = command
   const route =
     'operation' in does ? [`HTTP: \`${CATALOG[does.operation].http}\`, from role ${CATALOG[does.operation].role}.`] : []
+  const origin = 'app' in does ? [`Comes with the app ${does.app}.`] : []
+  const codes = Object.entries(exitCodes).map(([code, meaning]) => `Exit code ${code}: ${meaning}.`)
   return [
     `## redress ${nameOf(command)}`,
     fenced(`redress ${usageOf(command)} [options]`),
-    [command.summary, ...route].join(' '),
+    [command.summary, ...route, ...origin, ...codes].join(' '),
     ...(places.length === 0
       ? []
       : [

@@ -1,4 +1,4 @@
-import { ENVIRONMENT } from '../src/runtime/environment.ts'
+import { ENVIRONMENT } from '../packages/redress/src/runtime/environment.ts'
 import { page, table } from './reference-text.ts'
 
 export function environmentPage(): string {

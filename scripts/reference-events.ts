@@ -1,4 +1,4 @@
-import type { EventKind, SubjectEvents, SubjectThing } from '../src/core/events.ts'
+import type { EventKind, SubjectEvents, SubjectThing } from '../packages/redress/src/core/job/events.ts'
 
 /** In the order in which they can happen. The type makes a kind that is missing here an error. */
 export const eventMeanings: Readonly<Record<EventKind, string>> = {

@@ -1,5 +1,5 @@
-import { openApi } from '../src/http/openapi.ts'
-import { CATALOG } from '../src/operations/catalog.ts'
+import { openApi } from '../packages/redress/src/http/routes/openapi.ts'
+import { CATALOG } from '../packages/redress/src/operations/catalog.ts'
 import { page, table } from './reference-text.ts'
 
 interface Described {
@@ -20,7 +20,7 @@ export function httpPage(): string {
   return page(
     'HTTP',
     `The routes of \`redress start\`. A running server describes each with its fields at \`GET /openapi.json\`. Send a token
-(\`Authorization: Bearer ...\`); the roles are in the [guide on accounts](../guides/accounts.md). Every refusal has a code of
+(\`Authorization: Bearer ...\`); the roles are in the [guide on accounts](../guides/operate/accounts.md). Every refusal has a code of
 the [table of errors](errors.md).`,
     table(['route', 'from role', 'what'], rows),
   )

@@ -1,7 +1,7 @@
-import { ActivityTally } from '../src/app/metrics/activity-tally.ts'
-import { familiesOf } from '../src/app/metrics/families.ts'
-import { Tally } from '../src/app/metrics/tally.ts'
-import { systemClock } from '../src/runtime/clock.ts'
+import { ActivityTally } from '../packages/redress/src/metrics/activity-tally.ts'
+import { familiesOf } from '../packages/redress/src/metrics/families.ts'
+import { Tally } from '../packages/redress/src/metrics/tally.ts'
+import { systemClock } from '../packages/redress/src/runtime/clock.ts'
 import { page, table } from './reference-text.ts'
 
 export function metricsPage(): string {
@@ -16,7 +16,7 @@ export function metricsPage(): string {
   return page(
     'Metrics',
     `What \`GET /metrics\` and \`app.metrics.text()\` answer, in the format of Prometheus. How to use them, and alerts to begin
-with, are in the [guide](../guides/metrics.md).`,
+with, are in the [guide](../guides/operate/metrics.md).`,
     table(['metric', 'kind', 'labels', 'what'], rows),
     `Counters and histograms are those of one process: add them up. Gauges, and \`breaker_open_seconds_total\`, are the
 store's, and the same in every process: take one of them.`,

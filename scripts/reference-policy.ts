@@ -1,6 +1,6 @@
-import { policy } from '../src/core/policy.ts'
-import { CONTRADICTIONS } from '../src/core/policy-checks.ts'
-import { policyFields } from '../src/core/policy-words.ts'
+import { CONTRADICTIONS } from '../packages/redress/src/core/policy/checks.ts'
+import { policy } from '../packages/redress/src/core/policy/policy.ts'
+import { policyFields } from '../packages/redress/src/core/policy/words.ts'
 import { page, table } from './reference-text.ts'
 
 /** What each field may be and what it means; the default is the program's own. */

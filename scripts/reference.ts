@@ -1,26 +1,30 @@
 /** The reference pages, made from the tables that the program itself uses. `npm run docs` writes them. */
-import { EXIT_CODES } from '../src/cli/help.ts'
-import { ERRORS } from '../src/core/errors.ts'
-import { EDGES } from '../src/core/states.ts'
-import { ENGINE_CODES, type Taxonomy } from '../src/core/taxonomy.ts'
+import { EXIT_CODES } from '../packages/redress/src/cli/language/help.ts'
+import { ERRORS } from '../packages/redress/src/core/errors.ts'
+import { ENGINE_CODES, type Taxonomy } from '../packages/redress/src/core/failure/taxonomy.ts'
+import { EDGES } from '../packages/redress/src/core/job/states.ts'
 import { commandDetails, commandsPage } from './reference-commands.ts'
 import { environmentPage } from './reference-environment.ts'
 import { eventMeanings, subjectMeanings } from './reference-events.ts'
+import { exportsPage } from './reference-exports.ts'
 import { httpPage } from './reference-http.ts'
 import { metricsPage } from './reference-metrics.ts'
 import { policyPage } from './reference-policy.ts'
+import { requirementsPage } from './reference-requirements.ts'
 import { page, table } from './reference-text.ts'
 
 export const PAGES: Readonly<Record<string, () => string>> = {
-  'src/cli/command-details.ts': commandDetails,
+  'packages/redress/src/cli/language/command-details.ts': commandDetails,
   'docs/reference/commands.md': commandsPage,
   'docs/reference/environment.md': environmentPage,
   'docs/reference/errors.md': errorsPage,
   'docs/reference/events.md': eventsPage,
+  'docs/reference/exports.md': exportsPage,
   'docs/reference/failure-codes.md': failureCodesPage,
   'docs/reference/http.md': httpPage,
   'docs/reference/metrics.md': metricsPage,
   'docs/reference/policy.md': policyPage,
+  'docs/requirements.md': requirementsPage,
 }
 
 function errorsPage(): string {
@@ -67,7 +71,7 @@ replays to the state of the job. See it with \`redress jobs events JOB\`.`,
       Object.entries(eventMeanings).map(([kind, meaning]) => [`\`${kind}\``, meaning]),
     ),
     '## What happens to other things',
-    `They are told in the same sequence as the events of jobs (see the [guide](../guides/live-events.md)), as
+    `They are told in the same sequence as the events of jobs (see the [guide](../guides/operate/live-events.md)), as
 \`batch.settled\` and so on.`,
     table(
       ['event', 'means'],

@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
-import { closeChromium } from '../test/browser/chromium.ts'
-import { type Desk, openDesk } from '../test/browser/open-desk.ts'
+import { type Desk, openDesk } from '../packages/redress/test/browser/open-desk.ts'
+import { closeChromium } from '../test/support/browser/chromium.ts'
 
 /** `npm run screenshots [FOLDER]`: every page in light, in dark and on a phone, after a bad hour. */
 const folder = process.argv[2] ?? join(import.meta.dirname, '../.screenshots')

@@ -1,58 +1,131 @@
-import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, delimiter, dirname, join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createInterface } from 'node:readline'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 
 const CHECKOUT = join(import.meta.dirname, '..')
 const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', 'coverage'])
 
-/** What stands for the star in `redress/apps/*`. */
-const APPS = ['fetchbox', 'pdf-xml', 'pdf-xml/gateway', 'proxx', 'proxx/cli', 'watermark']
-
 interface Manifest {
+  name: string
   version: string
   scripts: Record<string, string>
   exports: Record<string, string | Record<string, string>>
-  dependencies: Record<string, string>
+  dependencies?: Record<string, string>
+  peerDependencies?: Record<string, string>
+  bin?: Record<string, string>
 }
 
-const manifest: Manifest = JSON.parse(readFileSync(join(CHECKOUT, 'package.json'), 'utf8'))
+interface Package {
+  /** From the checkout's root. */
+  folder: string
+  manifest: Manifest
+}
+
+/** In the order in which they are built: each needs those before it. */
+const PACKAGES: readonly Package[] = [
+  'packages/redress',
+  'apps/shared',
+  'apps/pdf-xml',
+  'apps/watermark',
+  'apps/fetchbox',
+  'apps/proxx',
+].map((folder) => ({ folder, manifest: JSON.parse(readFileSync(join(CHECKOUT, folder, 'package.json'), 'utf8')) }))
 
 let scratch: string
-/** An empty project with the package in its node_modules, as `npm install` leaves it. */
+/** An empty project with the packages in its node_modules, as `npm install` leaves them. */
 let project: string
 let installed: string
 
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'redress-package-'))
   await copyCheckout(join(scratch, 'checkout'))
+  project = join(scratch, 'project')
+  installed = join(project, 'node_modules/redress')
+  await mkdir(join(project, 'node_modules/.bin'), { recursive: true })
+  await writeFile(join(project, 'package.json'), '{ "type": "module" }')
 })
 
 // One by one, so that each has the time of a hook: together they take long on a busy machine.
-for (const step of stepsOf('prepack')) beforeAll(() => build(join(scratch, 'checkout'), step))
-
-beforeAll(async () => {
-  const tarball = await pack(join(scratch, 'checkout'))
-  project = join(scratch, 'project')
-  installed = join(project, 'node_modules/redress')
-  await install(tarball)
-})
+for (const one of PACKAGES) {
+  beforeAll(async () => {
+    const copy = join(scratch, 'checkout', one.folder)
+    for (const step of stepsOf(one, 'prepack')) await build(copy, step)
+    await install(one, await pack(copy, one))
+  })
+}
 
 afterAll(() => rm(scratch, { recursive: true, force: true }))
 
 test('the package holds what was built, and no sources or tests', async () => {
   const files = await readdir(installed, { recursive: true })
   const top = new Set(files.map((file) => file.split('/')[0]))
-  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'proto']
+  const expected = ['bin', 'dist', 'package.json', 'LICENSE', 'README.md', 'proto']
   expect([...top].filter((name) => !expected.includes(String(name)))).toEqual([])
-  expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE']))
+  expect([...top]).toEqual(expect.arrayContaining(['bin', 'dist', 'package.json', 'LICENSE', 'README.md']))
   expect(files.filter((file) => /\.test\.|[^d]\.ts$/.test(file))).toEqual([])
   // The pages are built, and those who install it need nothing to show them.
   expect(files).toContain('dist/dashboard/index.html')
   // Whoever reads exported dead letters needs their schema.
   expect(files).toContain('proto/dead_letter_task.proto')
+})
+
+test('redress with its server and dashboard installs at most 60 packages and 40 MB', async () => {
+  const folders = await closureOf(installed)
+  const sizes = await Promise.all([...folders].map(diskBytes))
+  const megabytes = sizes.reduce((sum, bytes) => sum + bytes, 0) / 2 ** 20
+  expect(folders.size).toBeLessThanOrEqual(60)
+  expect(megabytes).toBeLessThanOrEqual(40)
+})
+
+const MISSING_PEERS = [
+  [
+    'an s3: store',
+    `const { artifactStore } = await import('redress/artifacts')
+     await artifactStore({ url: 's3://bucket/?region=eu-central-1', credentials: { accessKeyId: 'a', secretAccessKey: 'b' } })`,
+    /^@aws-sdk\//,
+  ],
+  [
+    'the export of traces',
+    `const { spawnSync } = await import('node:child_process')
+     const env = { ...process.env, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' }
+     const args = ['worker', '--apps', 'sample', '--json', '--data', 'traces']
+     throw JSON.parse(spawnSync('node_modules/.bin/redress', args, { env, encoding: 'utf8' }).stderr).error`,
+    /^@opentelemetry\//,
+  ],
+] as const
+
+test.each(MISSING_PEERS)('%s without its packages is refused with the command that installs them', async (...given) => {
+  const [, use, names] = given
+  const report = 'console.log(JSON.stringify([error.code, error.action]))'
+  await writeFile(join(project, 'peers.mjs'), `try { ${use} } catch (error) { ${report} }`)
+  const { stdout } = await run(process.execPath, ['peers.mjs'])
+  const peers = Object.entries(PACKAGES[0]?.manifest.peerDependencies ?? {})
+    .filter(([name]) => names.test(name))
+    .map(([name, range]) => `${name}@${range.replace('^', '')}`)
+  expect(peers).not.toEqual([])
+  expect(JSON.parse(stdout)).toEqual(['PACKAGE_MISSING', `Run \`npm install ${peers.join(' ')}\`.`])
+})
+
+test('importing redress loads no package but croner: zod is a part of the build', async () => {
+  const program = `
+    import { registerHooks } from 'node:module'
+    const loaded = new Set()
+    registerHooks({
+      load(url, context, next) {
+        loaded.add(/.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url)?.[1] ?? url)
+        return next(url, context)
+      },
+    })
+    await import('redress')
+    console.log(JSON.stringify([...loaded].filter((name) => !name.startsWith('node:'))))`
+  await writeFile(join(project, 'loaded.mjs'), program)
+  const { stdout } = await run(process.execPath, ['loaded.mjs'])
+  expect(JSON.parse(stdout).sort()).toEqual(['croner', 'redress'])
 })
 
 test('every public name can be imported where the package is installed', async () => {
@@ -61,7 +134,9 @@ test('every public name can be imported where the package is installed', async (
     .join('\n')
   await writeFile(join(project, 'program.mjs'), program)
   const { stdout } = await run(process.execPath, ['program.mjs'])
-  expect(stdout.trim().split('\n')).toEqual(publicNames().map(() => expect.stringContaining('/redress/dist/')))
+  expect(stdout.trim().split('\n')).toEqual(
+    publicNames().map(() => expect.stringMatching(/\/node_modules\/(redress|@redress\/[a-z-]+)\/dist\//)),
+  )
 })
 
 test('every public name has types that a strict project can read', async () => {
@@ -76,12 +151,12 @@ test('every public name has types that a strict project can read', async () => {
 
 test('a system that ships with it finds its files where the package is installed', async () => {
   const program = `
-    import { startGateway } from 'redress/apps/pdf-xml/gateway'
+    import { startGateway } from '@redress/pdf-xml/gateway'
     const gateway = await startGateway({ parsers: 1 })
     const { mappings } = await (await fetch(gateway.url + '/mappings')).json()
     const schema = await (await fetch(gateway.url + '/schema/pdf-xml-1.xsd')).text()
     await gateway.stop()
-    const { default: app } = await import('redress/apps/pdf-xml')
+    const { default: app } = await import('@redress/pdf-xml')
     console.log(JSON.stringify([app.name, mappings.map(({ name }) => name).sort(), schema.includes('urn:redress:pdf-xml:1')]))`
   await writeFile(join(project, 'gateway.mjs'), program)
   const { stdout } = await run(process.execPath, ['gateway.mjs'])
@@ -91,8 +166,8 @@ test('a system that ships with it finds its files where the package is installed
 test('fetchbox finds the handler that ships with it where the package is installed', async () => {
   const program = `
     import { redress } from 'redress'
-    import { loadHandlers } from './node_modules/redress/dist/apps/fetchbox/load-handlers.js'
-    import fetchbox from 'redress/apps/fetchbox'
+    import { loadHandlers } from './node_modules/@redress/fetchbox/dist/load-handlers.js'
+    import fetchbox from '@redress/fetchbox'
     const app = redress({ store: 'sqlite::memory:' })
     const log = { debug() {}, info() {}, warn() {}, error() {} }
     const installed = await fetchbox.install(app, { home: 'fetchbox-home', env: {}, log })
@@ -105,14 +180,61 @@ test('fetchbox finds the handler that ships with it where the package is install
   expect(JSON.parse(stdout)).toEqual([types, ['sample']])
 })
 
-test('proxx brings its page and its commands along', async () => {
-  const files = await readdir(join(installed, 'dist/apps/proxx/page/assets'))
-  expect(files.toSorted()).toEqual(await readdir(join(CHECKOUT, 'apps/proxx/page/assets')))
-  await writeFile(join(project, 'card.json'), '{"version":1}')
-  const answer = await run('node_modules/.bin/redress', ['proxx', 'validate', 'card.json'], {
-    path: dirname(process.execPath),
+test('an app that is installed beside redress is served by its name, and answers requests', async () => {
+  const server = spawn(
+    'node_modules/.bin/redress',
+    ['start', '--apps', 'pdf-xml', '--port', '0', '--no-auth', '--json'],
+    {
+      cwd: project,
+      env: environment(dirname(process.execPath)),
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  )
+  onTestFinished(() => void server.kill('SIGKILL'))
+  const [line] = await once(createInterface({ input: server.stdout }), 'line')
+  const { url, types } = JSON.parse(line as string) as { url: string; types: string[] }
+  expect(types).toContain('pdf.convert')
+  // The schemas of the app are made by its own copy of zod, and read by that of the server.
+  const { paths } = JSON.parse(await (await fetch(`${url}/openapi.json`)).text())
+  const schema = paths['/api/pdf-xml/jobs/{id}'].get.responses['200'].content['application/json'].schema
+  expect(schema.properties.job.properties.bytes).toEqual({ type: 'number' })
+  const page = await fetch(`${url}/convert`)
+  expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('PDF')])
+  const upload = await fetch(`${url}/api/upload`, { method: 'POST' })
+  expect(upload.status).toBeGreaterThanOrEqual(400)
+  server.kill('SIGTERM')
+  expect((await once(server, 'exit'))[0]).toBe(0)
+})
+
+test('without its package, an app and its commands are refused with the command that installs it', async () => {
+  const bare = await mkdtemp(join(scratch, 'bare-'))
+  await cp(installed, join(bare, 'node_modules/redress'), { recursive: true })
+  const { dependencies = {} } = PACKAGES[0]?.manifest ?? {}
+  for (const name of Object.keys(dependencies)) await linkFromCheckout(join(bare, 'node_modules'), name)
+  const redress = (...args: string[]) =>
+    run('node_modules/redress/bin/redress', args, { cwd: bare, path: dirname(process.execPath) })
+  expect(await redress('start', '--apps', 'pdf-xml')).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^PACKAGE_MISSING: .*\n.*`npm install @redress\/pdf-xml`/),
   })
+  expect(await redress('proxx', 'validate', 'card.json')).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^USAGE: There is no command "proxx"\.\n.*`npm install @redress\/proxx`/),
+  })
+})
+
+test('proxx brings its page and its commands along', async () => {
+  const files = await readdir(join(project, 'node_modules/@redress/proxx/dist/page/assets'))
+  expect(files.toSorted()).toEqual(await readdir(join(CHECKOUT, 'apps/proxx/src/page/assets')))
+  await writeFile(join(project, 'card.json'), '{"version":1}')
+  const path = dirname(process.execPath)
+  const answer = await run('node_modules/.bin/redress', ['proxx', 'validate', 'card.json'], { path })
   expect(answer).toMatchObject({ code: 2, stderr: expect.stringContaining('SPEC_INVALID') })
+  // The package's own command is the same.
+  const own = await run('node_modules/.bin/proxx', ['validate', 'card.json'], { path })
+  expect(own).toMatchObject({ code: 2, stderr: expect.stringContaining('SPEC_INVALID') })
+  const gateway = await run('node_modules/.bin/pdf-xml-gateway', ['--help'], { path })
+  expect(gateway).toMatchObject({ code: 0, stdout: expect.stringContaining('Usage: redress gateway') })
 })
 
 test('the command runs from an installed package', async () => {
@@ -122,7 +244,7 @@ test('the command runs from an installed package', async () => {
 
 test('the command runs from a checkout, through links and in any folder, on the Node that the checkout brings', async () => {
   const links = await mkdtemp(join(scratch, 'links '))
-  await symlink(join(CHECKOUT, 'bin/redress'), join(links, 'first'))
+  await symlink(join(CHECKOUT, 'packages/redress/bin/redress'), join(links, 'first'))
   await symlink('first', join(links, 'second'))
   const path = await fakeNode(`echo v20.20.2`)
   const answer = await run(join(links, 'second'), ['--help'], { path })
@@ -150,49 +272,99 @@ test.each(['v24.13.0', 'v24.20.1', 'v25.0.0', 'v26.1.0'])(
 )
 
 /** The commands that an npm script comes to. */
-function stepsOf(script: string): string[] {
+function stepsOf({ manifest }: Package, script: string): string[] {
   return String(manifest.scripts[script])
     .split(' && ')
-    .flatMap((command) => (command.startsWith('npm run ') ? stepsOf(command.replace('npm run ', '')) : [command]))
+    .flatMap((command) =>
+      command.startsWith('npm run ') ? stepsOf({ folder: '', manifest }, command.replace('npm run ', '')) : [command],
+    )
 }
 
-/** What is built is built in a copy, so that the checkout's own dist/ is left as it was. */
+/** The packages are built in a copy, so that the checkout's own dist/ folders are left as they were. */
 async function copyCheckout(copy: string): Promise<void> {
   await cp(CHECKOUT, copy, { recursive: true, filter: (source) => !NOT_COPIED.has(basename(source)) })
-  await symlink(join(CHECKOUT, 'node_modules'), join(copy, 'node_modules'))
+  // The workspace's packages must be those of the copy; all others are the checkout's.
+  const modules = join(copy, 'node_modules')
+  await mkdir(join(modules, '@redress'), { recursive: true })
+  for (const name of await readdir(join(CHECKOUT, 'node_modules'))) {
+    if (name === 'redress' || name === '@redress') continue
+    await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
+  }
+  for (const { folder, manifest } of PACKAGES) await symlink(join(copy, folder), join(modules, manifest.name))
 }
 
-async function build(copy: string, step: string): Promise<void> {
-  const answer = await run('sh', ['-c', step], { cwd: copy, path: join(copy, 'node_modules/.bin') })
+async function build(folder: string, step: string): Promise<void> {
+  const answer = await run('sh', ['-c', step], { cwd: folder, path: join(CHECKOUT, 'node_modules/.bin') })
   if (answer.code !== 0) throw new Error(`${step} failed:\n${answer.stdout}${answer.stderr}`)
 }
 
-async function pack(copy: string): Promise<string> {
+async function pack(folder: string, { manifest }: Package): Promise<string> {
   const options = ['pack', '--offline', '--ignore-scripts', '--pack-destination', scratch]
-  const answer = await run('npm', options, { cwd: copy })
+  const answer = await run('npm', options, { cwd: folder })
   if (answer.code !== 0) throw new Error(`npm pack failed:\n${answer.stdout}${answer.stderr}`)
-  return join(scratch, `redress-${manifest.version}.tgz`)
+  return join(scratch, `${manifest.name.replace('@', '').replace('/', '-')}-${manifest.version}.tgz`)
 }
 
 /** What `npm install` would do, without a network: unpack, put the dependencies beside it, link the command. */
-async function install(tarball: string): Promise<void> {
+async function install({ manifest }: Package, tarball: string): Promise<void> {
   const modules = join(project, 'node_modules')
-  await mkdir(installed, { recursive: true })
-  await mkdir(join(modules, '.bin'))
-  await writeFile(join(project, 'package.json'), '{ "type": "module" }')
-  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed])
-  await symlink('../redress/bin/redress', join(modules, '.bin/redress'))
-  for (const name of [...Object.keys(manifest.dependencies), '@types/node']) {
-    await mkdir(dirname(join(modules, name)), { recursive: true })
-    await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
+  const folder = join(modules, manifest.name)
+  await mkdir(folder, { recursive: true })
+  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', folder])
+  for (const [name, file] of Object.entries(manifest.bin ?? {})) {
+    await symlink(join('..', manifest.name, file), join(modules, '.bin', name))
+  }
+  for (const name of [...Object.keys(manifest.dependencies ?? {}), '@types/node']) {
+    if (!name.startsWith('@redress/')) await linkFromCheckout(modules, name)
   }
 }
 
+async function linkFromCheckout(modules: string, name: string): Promise<void> {
+  if (existsSync(join(modules, name))) return
+  await mkdir(dirname(join(modules, name)), { recursive: true })
+  await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
+}
+
+/** The folders of a package and of all that it depends on, each found as Node finds it from its dependent. */
+async function closureOf(folder: string, found = new Set<string>()): Promise<Set<string>> {
+  if (found.has(folder)) return found
+  found.add(folder)
+  const { dependencies = {} }: Manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'))
+  for (const name of Object.keys(dependencies)) {
+    // The packed package has no dependencies beside it but links: those of the checkout are the same.
+    const from = folder === installed ? CHECKOUT : folder
+    await closureOf(folderOf(name, from), found)
+  }
+  return found
+}
+
+function folderOf(name: string, from: string): string {
+  const folder = join(from, 'node_modules', name)
+  if (existsSync(folder)) return folder
+  if (dirname(from) === from) throw new Error(`${name} is not installed`)
+  return folderOf(name, dirname(from))
+}
+
+const BLOCK_BYTES = 4096
+
+/** As a file system with usual blocks keeps it, without the packages inside of it. */
+async function diskBytes(folder: string): Promise<number> {
+  let bytes = BLOCK_BYTES
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) bytes += entry.name === 'node_modules' ? 0 : await diskBytes(path)
+    else if (entry.isFile()) bytes += Math.ceil((await stat(path)).size / BLOCK_BYTES) * BLOCK_BYTES
+  }
+  return bytes
+}
+
+/** A pattern such as './*' names files that only the apps know. */
 function publicNames(): string[] {
-  return Object.entries(manifest.exports)
-    .filter(([, target]) => typeof target !== 'string')
-    .flatMap(([name]) => (name === './apps/*' ? APPS.map((app) => `./apps/${app}`) : name))
-    .map((name) => name.replace('.', 'redress'))
+  return PACKAGES.flatMap(({ manifest }) =>
+    Object.entries(manifest.exports)
+      .filter(([name, target]) => typeof target !== 'string' && !name.includes('*'))
+      .map(([name]) => name.replace('.', manifest.name)),
+  )
 }
 
 async function fakeNode(script: string): Promise<string> {
@@ -208,12 +380,15 @@ interface Answer {
   stderr: string
 }
 
-function run(file: string, args: string[], { cwd = project, path = '' } = {}): Promise<Answer> {
-  // What npm tells its scripts about this checkout would mislead the npm that packs the copy.
+/** What npm tells its scripts about this checkout would mislead the npm that packs the copy. */
+function environment(path: string): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(([name]) => !/^npm_|^NODE_|^VITEST/i.test(name))
-  const env = { ...Object.fromEntries(own), PATH: [path, process.env.PATH].filter(Boolean).join(delimiter) }
+  return { ...Object.fromEntries(own), PATH: [path, process.env.PATH].filter(Boolean).join(delimiter) }
+}
+
+function run(file: string, args: string[], { cwd = project, path = '' } = {}): Promise<Answer> {
   return new Promise((resolve) => {
-    const child = execFile(file, args, { cwd, env }, (error, stdout, stderr) => {
+    const child = execFile(file, args, { cwd, env: environment(path) }, (error, stdout, stderr) => {
       resolve({ pid: child.pid, code: error === null ? 0 : Number(error.code), stdout, stderr })
     })
   })

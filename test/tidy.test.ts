@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import {
   clockProblems,
+  crowdedProblems,
   dependencyProblems,
   evasionProblems,
   importProblems,
@@ -69,6 +70,10 @@ describe('the repository', () => {
     expect(Object.keys(LONG_FILES).filter((path) => !paths.includes(path))).toEqual([])
   })
 
+  test('no folder has more files than a reader takes in at once', () => {
+    expect(crowdedProblems(paths)).toEqual([])
+  })
+
   test('src holds nothing that the build would leave behind', () => {
     expect(paths.flatMap(strayFileProblems)).toEqual([])
   })
@@ -78,7 +83,8 @@ describe('the repository', () => {
   })
 
   test('every dependency has its reason', () => {
-    expect(dependencyProblems(JSON.parse(read('package.json')), read('docs/dependencies.md'))).toEqual([])
+    const manifests = paths.filter((path) => /(^|\/)package\.json$/.test(path)).map((path) => JSON.parse(read(path)))
+    expect(dependencyProblems(manifests, read('docs/dependencies.md'))).toEqual([])
   })
 
   test('the README gives the two commands, and continuous integration runs the same', () => {
@@ -89,41 +95,81 @@ describe('the repository', () => {
 /** A rule that cannot fail keeps nothing: each is tried on what it must find and on what it must let pass. */
 describe('the rules', () => {
   const importCases: [path: string, text: string, found: string | undefined][] = [
-    ['src/core/decide.ts', "import { readFile } from 'node:fs'", "'node:fs'"],
-    ['src/core/decide.ts', "import type { Store } from '../store/store.ts'", "'../store/store.ts'"],
-    ['src/core/decide.ts', "export * from '../runtime/clock.ts'", "'../runtime/clock.ts'"],
-    ['src/core/decide.ts', "type Clock = import('../runtime/clock.ts').Clock", "'../runtime/clock.ts'"],
-    ['src/core/decide.ts', "await import('node:os')", "'node:os'"],
-    ['src/core/decide.ts', 'await import(name)', "'(computed)'"],
-    ['src/core/decide.ts', "const os = require('os')", "'os'"],
-    ['src/core/decide.ts', "import os = require('os')", "'os'"],
-    ['src/core/decide.ts', "import { core } from 'zodiac'", "'zodiac'"],
-    ['src/core/decide.ts', "import * as z from 'zod'\nimport { x } from './policy.ts'", undefined],
-    ['src/core/decide.ts', "// import 'node:fs'\nconst text = \"import 'node:fs'\"", undefined],
-    ['src/core/decide.test.ts', "import { test } from 'vitest'", undefined],
-    ['src/store/store.ts', "import { Runner } from '../worker/runner.ts'", "'../worker/runner.ts'"],
-    ['src/store/sqlite/store.ts', "import { sql } from '../postgres/sql.ts'", "'../postgres/sql.ts'"],
-    ['src/store/postgres/store.ts', "import { sql } from '../sqlite/sql.ts'", "'../sqlite/sql.ts'"],
-    ['src/store/postgres/store.ts', "import postgres from 'postgres'", undefined],
-    ['src/store/sqlite/store.ts', "import type { Store } from '../store.ts'\nimport 'node:sqlite'", undefined],
-    ['src/store/conformance/leases.ts', "import { test } from 'vitest'", "'vitest'"],
-    ['src/store/conformance/leases.ts', "import { open } from '../sqlite/open.ts'", "'../sqlite/open.ts'"],
-    ['src/operations/retry.ts', "import { Runner } from '../worker/runner.ts'", "'../worker/runner.ts'"],
-    ['src/worker/runner.ts', "import { retry } from '../operations/retry.ts'", "'../operations/retry.ts'"],
-    ['src/runtime/log.ts', "import { decide } from '../core/decide.ts'", "'../core/decide.ts'"],
-    ['src/runtime/log.ts', "import { RedressError } from '../core/errors.ts'", undefined],
-    ['src/app/app.ts', "import { main } from '../cli/main.ts'", "'../cli/main.ts'"],
-    ['src/http/server.ts', "import { open } from '../store/sqlite/open.ts'", "'../store/sqlite/open.ts'"],
-    ['src/cli/main.ts', "import { open } from '../store/sqlite/open.ts'", "'../store/sqlite/open.ts'"],
-    ['src/cli/main.ts', "import { type Job, open } from '../store/store.ts'", "'../store/store.ts'"],
-    ['src/cli/main.ts', 'await import(pathOfTheApp)', undefined],
-    ['src/cli/main.ts', "import type { Job } from '../store/store.ts'", undefined],
-    ['src/testing/index.ts', "import { test } from 'vitest'", "'vitest'"],
-    ['src/notify/mail.ts', "import { claim } from '../store/store.ts'", "'../store/store.ts'"],
-    ['dashboard/page.tsx', "import { decide } from '../src/core/decide.ts'", "'../src/core/decide.ts'"],
-    ['dashboard/page.tsx', "import type { Job } from '../src/core/job.ts'\nimport { h } from 'preact'", undefined],
-    ['apps/proxx/main.ts', "import { redress } from '../../src/index.ts'", "'../../src/index.ts'"],
-    ['examples/hello.ts', "import { redress } from '../src/index.ts'", "'../src/index.ts'"],
+    ['packages/redress/src/core/decide.ts', "import { readFile } from 'node:fs'", "'node:fs'"],
+    ['packages/redress/src/core/decide.ts', "import type { Store } from '../store/store.ts'", "'../store/store.ts'"],
+    ['packages/redress/src/core/decide.ts', "export * from '../runtime/clock.ts'", "'../runtime/clock.ts'"],
+    [
+      'packages/redress/src/core/decide.ts',
+      "type Clock = import('../runtime/clock.ts').Clock",
+      "'../runtime/clock.ts'",
+    ],
+    ['packages/redress/src/core/decide.ts', "await import('node:os')", "'node:os'"],
+    ['packages/redress/src/core/decide.ts', 'await import(name)', "'(computed)'"],
+    ['packages/redress/src/core/decide.ts', "const os = require('os')", "'os'"],
+    ['packages/redress/src/core/decide.ts', "import os = require('os')", "'os'"],
+    ['packages/redress/src/core/decide.ts', "import { core } from 'zodiac'", "'zodiac'"],
+    ['packages/redress/src/core/decide.ts', "import * as z from 'zod'\nimport { x } from './policy.ts'", undefined],
+    ['packages/redress/src/core/decide.ts', "// import 'node:fs'\nconst text = \"import 'node:fs'\"", undefined],
+    ['packages/redress/src/core/decide.test.ts', "import { test } from 'vitest'", undefined],
+    ['packages/redress/src/store/store.ts', "import { Runner } from '../worker/runner.ts'", "'../worker/runner.ts'"],
+    ['packages/redress/src/store/sqlite/store.ts', "import { sql } from '../postgres/sql.ts'", "'../postgres/sql.ts'"],
+    ['packages/redress/src/store/postgres/store.ts', "import { sql } from '../sqlite/sql.ts'", "'../sqlite/sql.ts'"],
+    ['packages/redress/src/store/postgres/store.ts', "import postgres from 'postgres'", undefined],
+    [
+      'packages/redress/src/store/sqlite/store.ts',
+      "import type { Store } from '../contract/store.ts'\nimport 'node:sqlite'",
+      undefined,
+    ],
+    ['packages/redress/src/store/conformance/leases.ts', "import { test } from 'vitest'", "'vitest'"],
+    [
+      'packages/redress/src/store/conformance/leases.ts',
+      "import { open } from '../sqlite/open.ts'",
+      "'../sqlite/open.ts'",
+    ],
+    [
+      'packages/redress/src/operations/retry.ts',
+      "import { Runner } from '../worker/runner.ts'",
+      "'../worker/runner.ts'",
+    ],
+    [
+      'packages/redress/src/worker/runner.ts',
+      "import { retry } from '../operations/retry.ts'",
+      "'../operations/retry.ts'",
+    ],
+    ['packages/redress/src/runtime/log.ts', "import { decide } from '../core/decide.ts'", "'../core/decide.ts'"],
+    ['packages/redress/src/runtime/log.ts', "import { RedressError } from '../core/errors.ts'", undefined],
+    ['packages/redress/src/app/app.ts', "import { main } from '../cli/main.ts'", "'../cli/main.ts'"],
+    [
+      'packages/redress/src/http/server.ts',
+      "import { open } from '../store/sqlite/open.ts'",
+      "'../store/sqlite/open.ts'",
+    ],
+    ['packages/redress/src/cli/main.ts', "import { open } from '../store/sqlite/open.ts'", "'../store/sqlite/open.ts'"],
+    ['packages/redress/src/cli/main.ts', "import { type Job, open } from '../store/store.ts'", "'../store/store.ts'"],
+    ['packages/redress/src/cli/main.ts', 'await import(pathOfTheApp)', undefined],
+    ['packages/redress/src/cli/main.ts', "import type { Job } from '../store/store.ts'", undefined],
+    ['packages/redress/src/testing/index.ts', "import { test } from 'vitest'", "'vitest'"],
+    ['packages/redress/src/notify/mail.ts', "import { claim } from '../store/store.ts'", "'../store/store.ts'"],
+    [
+      'packages/redress/dashboard/page.tsx',
+      "import { decide } from '../src/core/decide.ts'",
+      "'../src/core/decide.ts'",
+    ],
+    [
+      'packages/redress/dashboard/page.tsx',
+      "import type { Job } from '../src/core/job.ts'\nimport { h } from 'preact'",
+      undefined,
+    ],
+    [
+      'apps/proxx/src/main.ts',
+      "import { redress } from '../../../packages/redress/src/index.ts'",
+      "'../../../packages/redress/src/index.ts'",
+    ],
+    [
+      'examples/hello.ts',
+      "import { redress } from '../packages/redress/src/index.ts'",
+      "'../packages/redress/src/index.ts'",
+    ],
     ['examples/hello.ts', "import { redress } from '../dist/index.js'", "'../dist/index.js'"],
     ['examples/hello.ts', "import { redress } from 'redress'\nimport * as z from 'zod'", undefined],
     ['examples/hello.ts', 'await import(name)', "'(computed)'"],
@@ -134,16 +180,18 @@ describe('the rules', () => {
   })
 
   test('an import that breaks a layer is answered with the reason', () => {
-    const [problem] = importProblems('src/core/decide.ts', "\nimport 'node:fs'")
-    expect(problem).toMatch(/^src\/core\/decide\.ts:2 .* may import only itself and zod: core decides from its arg/)
+    const [problem] = importProblems('packages/redress/src/core/decide.ts', "\nimport 'node:fs'")
+    expect(problem).toMatch(
+      /^packages\/redress\/src\/core\/decide\.ts:2 .* may import only itself and zod: core decides from its arg/,
+    )
   })
 
   const folderCases: [path: string, found: string | undefined][] = [
-    ['src/helpers/text.ts', 'src/helpers/ is new: say where it stands in the layers'],
-    ['src/store/mysql/store.ts', 'src/store/mysql/ is new'],
-    ['src/index.ts', undefined],
-    ['src/store/store.ts', undefined],
-    ['src/worker/pool/pool.ts', undefined],
+    ['packages/redress/src/helpers/text.ts', 'packages/redress/src/helpers/ is new: say where it stands in the layers'],
+    ['packages/redress/src/store/mysql/store.ts', 'packages/redress/src/store/mysql/ is new'],
+    ['packages/redress/src/index.ts', undefined],
+    ['packages/redress/src/store/store.ts', undefined],
+    ['packages/redress/src/worker/pool/pool.ts', undefined],
     ['test/support/tidy-rules.ts', undefined],
   ]
   test.each(folderCases)('folders: %s', (path, found) => {
@@ -167,13 +215,13 @@ describe('the rules', () => {
     ['job.process(); const table = { console: 1 }; type T = { process: string }; Math.floor(1)', undefined],
   ]
   test.each(purityCases)('purity of core: %j', (text, found) => {
-    expectFound(purityProblems('src/core/decide.ts', text), found)
-    expect(purityProblems('src/runtime/clock.ts', text)).toEqual([])
+    expectFound(purityProblems('packages/redress/src/core/decide.ts', text), found)
+    expect(purityProblems('packages/redress/src/runtime/clock.ts', text)).toEqual([])
   })
 
   test('given time and chance: a driver may wait for others, but its time is the one it was given', () => {
-    expectFound(clockProblems('src/store/sqlite/store.ts', 'setTimeout(ask, 5)'), undefined)
-    expectFound(clockProblems('src/store/sqlite/store.ts', 'const atMs = Date.now()'), 'uses Date.now')
+    expectFound(clockProblems('packages/redress/src/store/sqlite/store.ts', 'setTimeout(ask, 5)'), undefined)
+    expectFound(clockProblems('packages/redress/src/store/sqlite/store.ts', 'const atMs = Date.now()'), 'uses Date.now')
   })
 
   const clockCases: [text: string, found: string | undefined][] = [
@@ -186,8 +234,8 @@ describe('the rules', () => {
     ['const text = new Date(atMs).toISOString(); clock.setTimeout(1)', undefined],
   ]
   test.each(clockCases)('given time and chance: %j', (text, found) => {
-    expectFound(clockProblems('src/worker/loop.ts', text), found)
-    expect(clockProblems('src/runtime/clock.ts', text)).toEqual([])
+    expectFound(clockProblems('packages/redress/src/worker/loop.ts', text), found)
+    expect(clockProblems('packages/redress/src/runtime/clock.ts', text)).toEqual([])
   })
 
   const evasionCases: [text: string, found: string | undefined][] = [
@@ -223,9 +271,16 @@ describe('the rules', () => {
     expectFound(lengthProblems('src/a.ts', lines(500), { 'src/a.ts': 'one table' }), 'needs no exception')
   })
 
+  test('folders: 20 files pass, 21 do not, and each folder counts alone', () => {
+    const files = (folder: string, count: number) => Array.from({ length: count }, (_, i) => `${folder}/${i}.ts`)
+    expectFound(crowdedProblems(files('src/core', 20)), undefined)
+    expectFound(crowdedProblems(files('src/core', 21)), 'src/core has 21 files')
+    expectFound(crowdedProblems([...files('src/core', 20), ...files('src/core/job', 20)]), undefined)
+  })
+
   test('stray files: the compiler carries only TypeScript', () => {
-    expectFound(strayFileProblems('src/store/sqlite/schema.sql'), 'the build leaves this file behind')
-    expectFound(strayFileProblems('src/store/leases.md'), undefined)
+    expectFound(strayFileProblems('packages/redress/src/store/sqlite/schema.sql'), 'the build leaves this file behind')
+    expectFound(strayFileProblems('packages/redress/src/store/leases.md'), undefined)
   })
 
   test.each(['TO', 'FIX'])('words: notes to do later (%s...)', (start) => {
@@ -238,10 +293,10 @@ describe('the rules', () => {
     const manifest = { dependencies: { zod: '1' }, devDependencies: { vitest: '1' }, overrides: { rolldown: '1' } }
     const rows = ['| package | why |', '|---|---|', '| `zod` | Schemas. |', '| `vitest` | Tests. |']
     const whole = [...rows, '| `rolldown` | Pinned. |'].join('\n')
-    expectFound(dependencyProblems(manifest, whole), undefined)
-    expectFound(dependencyProblems(manifest, rows.join('\n')), 'has rolldown, but')
-    expectFound(dependencyProblems(manifest, `${whole}\n| \`left-pad\` | Pads. |`), 'explains left-pad')
-    expectFound(dependencyProblems(manifest, whole.replace('Pinned.', '')), 'names rolldown but gives no reason')
+    expectFound(dependencyProblems([manifest], whole), undefined)
+    expectFound(dependencyProblems([manifest], rows.join('\n')), 'has rolldown, but')
+    expectFound(dependencyProblems([manifest], `${whole}\n| \`left-pad\` | Pads. |`), 'explains left-pad')
+    expectFound(dependencyProblems([manifest], whole.replace('Pinned.', '')), 'names rolldown but gives no reason')
   })
 
   test('README: both commands as lines of their own, and the test command in .ci/run', () => {
@@ -253,7 +308,9 @@ describe('the rules', () => {
   })
 
   test('a file that does not parse is not taken for a clean one', () => {
-    expect(() => purityProblems('src/core/decide.ts', 'const = 1')).toThrow('src/core/decide.ts')
+    expect(() => purityProblems('packages/redress/src/core/decide.ts', 'const = 1')).toThrow(
+      'packages/redress/src/core/decide.ts',
+    )
   })
 })
 

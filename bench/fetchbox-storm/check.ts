@@ -1,8 +1,8 @@
-import type { ArtifactStore } from 'redress'
+import type { ArtifactStore } from 'redress/artifacts'
 import { CODE_OF, type Origins, sumOf } from './origins.ts'
 import type { Storage } from './storages.ts'
 
-export interface KnownJob {
+interface KnownJob {
   id: string
   prefix: string
   numbers: readonly number[]

@@ -5,17 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { seededChance } from 'redress/testing'
 
 /** What is wrong with a resource. With `-once` the next request is answered; the others last until they are healed. */
-export const KINDS = [
-  'busy-once',
-  'reset-once',
-  'cut-once',
-  'hang-once',
-  'missing',
-  'broken',
-  'reset',
-  'cut',
-  'hang',
-] as const
+const KINDS = ['busy-once', 'reset-once', 'cut-once', 'hang-once', 'missing', 'broken', 'reset', 'cut', 'hang'] as const
 export type Kind = (typeof KINDS)[number]
 
 const isLasting = (kind: Kind): boolean => !kind.endsWith('-once')
@@ -122,7 +112,7 @@ export class Origins {
 }
 
 /** Different for each, and the same whenever it is asked for. */
-export function bodyOf(n: number): Buffer {
+function bodyOf(n: number): Buffer {
   const bytes = n % LARGE_EVERY === 0 ? LARGE_BYTES : 2 + ((n * 7_919) % SMALL_BYTES_MAX)
   return Buffer.alloc(bytes, `resource ${n} `)
 }

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { type ArtifactStore, artifactStore } from 'redress'
-import { S3Server } from '../../test/support/s3-server.ts'
+import { type ArtifactStore, artifactStore } from 'redress/artifacts'
+import { S3Server } from '../../test/support/s3/server.ts'
 
 /** Where a storm stores, and what goes wrong there. */
 export interface Storage {

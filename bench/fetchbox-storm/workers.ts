@@ -13,7 +13,7 @@ export interface Worker {
   namelessMiB(): number
 }
 
-const COMMAND = join(import.meta.dirname, '../../bin/redress')
+const COMMAND = join(import.meta.dirname, '../../packages/redress/bin/redress')
 const STDERR_CHARS_MAX = 4_000
 
 /** A real `redress worker` on the store of the storm. */

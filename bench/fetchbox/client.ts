@@ -1,10 +1,11 @@
 /** One measure of fetchbox in a process of its own, so that its memory is its own. */
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { artifactStore, redress } from 'redress'
-import { fetchboxApp } from 'redress/apps/fetchbox'
+import { fetchboxApp } from '@redress/fetchbox'
+import { redress } from 'redress'
+import { artifactStore } from 'redress/artifacts'
 import { startServer } from 'redress/http'
-import { openTransfer } from '../../apps/fetchbox/transfer/transfer.ts'
+import { openTransfer } from '../../apps/fetchbox/src/transfer/transfer.ts'
 
 export interface Task {
   kind: 'download' | 'transfer' | 'app'

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
-import type { JobEvent, Store } from 'redress'
+import type { JobEvent, Store } from 'redress/store'
 import { checkJob } from 'redress/testing'
 
 export interface Inspection {
@@ -56,7 +56,7 @@ export async function inspect(store: Store, notes: Notes): Promise<Inspection> {
 }
 
 /** The whole lines of a file; what follows the last line end was cut off by a kill. */
-export function linesOf(path: string): string[] {
+function linesOf(path: string): string[] {
   if (!existsSync(path)) return []
   return readFileSync(path, 'utf8')
     .split('\n')

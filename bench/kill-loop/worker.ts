@@ -7,7 +7,7 @@ await app.work({
   concurrency: 10,
   pollMs: 20,
   maintenanceMs: 200,
-  tell: ({ jobId, attempt, answer }) => {
+  onOutcome: ({ jobId, attempt, answer }) => {
     if (answer === 'lost') appendFileSync(String(refused), `${jobId} ${attempt}\n`)
   },
 })

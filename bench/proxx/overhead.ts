@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
-import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
+import type { MediaPrograms } from '../../apps/shared/src/media/programs.ts'
 import { type Kind, kindsOf, makeCameraClip, makeClip } from './clips.ts'
 import { type Call, isEncode, Recorder, redirected, runBare } from './recorded.ts'
 import { processorOf, Server } from './server.ts'

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
+import type { MediaPrograms } from '../../apps/shared/src/media/programs.ts'
 
 /** One call of a program, as proxx made it. */
 export interface Call {

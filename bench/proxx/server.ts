@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout } from 'node:timers/promises'
 
-const REDRESS = join(import.meta.dirname, '../../bin/redress')
+const REDRESS = join(import.meta.dirname, '../../packages/redress/bin/redress')
 /** Seldom: each question is answered by the process that is measured. */
 const LOOK_AGAIN_MS = 500
 /** Linux counts processor time in these, whatever its own clock does. */

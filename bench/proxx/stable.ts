@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import type { MediaPrograms } from '../../apps/shared/media/programs.ts'
+import type { MediaPrograms } from '../../apps/shared/src/media/programs.ts'
 import { framesShown, inWords, type Kind, kindsOf, makeClip } from './clips.ts'
 import { type Call, isEncode, Recorder, redirected, runBare, streamsOf } from './recorded.ts'
 import { type Output, Server } from './server.ts'

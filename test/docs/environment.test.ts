@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { ENVIRONMENT } from '../../src/runtime/environment.ts'
+import { ENVIRONMENT } from '../../packages/redress/src/runtime/environment.ts'
 
-const SRC = join(import.meta.dirname, '../../src')
+const SRC = join(import.meta.dirname, '../../packages/redress/src')
 const TABLE = 'runtime/environment.ts'
 const sources = readdirSync(SRC, { recursive: true })
   .map(String)
@@ -38,7 +38,7 @@ test('every variable of the environment that the code reads is in the table, fro
 
 test('a name that is only known when the program runs is read in one place, which hands variables on', () => {
   const computed = sources.filter(({ text }) => /\benv\[/.test(text)).map(({ name }) => name)
-  expect(computed).toEqual(['runtime/subprocess/launch.ts'])
+  expect(computed).toEqual(['programs/launch.ts'])
 })
 
 test('the table names nothing that nobody reads', () => {

@@ -3,10 +3,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test, vi } from 'vitest'
-import { programOf } from '../../src/cli/invoke.ts'
-import { COMMON_OPTIONS, findCommand, readOptions } from '../../src/cli/parse.ts'
+import { allAppCommands } from '../../packages/redress/src/cli/apps/app-commands.ts'
+import { programOf } from '../../packages/redress/src/cli/invoke.ts'
+import { COMMANDS } from '../../packages/redress/src/cli/language/commands.ts'
+import { COMMON_OPTIONS, findCommand, readOptions } from '../../packages/redress/src/cli/language/parse.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
+/** With those of the four systems. */
+const commands = [...COMMANDS, ...(await allAppCommands())]
 
 test('the smallest example runs as its first lines say', async () => {
   const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
@@ -21,7 +25,7 @@ test('the example that fails on purpose fails in the ways it names', async () =>
   const shops = ['open', 'busy', 'sold-out', 'mixed-up', 'closed'] as const
   const submitted = await order.submitMany(shops.map((shop) => ({ order: 7, shop })))
   await worker.tick()
-  const jobs = await Promise.all(submitted.map(({ id }) => app.find(id)))
+  const jobs = await Promise.all(submitted.map(({ id }) => app.jobs.find(id)))
   expect(jobs.map((job) => [job?.status, job?.errorCode])).toEqual([
     ['complete', null],
     ['queued', 'SHOP_BUSY'],
@@ -40,7 +44,8 @@ test('every command that the documents show is one that exists', () => {
     .flatMap((path) => readFileSync(join(ROOT, path), 'utf8').match(/^ *(bin\/)?redress .*$/gm) ?? [])
     .filter((line) => !line.includes('redress is working') && !line.includes('redress: '))
   expect(shown.length).toBeGreaterThan(20)
-  for (const line of shown) expect(findCommand(line.trim().split(/ +/).slice(1)).kind, line).toMatch(/command|help/)
+  for (const line of shown)
+    expect(findCommand(line.trim().split(/ +/).slice(1), commands).kind, line).toMatch(/command|help/)
 })
 
 test('every command that the documents show has the options and the words that it is shown with, and the reason it asks for', async () => {
@@ -57,7 +62,7 @@ test('every command that the documents show has the options and the words that i
   const wrong: string[] = []
   for (const { path, line } of shown) {
     try {
-      const found = findCommand(wordsOf(line).slice(1))
+      const found = findCommand(wordsOf(line).slice(1), commands)
       if (found.kind !== 'command') continue
       const { options } = await programOf(found.command)
       const { values } = readOptions(found.command, found.rest, [...options, ...COMMON_OPTIONS])

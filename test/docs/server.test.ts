@@ -3,10 +3,10 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { temporaryFolder } from '../support/sqlite.ts'
+import { temporaryFolder } from '../support/stores/sqlite.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const guide = readFileSync(join(ROOT, 'docs/guides/server.md'), 'utf8')
+const guide = readFileSync(join(ROOT, 'docs/guides/operate/server.md'), 'utf8')
 const blocks = (language: string): string[] =>
   [...guide.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'gms'))].map(([, code = '']) => code)
 
@@ -28,7 +28,7 @@ test('the code of the guide to the server runs as it stands, but for its port', 
   ].join('\n')
   const folder = temporaryFolder()
   mkdirSync(join(folder, 'node_modules'))
-  symlinkSync(ROOT, join(folder, 'node_modules/redress'))
+  symlinkSync(join(ROOT, 'packages/redress'), join(folder, 'node_modules/redress'))
   writeFileSync(join(folder, 'program.ts'), program)
   const options = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning', 'program.ts']
   const { stdout } = await promisify(execFile)(process.execPath, options, { cwd: folder })

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import protobuf from 'protobufjs'
 
-const PROTO = join(import.meta.dirname, '../../proto/dead_letter_task.proto')
+const PROTO = join(import.meta.dirname, '../../packages/redress/proto/dead_letter_task.proto')
 
 // biome-ignore lint/suspicious/noExplicitAny: a message is what the schema that ships says
 export type Task = any

@@ -1,7 +1,7 @@
-import type { Delivery, DeliveryCode } from '../../src/app/channel.ts'
-import { type Notice, noticeOf } from '../../src/core/notices.ts'
-import { systemClock } from '../../src/runtime/clock.ts'
-import { type AttemptFailOptions, failWith } from '../../src/worker/attempt.ts'
+import type { Delivery, DeliveryCode } from '../../packages/redress/src/app/channels.ts'
+import { type Notice, noticeOf } from '../../packages/redress/src/core/notice/notice.ts'
+import { systemClock } from '../../packages/redress/src/runtime/clock.ts'
+import { type AttemptFailOptions, failWith } from '../../packages/redress/src/worker/attempt/attempt.ts'
 
 export function someNotice(parts: object = {}): Notice {
   const job = {
@@ -19,7 +19,7 @@ export function someNotice(parts: object = {}): Notice {
     code: 'GW_5XX',
     message: 'Grüße: it broke.',
     fault: 'dependency',
-    stage: 'execution',
+    phase: 'execution',
     fingerprint: '1:f',
   }
   const content = { kind: 'failed', job, failure, ...parts } as never

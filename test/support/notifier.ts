@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
-import { programFile } from './programs.ts'
+import { programFile } from './processes/programs.ts'
 
 /** The steps between a failure and the record that somebody was told of it. */
 export const STEPS = [

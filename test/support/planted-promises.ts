@@ -3,7 +3,7 @@ import { registerHooks } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Store } from '../../src/store/store.ts'
+import type { Store } from '../../packages/redress/src/store/contract/store.ts'
 import type { PlantedBug } from './planted-bugs.ts'
 
 /**
@@ -27,8 +27,8 @@ if (bug !== null) {
     },
   })
 }
-const { keep, promises } = await import('../../src/store/conformance/index.ts')
-const { openSqlite } = await import('../../src/store/sqlite/store.ts')
+const { keep, promises } = await import('../../packages/redress/src/store/conformance/index.ts')
+const { openSqlite } = await import('../../packages/redress/src/store/sqlite/store.ts')
 
 const folder = mkdtempSync(join(tmpdir(), 'redress-planted-'))
 const inMemory = new Map<string, Store>()

@@ -28,7 +28,7 @@ let times = 0
 
 const vitest = await createVitest(
   'test',
-  { root: ROOT, watch: false, maxWorkers: 1, fsModuleCache: false, reporters: [{}], include: ['test/**/*.test.ts'] },
+  { root: ROOT, watch: false, maxWorkers: 1, fsModuleCache: false, reporters: [{}], include: ['**/test/**/*.test.ts'] },
   {
     plugins: [
       {

@@ -1,11 +1,11 @@
-import { App, type AppOptions } from '../../src/app/app.ts'
-import { type ReplayedState, replay } from '../../src/core/replay.ts'
-import type { Status } from '../../src/core/states.ts'
-import { VirtualClock } from '../../src/runtime/clock.ts'
-import type { Log } from '../../src/runtime/log.ts'
-import { openSqlite } from '../../src/store/sqlite/store.ts'
-import type { JobRow, Store, StoredFailure } from '../../src/store/store.ts'
-import type { Worker } from '../../src/worker/worker.ts'
+import { App, type AppOptions } from '../../packages/redress/src/app/app.ts'
+import { type ReplayedState, replay } from '../../packages/redress/src/core/job/rebuild.ts'
+import type { Status } from '../../packages/redress/src/core/job/states.ts'
+import { VirtualClock } from '../../packages/redress/src/runtime/clock.ts'
+import type { Log } from '../../packages/redress/src/runtime/log.ts'
+import type { JobRow, Store, StoredFailure } from '../../packages/redress/src/store/contract/store.ts'
+import { openSqlite } from '../../packages/redress/src/store/sqlite/store.ts'
+import type { Worker } from '../../packages/redress/src/worker/worker.ts'
 import { turns } from './until.ts'
 
 export interface LogLine {
@@ -24,7 +24,7 @@ export function keepingLog(): Log & { lines: LogLine[] } {
 }
 
 /** Its time can also go by while nothing wakes up, as it does in a process that is stopped or blocked. */
-export class SceneClock extends VirtualClock {
+class SceneClock extends VirtualClock {
   #blockedMs = 0
 
   block(ms: number): void {
@@ -113,7 +113,7 @@ export class Scene {
   }
 }
 
-export function standingOf(job: JobRow): ReplayedState {
+function standingOf(job: JobRow): ReplayedState {
   return {
     status: job.status,
     attempt: job.attempt,

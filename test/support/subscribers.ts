@@ -1,5 +1,5 @@
-import type { HubEvent } from '../../src/app/hub-events.ts'
-import type { Subscription } from '../../src/app/subscription.ts'
+import type { HubEvent } from '../../packages/redress/src/app/events/hub-events.ts'
+import type { Subscription } from '../../packages/redress/src/app/events/subscription.ts'
 import { turns } from './until.ts'
 
 /** Collects what a subscription gives, as fast as it comes. */

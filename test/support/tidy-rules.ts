@@ -4,167 +4,13 @@
  */
 import { posix } from 'node:path'
 import { parseSync } from 'vite'
-
-interface Layer {
-  folder: string
-  /** Beside its own folder. 'a/' is a folder, 'a/*.ts' the files directly in it, 'node:*' Node itself, '*' any package. */
-  mayImport: readonly string[]
-  /** Erased when the code runs, so allowed where a running import is not. */
-  mayImportTypes?: readonly string[]
-  reason: string
-}
-
-/** Stands for a name that only the running program knows. */
-const COMPUTED = '(computed)'
-const PUBLIC_API = ['redress', 'redress/*', 'node:*', '*']
-
-/** The most precise folder wins: a file of src/store/sqlite/ is judged by that line, not by the one of src/store/. */
-export const LAYERS: readonly Layer[] = [
-  {
-    folder: 'src/core/',
-    mayImport: ['zod'],
-    reason: 'core decides from its arguments alone, so that a decision can be repeated, simulated and explained',
-  },
-  {
-    folder: 'src/runtime/',
-    // Redaction is in core, and what a program said must be redacted before it leaves the folder that ran it.
-    mayImport: [
-      'src/core/errors.ts',
-      'src/core/redact.ts',
-      'node:*',
-      'pino',
-      'croner',
-      'prom-client',
-      '@opentelemetry/api',
-      'undici',
-    ],
-    reason: 'clock, chance, log and files are given to the layers above and know none of them',
-  },
-  {
-    folder: 'src/runtime/artifacts/s3/',
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*', '@aws-sdk/client-s3'],
-    reason: 'the S3 client is heavy: it stays in the one folder that is loaded only when an s3: store is named',
-  },
-  {
-    folder: 'src/runtime/otlp/',
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*', '@opentelemetry/*'],
-    reason:
-      'the tracing SDK is heavy and optional: it stays in the one folder that is loaded only when it is asked for',
-  },
-  {
-    folder: 'src/store/',
-    mayImport: ['src/core/', 'node:*'],
-    reason: 'the store keeps what core decided; who calls it and on which driver is not its business',
-  },
-  {
-    folder: 'src/store/sqlite/',
-    mayImport: ['src/core/', 'src/store/*.ts', 'node:*'],
-    reason: 'a driver knows core, the interface and its own client; drivers share promises, not code',
-  },
-  {
-    folder: 'src/store/postgres/',
-    mayImport: ['src/core/', 'src/store/*.ts', 'node:*', 'postgres'],
-    reason: 'a driver knows core, the interface and its own client; drivers share promises, not code',
-  },
-  {
-    folder: 'src/store/copy/',
-    mayImport: ['src/core/', 'src/store/*.ts'],
-    reason: 'a copy goes from any driver to any other: it knows both by their interface alone',
-  },
-  {
-    folder: 'src/store/conformance/',
-    // It brings the clock and the chance that it tries a driver with.
-    mayImport: ['src/core/', 'src/store/*.ts', 'src/runtime/', 'node:*'],
-    reason: 'the suite is published for drivers written elsewhere: it must favour no driver and need no test runner',
-  },
-  {
-    folder: 'src/operations/',
-    // How an id or a secret is made and recognized, and what a seed draws, is said in one place, for all who need it.
-    mayImport: [
-      'src/core/',
-      'src/store/',
-      'src/runtime/id.ts',
-      'src/runtime/secret.ts',
-      'src/runtime/chance.ts',
-      'zod',
-      'node:*',
-    ],
-    reason: 'an operation says what may be done to stored jobs; the doors that offer it come later',
-  },
-  {
-    folder: 'src/worker/',
-    mayImport: ['src/core/', 'src/store/', 'src/runtime/', 'node:*'],
-    reason: 'a worker turns claims into closes; people reach jobs through operations, not through it',
-  },
-  {
-    folder: 'src/app/',
-    mayImport: ['src/core/', 'src/store/', 'src/operations/', 'src/worker/', 'src/runtime/', 'zod', 'node:*'],
-    reason: 'the job API must work in a program that has no server and no command line; it offers the same operations',
-  },
-  {
-    folder: 'src/notify/',
-    mayImport: ['src/app/', 'src/core/', 'src/runtime/', 'zod', 'node:*', 'nodemailer', 'undici'],
-    reason: 'a delivery is a job like any other, submitted through the API that everybody has',
-  },
-  {
-    folder: 'src/http/',
-    mayImport: ['src/operations/', 'src/runtime/', 'src/core/', 'zod', 'node:*', 'fastify', '@fastify/*'],
-    mayImportTypes: ['src/app/', 'src/store/'],
-    reason: 'a door holds no logic: what it offers is in the table of operations, for every door alike',
-  },
-  {
-    folder: 'src/cli/',
-    // The computed name is the user's own app, which the command line loads; zod is for the sample app's input.
-    mayImport: ['src/operations/', 'src/app/', 'src/http/', 'src/runtime/', 'src/core/', 'zod', 'node:*', COMPUTED],
-    mayImportTypes: ['src/store/', 'src/worker/'],
-    reason: 'a door holds no logic: what it offers is in the table of operations, for every door alike',
-  },
-  {
-    folder: 'src/testing/',
-    mayImport: ['src/app/', 'src/worker/', 'src/store/', 'src/runtime/', 'src/core/', 'zod', 'node:*'],
-    reason: 'published as redress/testing, it must work with any test runner and without the doors',
-  },
-  {
-    folder: 'dashboard/',
-    // Which operations there are, who may do them and how they are asked for: as the command line knows it.
-    mayImport: ['*', 'src/operations/catalog.ts', 'src/operations/request-of.ts', 'src/operations/caller.ts'],
-    mayImportTypes: ['src/'],
-    reason: 'the dashboard knows the server by HTTP only, as any other client does',
-  },
-  { folder: 'apps/', mayImport: PUBLIC_API, reason: 'an app shows that the public exports are enough' },
-  {
-    folder: 'apps/fetchbox/',
-    // The computed name is a handler of the operator's own, which fetchbox loads from a folder.
-    mayImport: ['apps/shared/', ...PUBLIC_API, COMPUTED],
-    reason: 'an app shows that the public exports are enough',
-  },
-  {
-    folder: 'examples/',
-    mayImport: PUBLIC_API,
-    reason: 'a reader copies an example: it must work outside this checkout',
-  },
-  {
-    folder: 'bench/',
-    // What starts a database or a browser is no part of what is measured; the marks of the watermark app are, and how
-    // fetchbox moves one resource.
-    mayImport: [
-      ...PUBLIC_API,
-      'apps/watermark/media/',
-      'apps/shared/media/',
-      'apps/fetchbox/transfer/',
-      'test/support/forward-proxy.ts',
-      'test/support/s3-server.ts',
-      'test/support/postgres.ts',
-      'test/browser/chromium.ts',
-    ],
-    reason: 'a benchmark measures what a user of the package would get',
-  },
-]
+import { COMPUTED, LAYERS, type Layer } from './layers.ts'
 
 /** Files that may exceed the limit, each with the reason why splitting it would make it harder to read. */
 export const LONG_FILES: Readonly<Record<string, string>> = {}
 
 const LINES_MAX = 500
+const FILES_MAX = 20
 
 // ---------------------------------------------------------------------------------------------------------- imports
 
@@ -184,9 +30,14 @@ export function importProblems(path: string, text: string): string[] {
 
 /** A folder that no line of the table names could import anything, unseen. */
 export function unknownFolderProblems(path: string): string[] {
-  const folder = /^src\/(store\/)?[^/]+\//.exec(path)?.[0] ?? 'src/'
-  if (!path.startsWith('src/') || folder === 'src/' || LAYERS.some((layer) => layer.folder === folder)) return []
-  return [`${path}: ${folder} is new: say where it stands in the layers (LAYERS in test/support/tidy-rules.ts).`]
+  const folder = /^packages\/redress\/src\/(store\/)?[^/]+\//.exec(path)?.[0] ?? 'packages/redress/src/'
+  if (
+    !path.startsWith('packages/redress/src/') ||
+    folder === 'packages/redress/src/' ||
+    LAYERS.some((layer) => layer.folder === folder)
+  )
+    return []
+  return [`${path}: ${folder} is new: say where it stands in the layers (test/support/layers.ts).`]
 }
 
 function layerOf(path: string): Layer | undefined {
@@ -265,7 +116,7 @@ const IMPURE = new Set([
 
 /** Core: nothing that reads a clock, draws lots, or reaches the outside. */
 export function purityProblems(path: string, text: string): string[] {
-  if (!path.startsWith('src/core/') || isTest(path)) return []
+  if (!path.startsWith('packages/redress/src/core/') || isTest(path)) return []
   const problems: string[] = []
   for (const { node, at, isReference } of nodesOf(path, text)) {
     const used = leavesCore(node, isReference)
@@ -284,8 +135,12 @@ function leavesCore(node: Node, isReference: boolean): string | undefined {
 
 /** These are given a clock and chance: whoever reads the machine's own cannot be simulated. */
 export function clockProblems(path: string, text: string): string[] {
-  const isStore = path.startsWith('src/store/')
-  const isGiven = isStore || ['src/worker/', 'src/operations/', 'src/app/'].some((folder) => path.startsWith(folder))
+  const isStore = path.startsWith('packages/redress/src/store/')
+  const isGiven =
+    isStore ||
+    ['packages/redress/src/worker/', 'packages/redress/src/operations/', 'packages/redress/src/app/'].some((folder) =>
+      path.startsWith(folder),
+    )
   if (!isGiven || isTest(path)) return []
   const problems: string[] = []
   for (const { node, at, isReference } of nodesOf(path, text)) {
@@ -311,10 +166,10 @@ function setsTimer(node: Node): string | undefined {
 
 // -------------------------------------------------------------------------------------------------------------- tests
 
-const isTest = (path: string): boolean => path.startsWith('test/') || path.endsWith('.test.ts')
+const isTest = (path: string): boolean => /(^|\/)test\//.test(path) || path.endsWith('.test.ts')
 
 export function evasionProblems(path: string, text: string): string[] {
-  if (!isTest(path) && !path.startsWith('src/store/conformance/')) return []
+  if (!isTest(path) && !path.startsWith('packages/redress/src/store/conformance/')) return []
   const problems: string[] = []
   for (const { node, at } of nodesOf(path, text)) {
     const name = node.type === 'MemberExpression' ? propertyName(node) : undefined
@@ -333,7 +188,7 @@ function startsWithTest(node: unknown): boolean {
 
 export function sleepProblems(path: string, text: string): string[] {
   if (!isTest(path) || path.startsWith('test/support/')) return []
-  return [...nodesOf(path, text)]
+  return nodesOf(path, text)
     .filter(({ node }) => sleeps(node))
     .map(
       ({ at }) =>
@@ -368,9 +223,19 @@ export function lengthProblems(path: string, text: string, exceptions = LONG_FIL
   return []
 }
 
+/** A reader sees a folder as a list: what does not fit into a short one needs rooms. */
+export function crowdedProblems(paths: readonly string[]): string[] {
+  const byFolder = Map.groupBy(paths, (path) => posix.dirname(path))
+  return [...byFolder].flatMap(([folder, files]) =>
+    files.length <= FILES_MAX
+      ? []
+      : [`${folder} has ${files.length} files, more than ${FILES_MAX}: sort them into folders by subject.`],
+  )
+}
+
 /** The compiler carries only TypeScript into dist/: anything else would be missing from the published package. */
 export function strayFileProblems(path: string): string[] {
-  if (!path.startsWith('src/') || /\.(ts|md)$/.test(path)) return []
+  if (!path.startsWith('packages/redress/src/') || /\.(ts|md)$/.test(path)) return []
   return [`${path}: the build leaves this file behind; make it a .ts module, or keep it outside src/.`]
 }
 
@@ -398,20 +263,29 @@ interface Manifest {
 }
 
 /** `document` is docs/dependencies.md: a table whose first cell is the package's name in backticks. */
-export function dependencyProblems(manifest: Manifest, document: string): string[] {
-  const { dependencies, devDependencies, optionalDependencies, peerDependencies, overrides } = manifest
+export function dependencyProblems(manifests: readonly Manifest[], document: string): string[] {
   const used = new Set(
-    Object.keys({ ...dependencies, ...devDependencies, ...optionalDependencies, ...peerDependencies, ...overrides }),
+    manifests
+      .flatMap(({ dependencies, devDependencies, optionalDependencies, peerDependencies, overrides }) =>
+        Object.keys({
+          ...dependencies,
+          ...devDependencies,
+          ...optionalDependencies,
+          ...peerDependencies,
+          ...overrides,
+        }),
+      )
+      .filter((name) => !/^@?redress(\/|$)/.test(name)),
   )
   const rows = [...document.matchAll(/^\|\s*`([^`]+)`\s*\|(.*)\|\s*$/gm)]
   const explained = new Set(rows.map((row) => row[1] as string))
   return [
     ...[...used]
       .filter((name) => !explained.has(name))
-      .map((name) => `package.json has ${name}, but docs/dependencies.md does not say why.`),
+      .map((name) => `A package.json has ${name}, but docs/dependencies.md does not say why.`),
     ...[...explained]
       .filter((name) => !used.has(name))
-      .map((name) => `docs/dependencies.md explains ${name}, which package.json does not have.`),
+      .map((name) => `docs/dependencies.md explains ${name}, which no package.json has.`),
     ...rows
       .filter((row) => !/[a-z]{3}/i.test(row[2] as string))
       .map((row) => `docs/dependencies.md names ${row[1]} but gives no reason for it.`),
@@ -483,17 +357,20 @@ interface Found {
   at: () => string
 }
 
-function* nodesOf(path: string, text: string): Generator<Found> {
+function nodesOf(path: string, text: string): Found[] {
   const { program, errors } = parseSync(path, text)
   if (errors[0] !== undefined) throw new SyntaxError(`${path}: ${errors[0].message}`)
   const at = (node: Node) => `${path}:${text.slice(0, node.start).split('\n').length}`
-
-  function* below(node: Node, isReference: boolean): Generator<Found> {
-    yield { node, isReference: isReference && node.type === 'Identifier', at: () => at(node) }
-    for (const [key, value] of Object.entries(node)) {
-      const isName = NAME_POSITIONS[node.type] === key && node.computed !== true
-      for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) yield* below(child, !isName)
+  const found: Found[] = []
+  const visit = (node: Node, isReference: boolean): void => {
+    found.push({ node, isReference: isReference && node.type === 'Identifier', at: () => at(node) })
+    const nameKey = node.computed === true ? undefined : NAME_POSITIONS[node.type]
+    for (const key in node) {
+      const value = node[key]
+      if (Array.isArray(value)) for (const child of value) isNode(child) && visit(child, key !== nameKey)
+      else if (isNode(value)) visit(value, key !== nameKey)
     }
   }
-  yield* below(program as unknown as Node, true)
+  visit(program as unknown as Node, true)
+  return found
 }

@@ -52,7 +52,7 @@ export function signingKey(secret: string, day: string, region: string): Buffer 
   return hmac(hmac(hmac(hmac(`AWS4${secret}`, day), region), 's3'), 'aws4_request')
 }
 
-export function canonicalRequest(request: IncomingMessage, signedHeaders: string[]): string {
+function canonicalRequest(request: IncomingMessage, signedHeaders: string[]): string {
   const [path = '', query = ''] = (request.url ?? '').split('?')
   const headers = signedHeaders.map((name) => `${name}:${String(request.headers[name]).trim().replace(/ +/g, ' ')}\n`)
   return [

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { element, S3Error, textsOf, xmlAnswer } from './answers.ts'
 import { type Bucket, checkConditions, describedBy, hash, type Operation, quotedMd5, sha256 } from './objects.ts'
 
-export interface Part {
+interface Part {
   data: Buffer
   etag: string
   sha256: string

@@ -1,0 +1,38 @@
+import type { FastifyRequest } from 'fastify'
+import type { Caller, MountTools } from 'redress/http'
+import { refusal } from './failures/refusals.ts'
+
+/** A fetchbox job is a batch: who may read and steer batches may read and steer it; who submits needs that, too. */
+const SCOPES = { read: 'batches.show', submit: 'jobs.submit', purge: 'batches.cancel' } as const
+
+/** Whose jobs somebody may see; null for all. */
+export const seenBy = (caller: Caller): string | null => (caller.role === 'owner' ? (caller.account ?? '') : null)
+
+export async function neededCaller(
+  { findCaller }: MountTools,
+  request: FastifyRequest,
+  toDo: keyof typeof SCOPES,
+): Promise<Caller> {
+  const caller = await findCaller(request)
+  if (caller === null) throw refusal(request.headers.authorization === undefined ? 'AUTH_MISSING' : 'AUTH_INVALID')
+  const scope = SCOPES[toDo]
+  const group = `${scope.split('.')[0]}.*`
+  if (caller.scopes !== null && !caller.scopes.includes(scope) && !caller.scopes.includes(group)) {
+    throw refusal('AUTH_ROLE', { said: `It needs the scope ${scope}.` })
+  }
+  if (toDo !== 'read' && caller.role === 'viewer') throw refusal('AUTH_ROLE', { said: 'It needs the role operator.' })
+  return caller
+}
+
+/** Bytes beyond ASCII come as other characters than were meant, and the job would be nobody's. */
+const TENANT = /^[\x20-\x7e]{1,200}$/
+
+/** For whom a job is: owners work for themselves, operators for whom they name. */
+export function tenantOf({ headers }: FastifyRequest, { role, account, name }: Caller): string {
+  const given = headers['x-fetchbox-tenant']
+  const own = account ?? name
+  if (given === undefined || given === own) return own
+  if (role === 'owner') throw refusal('AUTH_TENANT')
+  if (typeof given === 'string' && TENANT.test(given)) return given
+  throw refusal('VALIDATION_INVALID_FIELD', { said: 'X-Fetchbox-Tenant: must be 1 to 200 characters of ASCII' })
+}

@@ -1,0 +1,110 @@
+import { type App, type JobType, RedressError } from 'redress'
+import type { ArtifactStore } from 'redress/artifacts'
+import type { Caller } from 'redress/http'
+import { CODES, FetchFailure } from '../failures/failure.ts'
+import { failureInfo } from '../failures/failure-info.ts'
+import { PURGE, purgePolicy, QUEUE } from '../policy.ts'
+import { jobOfKey, manifestKey, resourcePrefix } from '../requests/manifest.ts'
+import type { Settings } from '../settings.ts'
+import { uploadFailure } from '../transfer/upload-failure.ts'
+import type { Transfer } from '../transfer-port.ts'
+import { resourceRows } from './resource-view.ts'
+import { neededBatch } from './snapshot.ts'
+import type { Purge, Purged } from './views.ts'
+
+export interface PurgeInput {
+  job: string
+  type: string
+  by: string
+}
+
+const purgeId = (app: App, job: string): string => app.idFrom('fetchbox', 'purge', job)
+
+/** Removes what a job stored, in the background: a thousand removals take longer than a client should wait. */
+export function declarePurge(app: App, storage: ArtifactStore, settings: Settings): JobType<PurgeInput> {
+  return app.job(PURGE, {
+    queue: QUEUE,
+    codes: CODES,
+    policy: purgePolicy(settings),
+    async run({ job, type, by }: PurgeInput, attempt): Promise<Purged> {
+      const batch = await app.batches.find(job)
+      // A replay that came before us: what it stores is not ours to take away.
+      if (batch?.state === 'open') attempt.fail('VALIDATION_JOB_ACTIVE')
+      for (const row of await resourceRows(app, job, 'complete')) {
+        // Told before it is gone: told twice does not happen, and gone without a word must not.
+        await app.markExpired(row.id, `what it stored was removed by ${by}`)
+      }
+      try {
+        const removed = await removeAll(storage, resourcePrefix(type, job), attempt.signal)
+        await storage.remove(manifestKey(type, job), { signal: attempt.signal })
+        return removed
+      } catch (error) {
+        attempt.signal.throwIfAborted()
+        const { code, message } = uploadFailure(error, `what job ${job} stored`)
+        return attempt.fail(code, { detail: message, cause: error })
+      }
+    },
+  })
+}
+
+async function removeAll(storage: ArtifactStore, prefix: string, signal: AbortSignal): Promise<Purged> {
+  const removed = { resources: 0, bytes: 0 }
+  for (let after: string | null = ''; after !== null; ) {
+    const page = await storage.list({ prefix, signal, ...(after !== '' && { after }) })
+    for (const { key, bytes } of page.artifacts) {
+      await storage.remove(key, { signal })
+      removed.resources++
+      removed.bytes += bytes
+    }
+    after = page.next
+  }
+  return removed
+}
+
+/** Asks for it, or finds out what became of it. Asking twice is asking once. */
+export async function requestPurge(app: App, id: string, tenant: string | null, caller: Caller): Promise<Purge> {
+  const batch = await neededBatch(app, id, tenant)
+  if (batch.state === 'open') {
+    const message = `Job ${id} is under way: ${batch.counts.unfinished} of its resources are not over.`
+    throw new RedressError('JOB_WRONG_STATE', message, { action: 'Wait until it is over, or cancel its batch.' })
+  }
+  const before = await purgeOf(app, id)
+  if (before?.status === 'failed') {
+    await app.jobs.retry(purgeId(app, id), { actor: caller.name, reason: 'asked for again' })
+  } else if (before === null) {
+    const input: PurgeInput = { job: id, type: (batch.data as { type: string }).type, by: caller.name }
+    const owner = batch.owner === null ? {} : { owner: batch.owner }
+    // By its name, so that it is in the audit trail who had it removed.
+    await app.perform('jobs.submit', { type: PURGE, input, id: purgeId(app, id), actor: caller.name, ...owner })
+  }
+  return (await purgeOf(app, id)) as Purge
+}
+
+export const isPurged = async (app: App, id: string): Promise<boolean> =>
+  (await (await app.store()).job({ id: purgeId(app, id) })) !== null
+
+/** What was purged stays so: a replay by somebody who has only the store is not asked before, and would store it again. */
+export function refusingPurged(app: App, transfer: Transfer): Transfer {
+  return {
+    download: (task, options) => transfer.download(task, options),
+    async upload(spooled, options) {
+      const job = jobOfKey(options.key)
+      if (job === null || !(await isPurged(app, job))) return transfer.upload(spooled, options)
+      throw new FetchFailure('STORAGE_NOT_FOUND', 'nothing is stored any more for a job that was purged')
+    },
+    close: () => transfer.close(),
+  }
+}
+
+export async function purgeOf(app: App, id: string): Promise<Purge | null> {
+  const row = await (await app.store()).job({ id: purgeId(app, id) })
+  if (row === null) return null
+  return {
+    status: row.status,
+    by: (JSON.parse(row.payload) as PurgeInput).by,
+    removed: row.result === null ? null : (JSON.parse(row.result) as Purged),
+    error: row.status === 'complete' || row.latestFailure === null ? null : failureInfo(row.latestFailure),
+    requestedAt: new Date(row.createdAtMs).toISOString(),
+    finishedAt: row.finishedAtMs === null ? null : new Date(row.finishedAtMs).toISOString(),
+  }
+}

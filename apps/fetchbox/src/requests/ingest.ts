@@ -1,0 +1,178 @@
+import type { Sealer } from '@redress/shared/secret'
+import { type App, type JobType, type Log, RedressError } from 'redress'
+import { type ArtifactStore, keyPart } from 'redress/artifacts'
+import { type Patience, patiently } from '../failures/patience.ts'
+import { refusal } from '../failures/refusals.ts'
+import { inTime } from '../in-time.ts'
+import { HandlerRefusal, type JobHandler, refuse } from '../job-handler.ts'
+import type { ResourceInput } from '../jobs/resource-job.ts'
+import type { Handlers } from '../load-handlers.ts'
+import { BATCH, FINALIZE } from '../policy.ts'
+import {
+  digestOf,
+  type Manifest,
+  manifestKey,
+  type Requested,
+  type Resource,
+  readManifest,
+  sealHeaders,
+} from './manifest.ts'
+import { type CheckUrl, Problems, readRequest, readResources } from './read-request.ts'
+
+export interface IngestOptions {
+  app: App
+  storage: ArtifactStore
+  handlers: Handlers
+  resource: JobType<ResourceInput>
+  checkUrl: CheckUrl
+  sealer: Sealer
+  /** How long `buildTasks` may take. */
+  handlerMs: number
+  patience: Patience
+  log: Log
+}
+
+export interface Submission {
+  tenant: string
+  type: string
+  /** The client's own name for this request; null where it has none. */
+  idempotencyKey: string | null
+  body: unknown
+}
+
+export interface Accepted {
+  id: string
+  /** False when the same request was accepted before. */
+  isNew: boolean
+}
+
+/** What is kept with the batch. */
+export interface BatchData {
+  app: typeof BATCH
+  type: string
+  digest: string
+  manifest: string
+  metadata: Readonly<Record<string, unknown>>
+}
+
+const LIMIT_KEY_CHARS_MAX = 200
+
+/**
+ * Takes a job in. First the manifest is stored, then the batch and its jobs are made in one transaction, under an id that
+ * follows from tenant and key: whoever is killed in between has accepted nothing, and whoever comes again finishes it.
+ */
+export async function accept(options: IngestOptions, submission: Submission): Promise<Accepted> {
+  const { app, patience } = options
+  const { tenant, type, idempotencyKey: key } = submission
+  const handler = options.handlers.get(type)
+  if (handler === undefined) throw refusal('VALIDATION_UNKNOWN_JOB_TYPE', { said: unknownType(type, options.handlers) })
+  const requested = readRequest(submission.body, options.checkUrl)
+  const digest = digestOf(type, requested, options.sealer)
+  const id = key === null ? app.newId() : app.idFrom('fetchbox', tenant, key)
+  if (key !== null) {
+    const twin = await patiently('finding a twin', () => batchData(app, id), patience)
+    if (twin !== null) return sameOrRefused(id, twin, digest)
+  }
+  const built = await builtTasks(handler, submission, requested, options)
+  const resources = built.map((resource) => sealHeaders(resource, id, options.sealer))
+  const { metadata } = requested
+  const manifest = await storedManifest(options, { version: 1, id, type, tenant, digest, metadata, resources })
+  const isNew = await patiently('making the batch', () => opened(options, manifest, handler), patience)
+  if (isNew) return { id, isNew }
+  // Somebody else was quicker with the same key, or our own first try was, and its answer got lost.
+  const made = await patiently('finding a twin', () => batchData(app, id), patience)
+  return made === null ? { id, isNew: true } : sameOrRefused(id, made, digest)
+}
+
+export async function batchData(app: App, id: string): Promise<BatchData | null> {
+  const batch = await (await app.store()).batch({ id })
+  return batch === null ? null : (JSON.parse(batch.data) as BatchData)
+}
+
+function sameOrRefused(id: string, { digest }: BatchData, asked: string): Accepted {
+  if (digest === asked) return { id, isNew: false }
+  throw refusal('VALIDATION_IDEMPOTENCY_KEY_REUSED')
+}
+
+const NAMES_SHOWN_MAX = 20
+
+function unknownType(type: string, handlers: Handlers): string {
+  const known = [...handlers.keys()].slice(0, NAMES_SHOWN_MAX).join(', ')
+  return `${JSON.stringify(type.slice(0, 64))} is none of ${known}.`
+}
+
+/** What the handler makes of the request. A refusal is the client's, everything else that goes wrong the handler's. */
+async function builtTasks(
+  handler: JobHandler,
+  { type, tenant }: Submission,
+  { resources, metadata }: Requested,
+  { checkUrl, handlerMs, log }: IngestOptions,
+): Promise<readonly Resource[]> {
+  if (handler.buildTasks === undefined) return resources
+  try {
+    // A copy: what a handler does to its argument is not what the client sent.
+    const request = { ...structuredClone({ resources, metadata }), type, tenant }
+    const problems = new Problems()
+    const made = await inTime(handler.buildTasks(request, { refuse }), handlerMs)
+    const built = readResources(made, checkUrl, problems)
+    if (problems.first !== null) throw new Error(`it built tasks that cannot be fetched: ${problems.first}`)
+    return built
+  } catch (error) {
+    if (error instanceof HandlerRefusal) throw refusal('HANDLER_REFUSED', { said: error.message })
+    log.error({ event: 'handler_failed', handler: type, step: 'buildTasks', err: error }, 'a job was not accepted')
+    throw refusal('HANDLER_ERROR')
+  }
+}
+
+/** The first to store it wins; what is there already of the same request is as good as ours. */
+async function storedManifest(
+  { app, storage, patience }: IngestOptions,
+  fields: Omit<Manifest, 'createdAt'>,
+): Promise<Manifest> {
+  const key = manifestKey(fields.type, fields.id)
+  const nowMs = await patiently('asking for the time', async () => (await app.store()).nowMs(), patience)
+  const manifest: Manifest = { ...fields, createdAt: new Date(nowMs).toISOString() }
+  const put = () => storage.put(key, JSON.stringify(manifest), { contentType: 'application/json', ifAbsent: true })
+  const isOurs = await patiently('storing the manifest', () => put().then(() => true, unlessThere), patience)
+  if (isOurs) return manifest
+  const there = await patiently('reading the manifest', () => readManifest(storage, key), patience)
+  if (there.digest === fields.digest) return there
+  throw refusal('VALIDATION_IDEMPOTENCY_KEY_REUSED')
+}
+
+function unlessThere(error: unknown): false {
+  if (error instanceof RedressError && error.code === 'ARTIFACT_EXISTS') return false
+  throw error
+}
+
+async function opened({ app, resource }: IngestOptions, manifest: Manifest, handler: JobHandler): Promise<boolean> {
+  const { id, type, tenant, digest, metadata, resources } = manifest
+  const data: BatchData = { app: BATCH, type, digest, manifest: manifestKey(type, id), metadata }
+  const jobs = resources.map(({ id: resourceId, url, headers, sha256 }, position) => {
+    const input: ResourceInput = {
+      job: id,
+      jobType: type,
+      resource: resourceId,
+      position,
+      url,
+      ...(headers !== undefined && { headers }),
+      ...(sha256 !== undefined && { sha256 }),
+    }
+    return resource.request(input, { limitKey: hostOf(url) })
+  })
+  const { isNew } = await app.batches.create(BATCH, {
+    id,
+    owner: tenant,
+    rollup: 'any-permanent',
+    data,
+    jobs,
+    ...(handler.finalize !== undefined && { onSettled: { job: FINALIZE } }),
+  })
+  return isNew
+}
+
+/** By this, few are fetched at once from one origin. */
+function hostOf(url: string): string {
+  const { host } = new URL(url)
+  return host.length <= LIMIT_KEY_CHARS_MAX ? host : keyPart(host)
+}

@@ -1,0 +1,226 @@
+import { FetchFailure } from '../failures/failure.ts'
+import type { ProxyTiers } from './proxy-file.ts'
+
+export interface ProxyHealthOptions {
+  nowMs(): number
+  /** Failures in a row that take a proxy out; 3 when left out. */
+  failuresMax?: number
+  /** How long it stays out the first time; 30 s when left out. Doubles each time its probe fails. */
+  cooldownMs?: number
+  /** 15 min when left out. */
+  cooldownMsMax?: number
+  /** Told when a proxy is taken out, each time anew, and when it is back. */
+  onChange?: ((proxy: ProxyState) => void) | undefined
+}
+
+/** One use of a proxy. Exactly one of the three must be said of it in the end; what is said later does not count. */
+export interface ProxyUse {
+  /** "pool#n", counted from 1 (F4). */
+  readonly name: string
+  readonly url: string
+  /** It did its work, whatever the origin answered. */
+  worked(): void
+  /**
+   * It did not. With `target`, it says that it cannot reach that one: a dead origin must not take good proxies out, so
+   * a target counts once in a row.
+   */
+  failed(why: string, target?: string): void
+  /** Nobody can say: the work was stopped, or broke on the way. */
+  undecided(): void
+}
+
+/** What an operator sees of one proxy. */
+export interface ProxyState {
+  name: string
+  /** From 1. */
+  tier: number
+  state: 'healthy' | 'out' | 'probing'
+  failuresInRow: number
+  /** When it may be probed; null while it is healthy. */
+  outUntilMs: number | null
+  uses: number
+  failures: number
+  lastFailure: string | null
+}
+
+interface Proxy extends ProxyState {
+  url: string
+  cooldownMs: number
+  /** In the order of use, over all proxies: who waited longest is next. */
+  lastUse: number
+  targetsFailed: Set<string>
+}
+
+const FAILURES_MAX = 3
+const COOLDOWN_MS = 30_000
+const COOLDOWN_MS_MAX = 900_000
+
+/** Which proxy goes next, and which are out. What it knows is this process's own: each finds out for itself. */
+export class Proxies {
+  readonly #tiers: readonly (readonly Proxy[])[]
+  readonly #nowMs: () => number
+  readonly #failuresMax: number
+  readonly #cooldownMs: number
+  readonly #cooldownMsMax: number
+  readonly #onChange: (proxy: ProxyState) => void
+  #uses = 0
+  /** Settled, and made anew, when it is known what became of a proxy that was probed. */
+  #probeEnd = Promise.withResolvers<void>()
+
+  constructor(tiers: ProxyTiers, options: ProxyHealthOptions) {
+    this.#nowMs = options.nowMs
+    this.#failuresMax = options.failuresMax ?? FAILURES_MAX
+    this.#cooldownMs = options.cooldownMs ?? COOLDOWN_MS
+    this.#cooldownMsMax = options.cooldownMsMax ?? COOLDOWN_MS_MAX
+    this.#onChange = options.onChange ?? (() => undefined)
+    this.#tiers = tiers.map((pools, i) =>
+      pools.flatMap(({ pool, urls }) => urls.map((url, n) => this.#proxy(`${pool}#${n + 1}`, url, i + 1))),
+    )
+  }
+
+  /**
+   * The one that waited longest in the first tier that has a usable one. `avoid` is what the try before used: it is
+   * taken again only when nothing else is usable in any tier (F8).
+   */
+  take(avoid: string | null = null): ProxyUse {
+    const nowMs = this.#nowMs()
+    const usable = this.#tiers.map((tier) => tier.filter((proxy) => isUsable(proxy, nowMs)))
+    const others = usable.map((tier) => tier.filter(({ name }) => name !== avoid))
+    const tier = others.find(({ length }) => length > 0) ?? usable.find(({ length }) => length > 0)
+    const next = tier?.reduce((longest, proxy) => (proxy.lastUse < longest.lastUse ? proxy : longest))
+    if (next === undefined) throw this.#exhausted(nowMs)
+    if (next.state === 'out') next.state = 'probing'
+    next.lastUse = ++this.#uses
+    next.uses++
+    return this.#use(next)
+  }
+
+  /**
+   * As `take`; but where the only hope is a proxy that is being probed, what becomes of it is waited for. Whoever did
+   * not wait would use up a try without having tried anything: when a pool is back, all that waited for it ask at once,
+   * and one of them probes.
+   */
+  async next(avoid: string | null, signal: AbortSignal): Promise<ProxyUse> {
+    for (;;) {
+      signal.throwIfAborted()
+      try {
+        return this.take(avoid)
+      } catch (error) {
+        if (!this.#tiers.flat().some(({ state }) => state === 'probing')) throw error
+      }
+      await settledOrAborted(this.#probeEnd.promise, signal)
+    }
+  }
+
+  snapshot(): ProxyState[] {
+    return this.#tiers.flat().map(shownOf)
+  }
+
+  #proxy(name: string, url: string, tier: number): Proxy {
+    return {
+      name,
+      url,
+      tier,
+      state: 'healthy',
+      failuresInRow: 0,
+      outUntilMs: null,
+      uses: 0,
+      failures: 0,
+      lastFailure: null,
+      cooldownMs: this.#cooldownMs,
+      lastUse: 0,
+      targetsFailed: new Set(),
+    }
+  }
+
+  #use(proxy: Proxy): ProxyUse {
+    const isProbe = proxy.state === 'probing'
+    let isOpen = true
+    const once = (act: () => void): void => {
+      if (!isOpen) return
+      isOpen = false
+      act()
+      if (!isProbe) return
+      this.#probeEnd.resolve()
+      this.#probeEnd = Promise.withResolvers()
+    }
+    return {
+      name: proxy.name,
+      url: proxy.url,
+      worked: () => once(() => this.#worked(proxy, isProbe)),
+      failed: (why, target) => once(() => this.#failed(proxy, isProbe, why, target)),
+      undecided: () =>
+        once(() => {
+          // Due as before: the next one that needs a proxy probes it.
+          if (isProbe) proxy.state = 'out'
+        }),
+    }
+  }
+
+  #worked(proxy: Proxy, isProbe: boolean): void {
+    // One that began before the proxy was taken out says nothing about now; the probe will.
+    if (proxy.state !== 'healthy' && !isProbe) return
+    const isBack = proxy.state !== 'healthy'
+    proxy.state = 'healthy'
+    proxy.failuresInRow = 0
+    proxy.outUntilMs = null
+    proxy.cooldownMs = this.#cooldownMs
+    proxy.targetsFailed.clear()
+    if (isBack) this.#onChange(shownOf(proxy))
+  }
+
+  #failed(proxy: Proxy, isProbe: boolean, why: string, target: string | undefined): void {
+    proxy.failures++
+    proxy.lastFailure = why
+    if (isProbe) {
+      proxy.cooldownMs = Math.min(2 * proxy.cooldownMs, this.#cooldownMsMax)
+      this.#takeOut(proxy)
+      return
+    }
+    if (proxy.state !== 'healthy') return
+    if (target !== undefined) {
+      if (proxy.targetsFailed.has(target)) return
+      proxy.targetsFailed.add(target)
+    }
+    if (++proxy.failuresInRow >= this.#failuresMax) this.#takeOut(proxy)
+  }
+
+  #takeOut(proxy: Proxy): void {
+    proxy.state = 'out'
+    proxy.outUntilMs = this.#nowMs() + proxy.cooldownMs
+    proxy.targetsFailed.clear()
+    this.#onChange(shownOf(proxy))
+  }
+
+  #exhausted(nowMs: number): FetchFailure {
+    const all = this.#tiers.flat()
+    // One that is being probed may be back at once, or not: a second is soon enough to look again.
+    const waitsMs = all.map(({ state, outUntilMs }) =>
+      state === 'out' && outUntilMs !== null ? outUntilMs - nowMs : 1000,
+    )
+    return new FetchFailure('DOWNLOAD_PROXY_EXHAUSTED', `none of ${all.length} proxies is usable`, {
+      retryAfterMs: Math.max(0, Math.min(...waitsMs)),
+    })
+  }
+}
+
+function settledOrAborted(settled: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    signal.addEventListener('abort', done)
+    void settled.then(done)
+  })
+}
+
+/** Without its URL, which has a password in it. */
+function shownOf({ url: _, cooldownMs: __, lastUse: ___, targetsFailed: ____, ...shown }: Proxy): ProxyState {
+  return shown
+}
+
+/** While one probes, the others go elsewhere. */
+function isUsable({ state, outUntilMs }: Proxy, nowMs: number): boolean {
+  return state === 'healthy' || (state === 'out' && outUntilMs !== null && outUntilMs <= nowMs)
+}

@@ -1,0 +1,180 @@
+import { randomInt } from 'node:crypto'
+import { isMissing } from '@redress/shared/stores'
+import { type App, type Attempt, type JobType, RedressError, rule } from 'redress'
+import { z } from 'zod'
+import { CODES, type Code } from './codes.ts'
+import { existingResult, type Files, NotWellFormed, resultKey, sourceKey, TooMuchXml, wellFormed } from './files.ts'
+import { callGateway, GatewayBusy, GatewayFailed } from './gateway-client.ts'
+import type { GatewayRoom } from './gateway-room.ts'
+import { convertPolicy } from './policy.ts'
+import type { Settings } from './settings.ts'
+
+export const CONVERT = 'pdf.convert'
+
+/** What is kept of an upload beside its bytes. */
+const inputSchema = z.strictObject({
+  fileName: z.string().min(1).max(255),
+  mapping: z.string().min(1).max(100),
+  bytes: z.int().min(0),
+  sha256: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .nullable(),
+  /** Why it was turned away at the door: there is nothing to convert, but a record that it was tried. */
+  refused: z.enum(['NOT_PDF', 'IO_ERROR']).nullable().default(null),
+})
+export type ConvertInput = z.input<typeof inputSchema>
+
+export interface ConvertResult {
+  fileName: string
+  mapping: string
+  pages: number | null
+  parseMs: number | null
+  bytes: number
+  sha256: string
+  /** An attempt before this one had finished it, and nobody had been told. */
+  adopted: boolean
+}
+
+export interface ConvertOptions {
+  files: Files
+  settings: Settings
+  /** Where the gateway is now: one that was started again may have another port. */
+  gatewayUrl(): string
+  room: GatewayRoom
+}
+
+export function declareConvert(app: App, { files, settings, gatewayUrl, room }: ConvertOptions): JobType<ConvertInput> {
+  return app.job(CONVERT, {
+    queue: 'pdf-xml',
+    input: inputSchema,
+    codes: CODES,
+    ownersSee: 'UNKNOWN',
+    policy: convertPolicy(settings),
+    slotsMax: () => room.slots,
+    classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],
+    admit: ({ refused }, submission) => {
+      if (refused !== null) submission.fail(refused)
+    },
+    admitRetry: async ({ refused }, retry) => {
+      // There is no file: the upload was refused, or not stored.
+      if (refused === 'NOT_PDF') retry.fail('NOT_PDF', { note: SEND_ANOTHER })
+      if (refused !== null) retry.fail(refused, { note: 'The file was not stored. Send it again.' })
+      if (FINAL_FOR_FILE.has(String(retry.failure?.context.gatewayCode))) retry.fail('GW_4XX', { note: SEND_ANOTHER })
+      try {
+        await files.uploads.head(sourceKey(retry.jobId))
+      } catch (error) {
+        if (isMissing(error)) retry.fail('EXPIRED')
+        throw error
+      }
+    },
+    run: async (input, attempt): Promise<ConvertResult> => {
+      const fileName = `${input.fileName.replace(/\.pdf$/i, '')}.xml`
+      const before = await storing(attempt, () => existingResult(files.results, attempt.jobId))
+      if (before !== null)
+        return { fileName, mapping: input.mapping, pages: null, parseMs: null, ...before, adopted: true }
+      return attempt.stage('gateway', {}, async () => {
+        const { body } = await storing(attempt, () => openSource(files, attempt))
+        try {
+          const {
+            body: xml,
+            mapping,
+            pages,
+            parseMs,
+          } = await callGateway({
+            url: gatewayUrl(),
+            mapping: input.mapping,
+            source: body,
+            timeoutMs: settings.gateway.timeoutMs,
+            waitMs: settings.gateway.waitMs,
+            learnParsers: (parsers) => room.learn(parsers),
+            signal: attempt.signal,
+            traceparent: attempt.traceparent,
+          })
+          const stored = await files.results.put(resultKey(attempt.jobId), wellFormed(xml), {
+            contentType: 'application/xml',
+            signal: attempt.signal,
+          })
+          return { fileName, mapping, pages, parseMs, bytes: stored.bytes, sha256: stored.sha256, adopted: false }
+        } catch (error) {
+          fail(attempt, error)
+        } finally {
+          body.destroy()
+        }
+      })
+    },
+  })
+}
+
+/** The gateway's codes for files that would fail again in the same way. */
+const FINAL_FOR_FILE: ReadonlySet<string> = new Set([
+  'PARSE_ERROR',
+  'ENCRYPTED',
+  'NO_TEXT_LAYER',
+  'TOO_MANY_PAGES',
+  'RESULT_TOO_LARGE',
+])
+const SEND_ANOTHER = 'The same file would fail again: send another one.'
+
+async function openSource({ uploads }: Files, attempt: Attempt<Code>) {
+  try {
+    return await uploads.get(sourceKey(attempt.jobId), { signal: attempt.signal, verify: true })
+  } catch (error) {
+    if (isMissing(error)) attempt.fail('EXPIRED', { detail: 'the source is not there any more' })
+    throw error
+  }
+}
+
+async function storing<T>(attempt: Attempt<Code>, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    fail(attempt, error)
+  }
+}
+
+/** What went wrong, in one of the ten codes (E2 E7). */
+function fail(attempt: Attempt<Code>, error: unknown): never {
+  // Neither the document nor the gateway is at fault: it costs no attempt and does not count in the breaker.
+  if (error instanceof GatewayBusy) attempt.snooze(holdMs(attempt.number, error.retryAfterMs), error.message)
+  if (error instanceof GatewayFailed) {
+    const { code, status, note, retryAfterMs, isFinal, gatewayCode, message, cause } = error
+    attempt.fail(code, {
+      detail: message,
+      cause,
+      final: isFinal,
+      ...(status !== null && { context: { httpStatus: status, ...(gatewayCode !== null && { gatewayCode }) } }),
+      ...(note !== null && { note }),
+      ...(retryAfterMs !== null && { retryAfter: retryAfterMs }),
+    })
+  }
+  if (error instanceof NotWellFormed) {
+    attempt.fail('GW_5XX', { detail: `the gateway sent XML that is none: ${error.message}` })
+  }
+  if (error instanceof TooMuchXml) {
+    attempt.fail('GW_4XX', {
+      detail: 'the gateway sent more XML than is kept of one file',
+      note: 'Its XML is too large.',
+    })
+  }
+  if (error instanceof RedressError) {
+    // D8: a disk that is full is full the next time, too; and what was damaged stays so.
+    const final = error.code === 'STORAGE_FULL' || error.code === 'ARTIFACT_CORRUPT'
+    attempt.fail('IO_ERROR', { detail: error.message, context: { storage: error.code }, final })
+  }
+  throw error
+}
+
+const HOLD_MS_MIN = 1_000
+const HOLD_MS_MAX = 30_000
+/** A Retry-After counts up to a day, as for retries (`retry.retryAfterMax`). */
+const ASKED_MS_MAX = 86_400_000
+
+/**
+ * Grows each time, is never below the gateway's Retry-After, and has jitter, so that refused documents do not return
+ * at once.
+ */
+function holdMs(attempt: number, retryAfterMs: number): number {
+  const ms = Math.max(Math.min(retryAfterMs, ASKED_MS_MAX), Math.min(HOLD_MS_MAX, HOLD_MS_MIN * 2 ** (attempt - 1)))
+  return Math.round((ms * randomInt(100, 200)) / 100)
+}

@@ -1,0 +1,141 @@
+import { isMissing } from '@redress/shared/stores'
+import type { App, JobView } from 'redress'
+import { CODES } from '../codes.ts'
+import { CONVERT, type ConvertInput } from '../convert.ts'
+import { type Files, resultKey } from '../files.ts'
+import { Line, type Place } from './line.ts'
+
+/** One of somebody's conversions, with all that its row says. */
+export interface Conversion {
+  job: JobView
+  input: ConvertInput
+  /** null where it stands in no line. */
+  place: Place | null
+  /** Why it has to try again. */
+  waitingFor: string | null
+  /** null: there is nothing that a retry could be made of. */
+  retry: { isAllowed: true } | { isAllowed: false; why: string } | null
+  isResultGone: boolean
+}
+
+export interface ConversionPage {
+  conversions: Conversion[]
+  /** Whether any job of this page will still change by itself. */
+  isActive: boolean
+  nextCursor: string | null
+  /** By the store's clock: what happened since then is not in here. */
+  timestamp: string
+}
+
+interface PageQuery {
+  owner: string
+  cursor: string | null
+  /** Only those that may have changed since then. */
+  since?: string | null
+  /** One that is wanted beside them, wherever it stands. */
+  also?: string | null
+}
+
+const PAGE_SIZE = 20
+const INPUTS_MAX = 2_000
+
+/** Reads what the page shows. */
+export class Conversions {
+  readonly #app: App
+  readonly #files: Files
+  readonly #line: Line
+  /** An input never changes, and a list does without: each is read once, however often its row is asked for. */
+  readonly #inputs = new Map<string, ConvertInput>()
+
+  constructor(app: App, files: Files) {
+    this.#app = app
+    this.#files = files
+    this.#line = new Line(app)
+  }
+
+  async page({ owner, cursor, since = null, also = null }: PageQuery): Promise<ConversionPage> {
+    const asked = { owner, type: CONVERT, limit: PAGE_SIZE }
+    const list = await this.#app.perform('jobs.list', cursor === null ? asked : { ...asked, cursor: Number(cursor) })
+    const wanted = list.jobs.filter((job) => job.id === also || since === null || mayHaveChangedSince(job, since))
+    const other = also === null || list.jobs.some(({ id }) => id === also) ? null : await this.#own(also, owner)
+    const jobs = other === null ? wanted : [other, ...wanted]
+    return {
+      conversions: (await Promise.all(jobs.map((job) => this.#read(job, list.timestamp)))).filter(
+        (read) => read !== null,
+      ),
+      isActive: list.jobs.some(isActive) || (other !== null && isActive(other)),
+      nextCursor: list.nextCursor,
+      timestamp: list.timestamp,
+    }
+  }
+
+  async #own(id: string, owner: string): Promise<JobView | null> {
+    const job = await this.#app.jobs.find(id)
+    return job?.owner === owner && job.type === CONVERT ? job : null
+  }
+
+  /** null: its retention was over in this very moment. */
+  async #read(row: JobView, now: string): Promise<Conversion | null> {
+    const job = { ...row, ...this.#errorOf(row) }
+    const input = await this.#inputOf(job.id)
+    if (input === null) return null
+    const isQueued = job.status === 'queued'
+    const isInLine = isQueued && (job.retryAfter === null || job.retryAfter <= now)
+    const [place, waitingFor, retry, isResultGone] = await Promise.all([
+      isInLine ? this.#line.placeOf(job.createdAt) : null,
+      isQueued && job.attemptCount > 0 ? this.#waitingFor(job.id) : null,
+      job.status === 'failed' && input.refused == null ? this.#retryOf(job.id) : null,
+      job.status === 'complete' && this.#isResultGone(job.id),
+    ])
+    return { job, input, place, waitingFor, retry, isResultGone }
+  }
+
+  async #inputOf(id: string): Promise<ConvertInput | null> {
+    const known = this.#inputs.get(id)
+    if (known !== undefined) return known
+    const job = await this.#app.jobs.find(id)
+    if (job === null) return null
+    if (this.#inputs.size >= INPUTS_MAX) this.#inputs.clear()
+    const input = job.input as ConvertInput
+    this.#inputs.set(id, input)
+    return input
+  }
+
+  /** One of the ten codes, whatever the engine's code is. */
+  #errorOf({ errorCode }: JobView): Partial<JobView> {
+    const shown = errorCode === null ? null : this.#app.codes.forOwner(CONVERT, errorCode)
+    return shown === null ? {} : { errorCode: shown.code, errorMessage: shown.message }
+  }
+
+  /** Errors are shown of failed jobs alone (D29); what it waits for is in its history. */
+  async #waitingFor(id: string): Promise<string | null> {
+    const last = (await this.#app.jobs.failures(id)).failures.at(-1)
+    if (last?.to !== 'queued') return null
+    return this.#app.codes.forOwner(CONVERT, last.code)?.waiting ?? last.waiting
+  }
+
+  /** E20: what its type says of a retry is asked of one job at a time. */
+  async #retryOf(id: string): Promise<Conversion['retry']> {
+    const action = (await this.#app.jobs.find(id))?.actions.find(({ name }) => name === 'retry')
+    if (action?.allowed) return { isAllowed: true }
+    const [, code = 'EXPIRED', why = ''] = /^([A-Z_0-9]+): (.*)$/s.exec(action?.why ?? '') ?? []
+    if (code === 'EXPIRED') return { isAllowed: false, why: CODES.EXPIRED.message }
+    return { isAllowed: false, why: Object.hasOwn(CODES, code) ? why : 'It cannot be retried at the moment.' }
+  }
+
+  async #isResultGone(id: string): Promise<boolean> {
+    try {
+      await this.#files.results.head(resultKey(id))
+      return false
+    } catch (error) {
+      if (isMissing(error)) return true
+      // A store that cannot be asked has not lost anything: the download says how it is.
+      return false
+    }
+  }
+}
+
+const isActive = ({ status }: JobView): boolean => status === 'queued' || status === 'processing'
+
+const mayHaveChangedSince = (job: JobView, since: string): boolean =>
+  isActive(job) || (job.finishedAt ?? job.queuedAt) >= since

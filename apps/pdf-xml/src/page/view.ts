@@ -1,0 +1,160 @@
+import { stylesheetLinks } from '@redress/shared/page-assets'
+import { ageOf, sizeText } from '@redress/shared/page-words'
+import { type Html, html, page } from 'redress/http'
+import { type OfferedMapping, type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
+import type { Conversion, ConversionPage } from './conversions.ts'
+import { type Notice, noticeNamed } from './notices.ts'
+import type { Service } from './service.ts'
+import { standingOf } from './words.ts'
+
+interface Shown {
+  settings: Settings
+  service: Service
+  listed: ConversionPage
+  notice: Notice | null
+  /** The id of the conversion that was just begun, or that was here already. */
+  marked: string | null
+  isFirstPage: boolean
+  /** Without script, a page that is to change loads itself anew; unless somebody told it not to. */
+  isReloading: boolean
+  isOperator: boolean
+  script: string
+  stylesheets: readonly string[]
+}
+
+const RELOAD_SECONDS = 5
+/** What is said of those that ship; others have a title. */
+const MAPPINGS: Readonly<Record<string, string>> = {
+  text: 'pages and paragraphs',
+  layout: 'blocks, lines and words, with their places',
+  invoice: 'the fields of an invoice',
+}
+
+export function convertPage(shown: Shown): string {
+  const { settings, service, listed, notice, marked, isFirstPage, isReloading, isOperator } = shown
+  const { uploads, results } = settings
+  const isOnItsWay = listed.isActive && isReloading
+  const body = html`
+<header>
+<h1>PDF to XML</h1>
+<p class="quiet">Up to ${sizeText(UPLOAD_BYTES_MAX)} each. A PDF is kept for ${days(uploads.keepDays)}, its XML for ${days(results.keepDays)}.</p>
+${isOperator && html`<p><a href="/jobs?q=${encodeURIComponent('type:pdf.convert')}">All conversions</a></p>`}
+</header>
+<div id="banner" role="status">${banner(service)}</div>
+<div id="said" role="status">${notice !== null && noticeBox(notice)}</div>
+${uploadForm(settings.mappings)}
+<ul id="sending" aria-label="Files on their way"></ul>
+${SENDING}
+<section aria-labelledby="yours">
+<div class="bar">
+<h2 id="yours">Your conversions</h2>
+<p id="connection" class="quiet" role="status"></p>
+${listed.isActive && html`<noscript><p class="quiet">${reloading(isOnItsWay)}</p></noscript>`}
+</div>
+<ol id="rows" data-since="${listed.timestamp}" data-active="${listed.isActive ? 'yes' : 'no'}">${listed.conversions.map(
+    (conversion) => row(conversion, service, conversion.job.id === marked),
+  )}</ol>
+<p class="nothing quiet">${isFirstPage ? 'Nothing here yet. What you send is listed here, for you alone.' : 'There are none that are older.'}</p>
+${pager(listed.nextCursor, isFirstPage)}
+</section>
+<p id="announced" class="unseen" aria-live="polite"></p>`
+  const head = html`
+${stylesheetLinks(shown.stylesheets)}
+<script type="module" src="${shown.script}"></script>${
+    isOnItsWay && html`<noscript><meta http-equiv="refresh" content="${RELOAD_SECONDS}"></noscript>`
+  }`
+  return page('PDF to XML', body, head)
+}
+
+const days = (count: number): string => (count === 1 ? '1 day' : `${count} days`)
+
+function uploadForm(mappings: readonly OfferedMapping[]): Html {
+  const words = {
+    notPdf: noticeNamed('not-pdf'),
+    tooLarge: noticeNamed('too-large'),
+  }
+  return html`<form id="upload" class="card" method="post" action="/convert" enctype="multipart/form-data" data-bytes-max="${UPLOAD_BYTES_MAX}" data-words="${JSON.stringify(words)}">
+<label class="drop">
+<svg class="sheet" viewBox="0 0 48 48" aria-hidden="true"><path d="M13 5h15l9 9v29H13z"/><path d="M28 5v9h9"/><path d="M25 36V22m-6 6 6-6 6 6"/></svg>
+<strong class="live-only">Drop PDFs here, or choose them</strong>
+<strong class="plain-only">Choose a PDF</strong>
+<input type="file" name="file" accept=".pdf,application/pdf" required>
+</label>
+<div class="bar">
+<label class="mapping">Mapping <select name="mapping">${mappings.map(
+    ({ name, title }) => html`<option value="${name}">${name} – ${MAPPINGS[name] ?? title}</option>`,
+  )}</select></label>
+<button class="plain-only">Convert</button>
+</div>
+</form>`
+}
+
+/** A file that is being sent: a script makes copies of it. */
+const SENDING = html`<template id="sending-row"><li class="row">
+<p class="name"><bdi></bdi></p>
+<p class="standing"><strong></strong> <span class="note"></span></p>
+<progress max="1" value="0" aria-label="Sent so far"></progress>
+<div class="acts"><button type="button" class="small" data-act="again" hidden>Send again</button> <button type="button" class="small calm" data-act="away">Remove</button></div>
+</li></template>`
+
+/** `service` decides whether what waits is waiting for the gateway. */
+export function row(conversion: Conversion, service: Service, isMarked = false): Html {
+  const { job, input } = conversion
+  const { look, words, note } = standingOf(conversion, service.gateway === 'held')
+  const facts = [input.mapping, ...(input.bytes > 0 ? [sizeText(input.bytes)] : [])].join(' · ')
+  return html`<li class="row${isMarked && ' marked'}" id="job-${job.id}" data-look="${look}" tabindex="-1">
+<p class="name"><bdi>${input.fileName}</bdi></p>
+<p class="facts quiet">${facts} · ${ageOf(job.createdAt)}</p>
+<p class="standing"><strong>${words}</strong>${note !== null && html` <span class="note">${note}</span>`}</p>
+<div class="acts">${acts(conversion)}</div>
+</li>`
+}
+
+function acts({ job, input, retry, isResultGone }: Conversion): Html[] {
+  const { id, status, actions } = job
+  const ofWhat = html`<span class="unseen"> ${input.fileName}</span>`
+  const post = (act: string, label: string, look = '') =>
+    html`<form method="post" action="/convert/jobs/${id}/${act}"><button class="small${look}" data-act="${act}">${label}${ofWhat}</button></form>`
+  const isAllowed = (name: string) => actions.some((action) => action.name === name && action.allowed)
+  const found: Html[] = []
+  if (status === 'complete' && !isResultGone) {
+    found.push(html`<a class="button small" href="/api/jobs/${id}/download" data-act="download">Download${ofWhat}</a>`)
+  }
+  if (retry?.isAllowed === true) found.push(post('retry', 'Retry'))
+  if (retry?.isAllowed === false) {
+    // D24 E20: the reason is there to read, not only when somebody points at the button.
+    const why = `why-${id}`
+    found.push(
+      html`<button class="small" data-act="retry" disabled aria-describedby="${why}">Retry${ofWhat}</button><span class="why quiet" id="${why}">${retry.why}</span>`,
+    )
+  }
+  if (isAllowed('cancel')) found.push(post('cancel', 'Cancel', ' calm'))
+  return found
+}
+
+export function banner({ gateway, uploads }: Service): Html {
+  const said: string[] = []
+  // E13
+  if (gateway === 'held') said.push('Converter busy — jobs will resume automatically.')
+  if (gateway === 'failing-fast') {
+    said.push('Converter is down – new conversions fail at once. Retry them when it is back.')
+  }
+  if (uploads === 'full') said.push('Uploads are paused – there is no room for more files at the moment.')
+  if (uploads === 'away') said.push('Uploads are paused – where files are kept cannot be reached at the moment.')
+  return html`${said.map((text) => html`<p class="box warn">${text}</p>`)}`
+}
+
+const noticeBox = ({ message, action, isProblem }: Notice): Html =>
+  html`<p class="box ${isProblem ? 'bad' : 'info'}"><strong>${message}</strong> ${action}</p>`
+
+const reloading = (isOn: boolean): Html =>
+  isOn
+    ? html`This page reloads every ${RELOAD_SECONDS} seconds. <a href="/convert?still=yes">Stop that</a>`
+    : html`<a href="/convert">Reload by itself</a>`
+
+function pager(nextCursor: string | null, isFirstPage: boolean): Html | null {
+  if (isFirstPage && nextCursor === null) return null
+  return html`<nav class="bar" aria-label="Pages of conversions">${
+    !isFirstPage && html`<a href="/convert">Newest</a>`
+  } ${nextCursor !== null && html`<a href="/convert?cursor=${nextCursor}">Older</a>`}</nav>`
+}

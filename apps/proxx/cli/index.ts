@@ -1,2 +1,0 @@
-export { type WatchOptions, watchFolder } from '../watch/watch.ts'
-export { type LocalOptions, localPlace, type Place, remotePlace } from './place.ts'

@@ -1,0 +1,117 @@
+import { type App, RedressError } from 'redress'
+import type { Surroundings } from 'redress/http'
+import {
+  type Desk,
+  listOrphans,
+  markFailed,
+  type OutputVerdict,
+  retryJob,
+  submitSpec,
+  validateSpec,
+  verifyOutputs,
+} from '../desk.ts'
+import { openDesk } from '../install.ts'
+import { type Alarm, TYPE } from '../policy.ts'
+import type { Report } from '../spec/checks.ts'
+import type { ProxxJob } from '../view.ts'
+
+/** Where the commands of proxx are done: on the store itself, or by a server. */
+export interface Place {
+  validate(spec: unknown): Promise<Report>
+  /** A spec that is refused is a failed job: look at its status. With an id of your own, submitting twice makes one job. */
+  submit(spec: unknown, id?: string): Promise<ProxxJob>
+  /** Null when there is no such job. */
+  show(id: string): Promise<ProxxJob | null>
+  retry(id: string, act: { reason: string; spec?: unknown; again?: boolean }): Promise<ProxxJob>
+  markFailed(id: string, act: { reason: string }): Promise<ProxxJob>
+  orphans(): Promise<ProxxJob[]>
+  verify(id: string): Promise<OutputVerdict[]>
+}
+
+export interface LocalOptions extends Surroundings {
+  app: App
+  actor: string
+  /** The store is somebody else's: what it says of itself is left as it is. */
+  isVisit: boolean
+}
+
+export async function localPlace({ app, actor, isVisit, ...surroundings }: LocalOptions): Promise<Place> {
+  return placeAt(openDesk(app, surroundings, isVisit ? await alarmInForce(app) : null), actor)
+}
+
+/**
+ * The shell of a person has seldom the settings of the workers. What it declares would replace theirs: who is told of
+ * failures, and how soon an orphan is noticed. So it declares what it finds; null where nobody was before.
+ */
+async function alarmInForce(app: App): Promise<Alarm | null> {
+  const { types } = await app.perform('types.list', {})
+  const policy = types.find(({ name }) => name === TYPE)?.policy
+  return policy === undefined ? null : { leaseMs: policy.lease.ttlMs, told: policy.notify.failed }
+}
+
+export function placeAt(desk: Desk, actor: string): Place {
+  return {
+    validate: (spec) => validateSpec(desk, spec),
+    submit: async (spec, id) => (await submitSpec(desk, spec, { actor }, id === undefined ? {} : { id })).job,
+    show: (id) => desk.files.view(id),
+    retry: (id, act) => retryJob(desk, id, { ...act, actor }),
+    markFailed: (id, act) => markFailed(desk, id, { ...act, actor }),
+    orphans: () => listOrphans(desk),
+    verify: (id) => verifyOutputs(desk, id),
+  }
+}
+
+interface Request {
+  method: string
+  path: string
+  body: string | null
+  mutates: boolean
+  withinMs?: number
+}
+
+/** Every frame of every output is decoded. */
+const VERIFY_MS_MAX = 24 * 3_600_000
+/** A submission of many clips is looked at from beginning to end before it is answered. */
+const LOOK_MS_MAX = 10 * 60_000
+
+/** `ask` sends a request and throws what is refused as a RedressError. */
+export function remotePlace(ask: (request: Request) => Promise<unknown>): Place {
+  const get = (path: string) => ask({ method: 'GET', path, body: null, mutates: false })
+  const post = (path: string, body: unknown, { mutates = true, withinMs = LOOK_MS_MAX } = {}) =>
+    ask({ method: 'POST', path, body: JSON.stringify(body), mutates, withinMs })
+  const at = (id: string, what = '') => `/proxx/jobs/${encodeURIComponent(id)}${what}`
+
+  async function show(id: string): Promise<ProxxJob | null> {
+    try {
+      return (await get(at(id))) as ProxxJob
+    } catch (error) {
+      if (error instanceof RedressError && error.code === 'JOB_NOT_FOUND') return null
+      throw error
+    }
+  }
+
+  /** A refusal that names another job is one that was recorded: that job is the answer. */
+  async function made(path: string, body: unknown, of: string | null): Promise<ProxxJob> {
+    try {
+      return (await post(path, body)) as ProxxJob
+    } catch (error) {
+      const id = error instanceof RedressError ? error.jobId : undefined
+      const job = id === undefined || id === of ? null : await show(id)
+      if (job === null) throw error
+      return job
+    }
+  }
+
+  return {
+    validate: async (spec) => (await post('/proxx/validate', spec, { mutates: false })) as Report,
+    submit: (spec, id) => made(id === undefined ? '/proxx/jobs' : `/proxx/jobs?id=${id}`, spec, null),
+    show,
+    retry: (id, act) => made(at(id, '/retry'), act, id),
+    markFailed: async (id, act) => (await post(at(id, '/mark-failed'), act)) as ProxxJob,
+    orphans: async () => ((await get('/proxx/orphans')) as { jobs: ProxxJob[] }).jobs,
+    verify: async (id) => {
+      const answer = await post(at(id, '/verify'), {}, { mutates: false, withinMs: VERIFY_MS_MAX })
+      return (answer as { outputs: OutputVerdict[] }).outputs
+    },
+  }
+}

@@ -1,0 +1,11 @@
+import type { AppModule } from 'redress/http'
+import { commands } from './cli/commands.ts'
+
+/** Proxies of clips, with a model of failure in which nothing is retried, hidden or half done. Loads the rest when used. */
+const proxx: AppModule = {
+  name: 'proxx',
+  commands,
+  install: async (app, surroundings) => (await import('./install.ts')).install(app, surroundings),
+}
+
+export default proxx

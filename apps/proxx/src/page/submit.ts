@@ -1,0 +1,123 @@
+import { sizeText } from '@redress/shared/page-words'
+import { type Html, html } from 'redress/http'
+import type { Report } from '../spec/checks.ts'
+import { PLACEHOLDERS } from '../spec/naming.ts'
+import { PROFILES } from '../spec/profiles.ts'
+import type { Problem } from '../spec/spec.ts'
+import { problemsBox } from './acts.ts'
+import { said } from './words.ts'
+
+export type Fields = Readonly<Record<string, string>>
+
+/** What became of a form: what is wrong with it, or that nothing is. */
+export interface Outcome {
+  report: Pick<Report, 'problems' | 'outputs' | 'estimateBytes' | 'freeBytes'>
+  /** The failed job that a submission was recorded as; null when it was only looked at. */
+  recordedId: string | null
+}
+
+interface SubmitForm {
+  /** The id of the job: a form that is sent twice makes one. */
+  id: string
+  fields: Fields
+  outcome: Outcome | null
+  hasScripts: boolean
+}
+
+/** The sources as somebody typed them: one path on each line. */
+const linesOf = (text: string): string[] =>
+  text
+    .split(/\r\n|\r|\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+
+/** The spec that a form means. What is wrong with it is for the checks to say, as with every spec. */
+export function specOfForm(fields: Fields): unknown {
+  const { sources = '', profile = '', directory = '', naming = '', script = '', clipMinutes = '' } = fields
+  return {
+    version: 1,
+    sources: linesOf(sources),
+    profile,
+    output: { directory: directory.trim(), naming: naming.trim() },
+    ...(script.trim() !== '' && { verify: { script: script.trim() } }),
+    ...(clipMinutes.trim() !== '' && {
+      limits: { clipMinutes: /^\d+$/.test(clipMinutes.trim()) ? Number(clipMinutes) : clipMinutes },
+    }),
+  }
+}
+
+/** Which field of the form a place in the spec is, and what is said when it was left empty. */
+const FIELDS: readonly { name: string; path: RegExp; empty: string }[] = [
+  { name: 'sources', path: /^sources/, empty: 'name at least one clip' },
+  { name: 'profile', path: /^profile$/, empty: 'choose one' },
+  { name: 'directory', path: /^output\.directory$/, empty: 'name the directory' },
+  { name: 'naming', path: /^output\.naming$/, empty: 'say how outputs are called' },
+  { name: 'script', path: /^verify/, empty: '' },
+  { name: 'clipMinutes', path: /^limits/, empty: '' },
+]
+
+/** What is empty has one thing wrong with it, whatever the checks find. */
+function inWordsOfForm(problems: readonly Problem[], fields: Fields): (Problem & { field: string | null })[] {
+  const told = problems.map((problem) => {
+    const field = FIELDS.find(({ path }) => path.test(problem.path))
+    const isEmpty = field !== undefined && field.empty !== '' && (fields[field.name] ?? '').trim() === ''
+    return {
+      code: problem.code,
+      path: isEmpty ? field.name : problem.path,
+      message: isEmpty ? field.empty : problem.message,
+      field: field?.name ?? null,
+    }
+  })
+  const seen = new Set<string>()
+  return told.filter(({ path, message }) => seen.size < seen.add(`${path} ${message}`).size)
+}
+
+export function submitForm({ id, fields, outcome, hasScripts }: SubmitForm): Html {
+  const problems = inWordsOfForm(outcome?.report.problems ?? [], fields)
+  const { sources = '', directory = '', naming = '{source_name}_{index}', script = '', clipMinutes = '' } = fields
+  const chosen = fields.profile ?? [...PROFILES.keys()][0]
+  const state = (name: string, hint: string | null = null): Html => {
+    const isWrong = problems.some(({ field }) => field === name)
+    const described = [...(hint === null ? [] : [hint]), ...(isWrong ? ['what-is-wrong'] : [])].join(' ')
+    return html`${isWrong && html` aria-invalid="true"`}${described !== '' && html` aria-describedby="${described}"`}`
+  }
+  return html`<header><h1>New job</h1><p class="quiet">All is looked at before the job is made; what is wrong is said at once.</p></header>
+${outcome !== null && outcomeBox(outcome, problems)}
+<form class="act" method="post" action="/proxx/jobs">
+<input type="hidden" name="id" value="${id}">
+<label class="field" for="sources">Clips</label>
+<textarea id="sources" name="sources" rows="6" required spellcheck="false"${state('sources', 'sources-hint')}>
+${sources}</textarea>
+<p class="hint" id="sources-hint">One path on each line, in the order in which they are to be made: <code>/card/A001.mov</code></p>
+<fieldset${state('profile')}><legend>Profile</legend>${[...PROFILES.values()].map(
+    ({ name, version, title }) =>
+      html`<label class="choice"><input type="radio" name="profile" value="${name}" required${name === chosen && html` checked`}><span><strong>${title}</strong> <span class="quiet">${name}, version ${version}</span></span></label>`,
+  )}</fieldset>
+<label class="field" for="directory">Directory of the proxies</label>
+<input id="directory" name="directory" required spellcheck="false" autocomplete="off" value="${directory}"${state('directory', 'directory-hint')}>
+<p class="hint" id="directory-hint">It must exist. Nothing in it is ever overwritten.</p>
+<label class="field" for="naming">Names of the proxies</label>
+<input id="naming" name="naming" required spellcheck="false" autocomplete="off" value="${naming}"${state('naming', 'naming-hint')}>
+<p class="hint" id="naming-hint">Without extension. ${PLACEHOLDERS.map((one, at) => html`${at > 0 && ', '}<code>{${one}}</code>`)} are filled in.</p>
+<details${(script !== '' || clipMinutes !== '') && html` open`}><summary>More</summary>
+${
+  hasScripts &&
+  html`<label class="field" for="script">Script that judges each proxy</label>
+<input id="script" name="script" spellcheck="false" autocomplete="off" value="${script}"${state('script')}>`
+}
+<label class="field" for="clipMinutes">Minutes that a clip may take at most</label>
+<input id="clipMinutes" name="clipMinutes" inputmode="numeric" autocomplete="off" value="${clipMinutes}"${state('clipMinutes')}></details>
+<div class="buttons"><button>Submit</button><button class="calm" formaction="/proxx/validate">Only check it</button></div>
+</form>`
+}
+
+function outcomeBox({ report, recordedId }: Outcome, problems: readonly Problem[]): Html {
+  if (problems.length > 0) {
+    const message = recordedId === null ? 'This would be refused. Nothing was recorded.' : 'The job was refused.'
+    return html`<div id="what-is-wrong">${problemsBox({ message, problems, recordedId })}</div>`
+  }
+  const { outputs, estimateBytes, freeBytes } = report
+  return html`<div class="box good" role="status"><p><strong>Nothing is wrong with it.</strong> It is not submitted yet.</p>
+${estimateBytes !== null && freeBytes !== null && html`<p>It needs about ${sizeText(estimateBytes)}; ${sizeText(freeBytes)} are free.</p>`}
+<details><summary>Names of the proxies</summary><ol class="files">${outputs.map((name) => html`<li><code>${said(name)}</code></li>`)}</ol></details></div>`
+}

@@ -1,0 +1,54 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { extname } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import { type Html, html, type RouteDescription } from 'redress/http'
+import { described } from './described.ts'
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+}
+
+/** What pages of apps have in common. */
+const STYLE = 'app.css'
+const COMMON = [STYLE, 'live.js', 'times.js']
+const COMMON_FOLDER = new URL('./assets/', import.meta.url)
+
+interface AssetsOptions<Name extends string> {
+  /** Where the files are: `new URL('./assets/', import.meta.url)`. */
+  folder: URL
+  /** Under which they are served: '/convert/assets'. */
+  path: string
+  names: readonly Name[]
+}
+
+/** Serves the files of an app's pages, beside what they have in common; gives the address of each. */
+export function addAssets<Name extends string>(
+  server: FastifyInstance,
+  { folder, path, names }: AssetsOptions<Name>,
+): (name: Name | typeof STYLE) => string {
+  const addresses = new Map<string, string>()
+  for (const name of [...COMMON, ...names]) {
+    const content = readFileSync(new URL(name, COMMON.includes(name) ? COMMON_FOLDER : folder))
+    const version = createHash('sha256').update(content).digest('base64url').slice(0, 12)
+    addresses.set(name, `${path}/${name}?v=${version}`)
+    const type = TYPES[extname(name)] as string
+    server.get(`${path}/${name}`, described(fileOf(name, type)), async (request, reply) => {
+      // Under the address that the page gives, it never changes.
+      const isThisOne = (request.query as { v?: unknown }).v === version
+      const caching = isThisOne ? 'public, max-age=31536000, immutable' : 'no-cache'
+      return reply.type(type).header('cache-control', caching).send(content)
+    })
+  }
+  return (name) => addresses.get(name) as string
+}
+
+const fileOf = (name: string, type: string): RouteDescription => ({
+  summary: `The file ${name} of the pages.`,
+  isPublic: true,
+  answers: { 200: { description: 'The file.', types: [type] } },
+})
+
+export const stylesheetLinks = (addresses: readonly string[]): Html =>
+  html`${addresses.map((address) => html`<link rel="stylesheet" href="${address}">`)}`

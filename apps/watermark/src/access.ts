@@ -1,0 +1,53 @@
+import { type Refusal, Refused } from '@redress/shared/refused'
+import type { FastifyRequest } from 'fastify'
+import { RedressError } from 'redress'
+import type { Caller, MountTools } from 'redress/http'
+
+/** Whose campaigns these are: an account's, or those of a token that stands for none. */
+export const ownerOf = ({ account, name }: Caller): string => account ?? name
+
+/** Whose rows somebody may see; null for all. */
+export const seenBy = (caller: Caller): string | null => (caller.role === 'owner' ? ownerOf(caller) : null)
+
+/** A campaign is a batch: who may read and steer batches may read and steer campaigns, and nobody else. */
+const SCOPES = { read: 'batches.show', write: 'batches.retry-failed' } as const
+
+/** Who has not signed in, or only for another system's sake, has no business here. */
+export async function neededCaller(
+  { findCaller }: MountTools,
+  request: FastifyRequest,
+  toDo: keyof typeof SCOPES,
+): Promise<Caller> {
+  const caller = await findCaller(request)
+  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Campaigns are for those who have signed in.')
+  const scope = SCOPES[toDo]
+  if (!hasScope(caller, scope)) {
+    throw new RedressError('ROLE_TOO_LOW', `${scope} is not in the scopes of ${caller.name}.`)
+  }
+  if (toDo === 'write' && caller.role === 'viewer') {
+    throw new RedressError('ROLE_TOO_LOW', `${caller.name} may look at campaigns, and not change them.`)
+  }
+  return caller
+}
+
+const hasScope = ({ scopes }: Caller, scope: string): boolean =>
+  scopes === null || scopes.some((one) => one === scope || one === 'batches.*')
+
+/** For pages, which offer nobody what they would be refused. */
+export const mayWrite = (caller: Caller): boolean => caller.role !== 'viewer' && hasScope(caller, SCOPES.write)
+
+/** What is another's is not there (W28). */
+export const notFound = (what: 'asset' | 'campaign' | 'token' | 'detection'): Refused =>
+  new Refused({
+    status: 404,
+    code: `${what.toUpperCase()}_NOT_FOUND`,
+    message: `There is no such ${what}.`,
+    action: 'Check the address.',
+  })
+
+export const NOT_PUBLISHED: Refusal = {
+  status: 409,
+  code: 'CAMPAIGN_NOT_PUBLISHED',
+  message: 'This campaign is a draft: it has no links and no copies yet.',
+  action: 'Publish it first.',
+}

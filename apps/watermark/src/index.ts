@@ -1,0 +1,76 @@
+import { copyRows } from '@redress/shared/copy-rows'
+import { warnWithoutPrograms } from '@redress/shared/media/programs'
+import { openRows } from '@redress/shared/rows'
+import { secretIn } from '@redress/shared/secret'
+import type { AppModule } from 'redress/http'
+import { finishPublishing, type PublishingOptions } from './campaigns/publishing.ts'
+import { letOwnersHear, mapEvents } from './copies/events.ts'
+import { openLinks } from './copies/links.ts'
+import { declareMarking } from './copies/marking.ts'
+import { declareDetecting } from './detection/detecting.ts'
+import { openFiles } from './files.ts'
+import { ffmpegMedia, type Media } from './media.ts'
+import { declareChannels } from './notices.ts'
+import { channelsOf } from './policy.ts'
+import { declareRetention } from './retention.ts'
+import { watermarkRoutes } from './routes.ts'
+import { readSettings } from './settings.ts'
+import { TABLES } from './tables.ts'
+
+export interface WatermarkOptions {
+  /** Who works on pictures; ffmpeg when left out. */
+  media?: Media
+  /** Where the jobs are, for an app that was handed a store and cannot say it. */
+  location?: string
+}
+
+const PAGE = '/campaigns'
+const KEY_USE = {
+  what: 'the key of links and invisible marks',
+  knob: 'WATERMARK_SECRET',
+  loss: 'With another one, links that were sent lead nowhere and no copy made before is recognised.',
+}
+
+/** Campaigns: a copy for each recipient with a mark of its own, links to them, and whose copy one is that leaked. */
+export function watermarkApp(given: WatermarkOptions = {}): AppModule {
+  return {
+    name: 'watermark',
+    copyRows: (from, to) => copyRows(TABLES, from, to),
+    async install(app, { home, env, log }) {
+      const settings = readSettings(env, home)
+      const location = given.location ?? app.location
+      const rows = openRows({ location, tables: TABLES, storeOpened: () => app.store() })
+      const files = await openFiles(settings, env, log)
+      const links = openLinks(settings.secret ?? secretIn(home, 'watermark.key', KEY_USE))
+      const media = given.media ?? ffmpegMedia(settings)
+      const { markKey, markKeyId } = links
+      const marking = { rows, files, media, settings, markKey, markKeyId }
+      const marks = declareMarking(app, marking)
+      const detect = declareDetecting(app, marking)
+      declareChannels(app, rows, settings)
+      mapEvents(app)
+      const notify = channelsOf(settings).settled
+      const publishing: PublishingOptions = { app, rows, marks, notify, markKeyId, log }
+      declareRetention(app, { rows, files, log, finishPublishing: () => finishPublishing(publishing) })
+      const routes = watermarkRoutes({ ...publishing, files, media, settings, links, detect })
+      return {
+        page: PAGE,
+        async mount(server, tools) {
+          letOwnersHear(tools, rows)
+          tools.welcomeOwners(PAGE)
+          await routes(server, tools)
+        },
+        async start() {
+          if (given.media === undefined) await warnWithoutPrograms(log)
+          await finishPublishing(publishing)
+        },
+        async stop() {
+          await rows.close()
+          await Promise.all([files.assets.close(), files.copies.close()])
+        },
+      }
+    },
+  }
+}
+
+export default watermarkApp()

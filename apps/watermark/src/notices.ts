@@ -1,0 +1,88 @@
+import type { Rows } from '@redress/shared/rows'
+import type { App, BatchView, Notice } from 'redress'
+import { email, type Mail, renderNotice, webhook } from 'redress/notify'
+import { findCampaign, findToken } from './campaigns/campaigns.ts'
+import { campaignState } from './campaigns/view.ts'
+import { MAIL, WEBHOOK } from './policy.ts'
+import type { Settings } from './settings.ts'
+
+/** Mails to owners (W35, W36) and the webhook `campaign_ready` (W53), where the settings have them. */
+export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, publicUrl }: Settings): void {
+  if (mail !== null) {
+    app.channel(
+      MAIL,
+      email({
+        ...mail,
+        to: (notice) => (notice.kind === 'test' ? mail.from : addressOf(app, notice)),
+        render: (notice) => inWords(rows, notice, publicUrl),
+      }),
+    )
+  }
+  if (hook !== null) {
+    app.channel(
+      WEBHOOK,
+      webhook({
+        url: (notice) => (notice.kind === 'test' || hasCome(notice) ? hook.url : null),
+        // It is the operator's own word, wherever it leads.
+        outbound: { allow: [new URL(hook.url).host] },
+        secrets: [hook.secret],
+        body: campaignReady,
+      }),
+    )
+  }
+}
+
+/**
+ * A campaign that ended before all its copies were made has no result to announce. The person who stopped it, or set
+ * its end, knows.
+ */
+const hasCome = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
+
+/** That all is well is told by the webhook alone; the three mails are about failures. */
+function isMailed(notice: Notice): boolean {
+  if (notice.kind === 'failed') return notice.failure.code !== 'CAMPAIGN_ENDED'
+  return notice.kind === 'settled' && hasCome(notice) && notice.batch.state !== 'complete'
+}
+
+async function addressOf(app: App, notice: Notice): Promise<string | null> {
+  if (!isMailed(notice)) return null
+  const owner = ownerOf(notice)
+  const { accounts } = await app.perform('accounts.list', {})
+  const account = accounts.find(({ name }) => name === owner)
+  return account === undefined || account.disabledAt !== null ? null : account.email
+}
+
+const ownerOf = (notice: Notice): string | null =>
+  notice.kind === 'failed' ? notice.job.owner : notice.kind === 'settled' ? notice.batch.owner : null
+
+async function inWords(rows: Rows, notice: Notice, publicUrl: string | null): Promise<Mail> {
+  const greeting = `Hello ${ownerOf(notice) ?? ''},`
+  const look = (id: string) =>
+    publicUrl === null ? 'Open the campaign to retry.' : `Open the campaign to retry: ${publicUrl}/campaigns/${id}`
+  if (notice.kind === 'failed') {
+    const { id, batch } = notice.job
+    const name = batch?.name ?? 'A campaign'
+    const recipient = (await findToken(rows, id))?.recipient_name ?? 'a recipient'
+    const said = `the copy of "${name}" for ${recipient} could not be made.`
+    const text = [greeting, said, notice.failure.message, look(batch?.id ?? '')].join('\n\n')
+    return { subject: `${name}: the copy for ${recipient} failed`, text }
+  }
+  if (notice.kind !== 'settled') return renderNotice(notice)
+  const { id, name: batchName, complete, failed, state } = notice.batch
+  const name = (await findCampaign(rows, id, null))?.name ?? batchName
+  const isPartial = state === 'partial'
+  const said = isPartial
+    ? `of the copies of "${name}", ${complete} are ready and ${failed} failed.`
+    : `none of the ${failed} copies of "${name}" could be made.`
+  const subject = `${name}: ${isPartial ? (failed === 1 ? '1 copy' : `${failed} copies`) : 'all copies'} failed`
+  return { subject, text: [greeting, said, look(id)].join('\n\n') }
+}
+
+/** As receivers know it, with `state` added. */
+function campaignReady(notice: Notice): unknown {
+  if (notice.kind !== 'settled') return { type: notice.kind, timestamp: notice.at, data: {} }
+  const { id, name, owner, state, total, complete, failed } = notice.batch
+  const word = campaignState(state as BatchView['state'], { complete, failed })
+  const data = { campaign_id: id, name, owner, state: word, total, completed: complete, failed }
+  return { type: 'campaign_ready', timestamp: notice.at, data }
+}

@@ -1,0 +1,112 @@
+import { dateOf } from '@redress/shared/page-words'
+import { type Html, html } from 'redress/http'
+import type { AssetRow } from '../assets/assets.ts'
+import type { CampaignDetail, CampaignView, TokenView } from '../campaigns/view.ts'
+import type { Live } from './frame.ts'
+import { canChange } from './list.ts'
+import { type RowsOf, tokenRow } from './token-row.ts'
+import { assetFacts, campaignBadge, countsText, downloadsText, marksText, thumbnail } from './words.ts'
+
+const TOKENS_PER_PAGE = 100
+
+/** Which of a campaign's tokens are looked at. */
+export interface Choice {
+  isFailedOnly: boolean
+  /** From 1 on. */
+  page: number
+}
+
+interface Shown {
+  campaign: CampaignDetail
+  asset: AssetRow | null
+  choice: Choice
+  of: RowsOf
+  isOwner: boolean
+  uploadBytesMax: number
+}
+
+export function campaignDetail(shown: Shown): Html {
+  const { campaign, asset, choice, of, isOwner } = shown
+  const { id, name, assetId, owner } = campaign
+  return html`<header class="campaign-head">${thumbnail(assetId)}<div class="what"><h1><bdi>${name}</bdi></h1>
+<p class="quiet"><bdi>${asset?.name ?? ''}</bdi>${asset !== null && html` · ${assetFacts(asset)}`}${!isOwner && html` · <bdi>${owner}</bdi>`}</p></div></header>
+<div id="part-head">${headPart(campaign)}</div>
+<div id="part-banner" role="status">${bannerPart(campaign)}</div>
+<div class="bar actions">${actions(campaign, of.mayWrite)}</div>
+${campaign.state !== 'DRAFT' && detecting(id, shown)}
+<section aria-labelledby="recipients"><div class="bar"><h2 id="recipients">Recipients</h2>${chooser(campaign, choice)}</div>
+${table(campaign, choice, of)}</section>`
+}
+
+/** The state of the whole: what changes with every copy. */
+export function headPart(campaign: CampaignView): Html {
+  const { counts, expiresAt, maxDownloads, state } = campaign
+  const isUnderWay = state === 'PROCESSING' && counts.total > 0
+  return html`<p class="bar start">${campaignBadge(campaign)}<strong class="counts">${countsText(campaign)}</strong></p>
+${isUnderWay && html`<progress max="${counts.total}" value="${counts.completed + counts.failed}" aria-label="Copies that are done"></progress>`}
+<p class="quiet">${marksText(campaign)} · ${downloadsText(maxDownloads)} · ${
+    expiresAt === null ? 'no end' : html`${state === 'EXPIRED' ? 'ended' : 'ends'} ${dateOf(expiresAt)}`
+  }</p>`
+}
+
+/** W48, word for word, and only in its two states. */
+export const bannerPart = ({ state, counts }: CampaignView): Html | null =>
+  state !== 'PARTIAL' && state !== 'FAILED'
+    ? null
+    : html`<p class="box warn">Warning: ${counts.failed} watermarking job(s) failed permanently. Use the retry buttons below to re-attempt individual tokens.</p>`
+
+function actions({ id, state }: CampaignView, mayWrite: boolean): Html {
+  const publish = html`<form method="post" action="/campaigns/${id}/publish"><button class="small">Publish</button></form>`
+  // Two steps, with and without script: stopping a campaign cannot be undone.
+  const stop = html`<details class="revoke"><summary class="small calm">Stop</summary><form method="post" action="/campaigns/${id}/stop"><p>All links stop working for good, and copies that are not ready yet are not made.</p><button class="small danger">Stop the campaign</button></form></details>`
+  return html`<div class="acts">${mayWrite && state === 'DRAFT' && publish}${
+    state !== 'DRAFT' &&
+    html`<a class="small calm" href="/campaigns/${id}/links.csv">Links as CSV</a><a class="small calm" href="/campaigns/${id}/detections">Searches</a>`
+  }${mayWrite && html`<a class="small calm" href="/campaigns/${id}/clone">Clone</a>`}${mayWrite && state !== 'DRAFT' && state !== 'EXPIRED' && stop}</div>`
+}
+
+function detecting(id: string, { of: { mayWrite }, campaign, uploadBytesMax }: Shown): Html | null {
+  if (!mayWrite || !campaign.invisible) return null
+  return html`<details class="card detect"><summary>Whose copy is a file that leaked?</summary>
+<form class="upload" method="post" action="/campaigns/${id}/detect" enctype="multipart/form-data" data-bytes-max="${uploadBytesMax}" data-next="/campaigns/${id}/detections/">
+<label class="field">The file <input type="file" name="file" accept="video/*,image/*" required></label>
+<p class="hint">It is compared with the invisible mark of each recipient’s copy.</p>
+<progress max="1" value="0" aria-label="Sent so far" hidden></progress>
+<p class="problem" role="alert" hidden></p>
+<button>Look for the mark</button>
+</form></details>`
+}
+
+function chooser({ id, tokens, counts }: CampaignDetail, { isFailedOnly }: Choice): Html | null {
+  if (isFailedOnly) return html`<p><a href="/campaigns/${id}">Show all ${tokens.length.toLocaleString('en')}</a></p>`
+  return counts.failed === 0 ? null : html`<p><a href="/campaigns/${id}?show=failed">Show failed only</a></p>`
+}
+
+function table(campaign: CampaignDetail, choice: Choice, of: RowsOf): Html {
+  const chosen = choice.isFailedOnly ? campaign.tokens.filter(({ state }) => state === 'FAILED') : campaign.tokens
+  const pages = Math.max(1, Math.ceil(chosen.length / TOKENS_PER_PAGE))
+  const page = Math.min(choice.page, pages)
+  const first = (page - 1) * TOKENS_PER_PAGE
+  const tokens = chosen.slice(first, first + TOKENS_PER_PAGE)
+  if (tokens.length === 0) return html`<p class="nothing quiet">None of them failed.</p>`
+  return html`<table class="tokens" role="table" aria-labelledby="recipients"><thead role="rowgroup"><tr role="row">
+<th role="columnheader" scope="col">Recipient</th><th role="columnheader" scope="col">State</th><th role="columnheader" scope="col">Downloads</th><th role="columnheader" scope="col">Link</th><th role="columnheader" scope="col"><span class="unseen">Actions</span></th>
+</tr></thead><tbody id="rows" role="rowgroup">${tokens.map((token) => tokenRow(token, of))}</tbody></table>
+${pages > 1 && pager(campaign.id, choice, page, pages, `${first + 1}–${first + tokens.length} of ${chosen.length.toLocaleString('en')}`)}`
+}
+
+function pager(id: string, { isFailedOnly }: Choice, page: number, pages: number, where: string): Html {
+  const to = (number: number, name: string) =>
+    html`<a href="/campaigns/${id}?${isFailedOnly && 'show=failed&'}page=${number}">${name}</a>`
+  return html`<nav class="bar" aria-label="Pages of recipients"><span>${page > 1 && to(page - 1, 'Previous')}</span><span class="quiet">${where}</span><span>${page < pages && to(page + 1, 'Next')}</span></nav>`
+}
+
+export const rowsPart = (tokens: readonly TokenView[], of: RowsOf): { id: string; html: string }[] =>
+  tokens.map((token) => ({ id: token.id, html: tokenRow(token, of).text }))
+
+/** Its copies are its batch's; `token_failed` comes under its own name. */
+export const liveOf = (campaign: CampaignView): Live => ({
+  isLive: canChange(campaign),
+  topics: [`campaign:${campaign.id}`, `batch:${campaign.id}`],
+  state: `/campaigns/${campaign.id}/state`,
+})

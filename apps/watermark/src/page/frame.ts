@@ -1,0 +1,63 @@
+import { stylesheetLinks } from '@redress/shared/page-assets'
+import type { FastifyReply } from 'fastify'
+import { type Caller, type Html, html, page } from 'redress/http'
+
+/** What the script of a page is told: which topics to hear, and whom to ask for what has changed. */
+export interface Live {
+  /** false: nothing here can change by itself. */
+  isLive: boolean
+  topics: readonly string[]
+  state: string
+}
+
+export interface Frame {
+  title: string
+  caller: Caller
+  /** What became of the form that led here. */
+  said: { text: string; isProblem: boolean } | null
+  live: Live | null
+  /** Without script, a page on which something is being made loads itself anew; unless somebody told it not to. */
+  isReloading: boolean
+  isStill: boolean
+  /** Where the page is, in the eyes of its reader: links to what is above it. */
+  above: readonly { href: string; name: string }[]
+}
+
+interface Addresses {
+  script: string
+  stylesheets: readonly string[]
+}
+
+const RELOAD_SECONDS = 5
+
+export function framed(
+  { title, caller, said, live, isReloading, isStill, above }: Frame,
+  body: Html,
+  files: Addresses,
+): string {
+  const isOwner = caller.role === 'owner'
+  const content = html`
+<nav class="bar top" aria-label="Where you are">
+<p class="trail">${above.map(({ href, name }, i) => html`${i > 0 && html`<span aria-hidden="true"> / </span>`}<a href="${href}"><bdi>${name}</bdi></a>`)}</p>
+<div class="who">${!isOwner && html`<a href="/">Dashboard</a> `}<span class="quiet"><bdi>${caller.name}</bdi></span>${
+    caller.isPerson && html`<form method="post" action="/sign-out"><button class="small calm">Sign out</button></form>`
+  }</div>
+</nav>
+<div id="said" role="status">${said !== null && html`<p class="box ${said.isProblem ? 'bad' : 'info'}">${said.text}</p>`}</div>
+<p id="connection" class="box warn" role="status" hidden></p>
+${isReloading && html`<noscript><p class="quiet">${isStill ? html`<a href="?">Reload by itself</a>` : html`This page reloads every ${RELOAD_SECONDS} seconds. <a href="?still=yes">Stop that</a>`}</p></noscript>`}
+<div id="page"${
+    live !== null &&
+    html` data-live="${live.isLive ? 'yes' : 'no'}" data-topics="${JSON.stringify(live.topics)}" data-state="${live.state}"`
+  }>${body}</div>
+<p id="announced" class="unseen" aria-live="polite"></p>`
+  const head = html`
+${stylesheetLinks(files.stylesheets)}
+<script type="module" src="${files.script}"></script>${
+    isReloading && !isStill && html`<noscript><meta http-equiv="refresh" content="${RELOAD_SECONDS}"></noscript>`
+  }`
+  return page(`${title} · Redress`, content, head)
+}
+
+export const sendPage = (reply: FastifyReply, document: string): FastifyReply =>
+  reply.type('text/html').header('cache-control', 'private, no-cache').send(document)

@@ -1,0 +1,56 @@
+import type { Change } from '../../core/job/change.ts'
+import type { Log } from '../../runtime/log.ts'
+import type { AttemptReport } from '../../worker/options.ts'
+
+export interface OutcomeLogOptions {
+  /** The level of lines about jobs that completed: there are many, and few want to read them. 'debug' when left out. */
+  complete?: 'debug' | 'info'
+}
+
+/** For `app.work({ onOutcome: outcomeLog(log) })`: one line per attempt that ended, always with the same fields. */
+export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions = {}): (report: AttemptReport) => void {
+  return (report) => {
+    // The worker has logged already that this outcome does not count.
+    if (report.answer === 'lost') return
+    const { change } = report
+    const fields = fieldsOf(report)
+    switch (change.to) {
+      case 'complete':
+        return log[complete](fields, 'complete')
+      case 'cancelled':
+        return log.info({ ...fields, reason: change.note }, 'cancelled')
+      case 'queued':
+        if (change.failure === null) return log.info({ ...fields, reason: change.note }, change.cause)
+        return log.warn({ ...fields, ...whyOf(change.failure), retry_in_ms: change.delayMs }, 'to be retried')
+      case 'failed': {
+        const said = change.failure.detail.split('\n', 1)[0]
+        return log.error({ ...fields, ...whyOf(change.failure), detail: said }, 'failed')
+      }
+    }
+  }
+}
+
+/** What every line has, also where it is null: whoever searches by a field must not have to know which lines have it. */
+function fieldsOf({ jobId, type, attempt, change, ranMs, breaker, trace }: AttemptReport): object {
+  const failure = failureOf(change)
+  const httpStatus = failure?.context.httpStatus
+  return {
+    event: change.to === 'queued' ? change.cause : change.to,
+    job_id: jobId,
+    type,
+    status: change.to,
+    attempt,
+    duration_ms: ranMs === null ? null : Math.round(ranMs),
+    error_code: failure?.code ?? null,
+    gateway_status: typeof httpStatus === 'number' ? httpStatus : null,
+    breaker: breaker?.name ?? null,
+    breaker_state: breaker?.status ?? null,
+    trace_id: trace === null ? null : (trace.split('-')[1] ?? null),
+  }
+}
+
+type FailureInChange = NonNullable<Extract<Change, { to: 'failed' }>['failure']>
+
+const failureOf = (change: Change): FailureInChange | null => ('failure' in change ? change.failure : null)
+
+const whyOf = ({ phase, fault, decision }: FailureInChange): object => ({ phase, fault, because: decision.because })

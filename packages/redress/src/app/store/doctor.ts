@@ -1,0 +1,47 @@
+import { RedressError } from '../../core/errors.ts'
+import { type Diagnosis, diagnose } from '../../operations/doctor/doctor.ts'
+import type { Clock } from '../../runtime/clock.ts'
+import type { DoctorStore, OrphanFact } from '../../store/contract/doctor.ts'
+import { placeOf } from './open-store.ts'
+
+export type { Diagnosis } from '../../operations/doctor/doctor.ts'
+export type { Finding } from '../../operations/doctor/findings.ts'
+
+/** Looks at a store without opening it as one: that would bring its tables up to date, or be refused. */
+export async function examine(
+  location: string,
+  { isDeep, clock }: { isDeep: boolean; clock: Clock },
+): Promise<Diagnosis> {
+  const doctor = await openDoctor(location, clock)
+  try {
+    return diagnose(await doctor.facts({ isDeep }))
+  } finally {
+    await doctor.stop()
+  }
+}
+
+/** All orphans that wait for a person. Read-only, like the rest of the doctor. */
+export async function findOrphans(location: string, clock: Clock): Promise<{ store: string; orphans: OrphanFact[] }> {
+  const doctor = await openDoctor(location, clock)
+  try {
+    const { place, jobs } = await doctor.facts({ isDeep: false })
+    if (jobs !== null) return { store: place, orphans: jobs.orphaned }
+    throw new RedressError('STORE_FAILED', `The jobs of ${place} cannot be read by this version of Redress.`, {
+      action: 'Run redress doctor to see the reason.',
+    })
+  } finally {
+    await doctor.stop()
+  }
+}
+
+export async function openDoctor(location: string, clock: Clock): Promise<DoctorStore> {
+  const place = placeOf(location)
+  switch (place.kind) {
+    case 'postgres':
+      return (await import('../../store/postgres/doctor.ts')).openPostgresDoctor({ url: place.url, nowMs: clock.nowMs })
+    case 'file':
+      return (await import('../../store/sqlite/doctor.ts')).openSqliteDoctor({ path: place.path, nowMs: clock.nowMs })
+    case 'memory':
+      throw new RedressError('STORE_NOT_FOUND', 'A store in memory cannot be looked at from another process.')
+  }
+}

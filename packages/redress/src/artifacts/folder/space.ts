@@ -1,0 +1,136 @@
+import { statfs } from 'node:fs/promises'
+import { RedressError } from '../../core/errors.ts'
+import type { Pressure, Usage } from '../artifact-store.ts'
+import { SharedSteps } from './shared-steps.ts'
+
+/** A limit is passed when any of its conditions is. */
+interface SpaceLimit {
+  /** Of the file system, for us: what is reserved for root does not count. */
+  bytesFreeMin?: number | undefined
+  percentFreeMin?: number | undefined
+  /** Of this folder. Counted when the store is opened and at each sweep; in between only what this process does. */
+  bytesUsedMax?: number | undefined
+}
+
+export interface SpaceLimits {
+  soft?: SpaceLimit | undefined
+  hard?: SpaceLimit | undefined
+}
+
+const MEBIBYTE = 2 ** 20
+/** The database of jobs is often on the same disk: when artifacts have filled it, failures cannot be recorded either. */
+const DEFAULT_LIMITS: SpaceLimits = { soft: { bytesFreeMin: 512 * MEBIBYTE }, hard: { bytesFreeMin: 64 * MEBIBYTE } }
+
+/** While one artifact grows, the disk is looked at again after this much of it. */
+export const BYTES_BETWEEN_LOOKS = 4 * MEBIBYTE
+
+export interface Flight {
+  grow(bytes: number): void
+  land(): void
+}
+
+interface SpaceOptions {
+  root: string
+  limits?: SpaceLimits | undefined
+  onPressure?: ((pressure: Pressure, usage: Usage) => void) | undefined
+}
+
+/** How much room there is, and whether more may be written. */
+export class Space {
+  readonly countsBytes: boolean
+  readonly #root: string
+  readonly #looks = new SharedSteps((path) => statfs(path))
+  readonly #limits: SpaceLimits
+  readonly #onPressure: (pressure: Pressure, usage: Usage) => void
+  #bytesStored = 0
+  #bytesInFlight = 0
+  #lastPressure: Pressure = 'ok'
+
+  constructor({ root, limits = DEFAULT_LIMITS, onPressure = () => undefined }: SpaceOptions) {
+    checkLimits(limits)
+    this.#root = root
+    this.#limits = limits
+    this.#onPressure = onPressure
+    this.countsBytes = limits.soft?.bytesUsedMax !== undefined || limits.hard?.bytesUsedMax !== undefined
+  }
+
+  async usage(): Promise<Usage> {
+    const { bsize, blocks, bfree, bavail } = await this.#looks.run(this.#root)
+    return {
+      bytesUsed: this.countsBytes ? this.#bytesStored + this.#bytesInFlight : null,
+      bytesFree: bavail * bsize,
+      // As df does: what root keeps for itself is neither free nor used.
+      bytesTotal: (blocks - bfree + bavail) * bsize,
+    }
+  }
+
+  async pressure(): Promise<Pressure> {
+    const usage = await this.usage()
+    return this.#tell(this.#level(usage, 0), usage)
+  }
+
+  /** Refuses what would pass the hard limit. `bytesMore` is what is known to come. */
+  async admit(key: string, bytesMore: number): Promise<void> {
+    const usage = await this.usage()
+    const broken = brokenLimit(this.#limits.hard, usage, bytesMore)
+    this.#tell(broken === null ? this.#level(usage, 0) : 'hard', usage)
+    if (broken !== null) throw new RedressError('STORAGE_FULL', `${key} was not stored: ${broken}.`)
+  }
+
+  /** Bytes of unfinished artifacts count as used, or many at once would pass the limit together. */
+  takeOff(): Flight {
+    let bytesInFlight = 0
+    return {
+      grow: (bytes) => {
+        bytesInFlight += bytes
+        this.#bytesInFlight += bytes
+      },
+      land: () => {
+        this.#bytesInFlight -= bytesInFlight
+        bytesInFlight = 0
+      },
+    }
+  }
+
+  stored(bytes: number): void {
+    this.#bytesStored += bytes
+  }
+
+  recounted(bytes: number): void {
+    this.#bytesStored = bytes
+  }
+
+  #level(usage: Usage, bytesMore: number): Pressure {
+    if (brokenLimit(this.#limits.hard, usage, bytesMore) !== null) return 'hard'
+    return brokenLimit(this.#limits.soft, usage, bytesMore) === null ? 'ok' : 'soft'
+  }
+
+  #tell(pressure: Pressure, usage: Usage): Pressure {
+    const isNews = pressure !== this.#lastPressure
+    this.#lastPressure = pressure
+    if (isNews) this.#onPressure(pressure, usage)
+    return pressure
+  }
+}
+
+function brokenLimit(limit: SpaceLimit | undefined, usage: Usage, bytesMore: number): string | null {
+  const { bytesFreeMin = 0, percentFreeMin = 0, bytesUsedMax = Number.POSITIVE_INFINITY } = limit ?? {}
+  const bytesFree = (usage.bytesFree ?? Number.POSITIVE_INFINITY) - bytesMore
+  const percentFree = (bytesFree / (usage.bytesTotal ?? 1)) * 100
+  if (bytesFree < bytesFreeMin) return `it would leave ${bytesFree} bytes free, and ${bytesFreeMin} must stay`
+  if (percentFree < percentFreeMin) {
+    return `it would leave ${percentFree.toFixed(1)} % of the disk free, and ${percentFreeMin} % must stay`
+  }
+  const bytesUsed = (usage.bytesUsed ?? 0) + bytesMore
+  return bytesUsed > bytesUsedMax ? `artifacts would use ${bytesUsed} bytes of the ${bytesUsedMax} they may` : null
+}
+
+function checkLimits(limits: SpaceLimits): void {
+  for (const level of ['soft', 'hard'] as const) {
+    for (const [name, value] of Object.entries(limits[level] ?? {})) {
+      const isRight = typeof value === 'number' && value >= 0 && (name !== 'percentFreeMin' || value <= 100)
+      if (value === undefined || isRight) continue
+      throw new RedressError('OPTION_INVALID', `limits.${level}.${name} must be a number from 0 on, not ${value}.`)
+    }
+  }
+}

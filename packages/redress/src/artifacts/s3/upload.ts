@@ -1,0 +1,207 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { RedressError } from '../../core/errors.ts'
+import type { Log } from '../../runtime/log.ts'
+import type { StoredArtifact } from '../artifact-store.ts'
+import { type Source, unlessAborted } from '../body.ts'
+import type { Bucket } from './bucket.ts'
+import { answerOf, attempting, existsOr, isUncertain } from './errors.ts'
+import { PARTS_MAX, type Part, partsOf } from './parts.ts'
+import { PART_BYTES, PUT_ID, SHA256 } from './sums.ts'
+
+/** Removing the parts of a broken upload is no work that a policy could repeat: nobody would know what to remove. */
+const ABORT_TRIES = 3
+
+export interface Upload {
+  bucket: Bucket
+  key: string
+  source: Source
+  partBytes: number
+  partsInFlight: number
+  contentType: string | undefined
+  contentEncoding: string | undefined
+  ifAbsent: boolean
+  /** As announced by the caller. */
+  sha256: string | undefined
+  signal: AbortSignal | undefined
+  log: Log
+}
+
+/** One request when the artifact fits into one part, an upload in parts otherwise. */
+export async function upload(options: Upload): Promise<StoredArtifact> {
+  const spare: Buffer[] = []
+  const parts = partsOf(options.source.chunks(), options.partBytes, spare)
+  const first = await parts.next()
+  if (first.done === true) throw new Error('even a stream without content has one part')
+  return first.value.isLast
+    ? putWhole(options, first.value.data)
+    : new UploadInParts(options, spare).run(first.value, parts)
+}
+
+async function putWhole(options: Upload, data: Buffer): Promise<StoredArtifact> {
+  const { bucket, key, source, signal } = options
+  const sha256 = source.finish()
+  const putId = randomUUID()
+  const command = new bucket.sdk.PutObjectCommand({
+    ...bucket.object(key),
+    ...onlyIfAbsent(options),
+    Body: data,
+    ...describedBy(options),
+    ChecksumSHA256: base64(sha256),
+    Metadata: { [PUT_ID]: putId, [SHA256]: sha256 },
+  })
+  try {
+    await attempting(`storing ${key}`, signal, () => bucket.send(command, signal))
+  } catch (error) {
+    if (signal?.aborted === true || !(await wasDone(bucket, key, putId, error))) throw existsOr(key, error)
+  }
+  return { key, bytes: source.bytes, sha256 }
+}
+
+class UploadInParts {
+  readonly #options: Upload
+  readonly #putId = randomUUID()
+  /** Memory of parts that are stored, for those to come. */
+  readonly #spare: Buffer[]
+  /** Stops everything at the first failure: parts on their way, and waiting for a source that may be slow. */
+  readonly #stop = new AbortController()
+  readonly #signal: AbortSignal
+  readonly #inFlight = new Set<Promise<void>>()
+  readonly #sent: { PartNumber: number; ETag: string | undefined; ChecksumSHA256: string }[] = []
+
+  constructor(options: Upload, spare: Buffer[]) {
+    this.#options = options
+    this.#spare = spare
+    this.#signal = AbortSignal.any([this.#stop.signal, ...(options.signal === undefined ? [] : [options.signal])])
+  }
+
+  async run(first: Part, rest: AsyncIterator<Part>): Promise<StoredArtifact> {
+    const { key, source } = this.#options
+    const uploadId = await this.#begin()
+    try {
+      await this.#sendAll(uploadId, first, rest)
+      const sha256 = source.finish()
+      await this.#complete(uploadId)
+      return { key, bytes: source.bytes, sha256 }
+    } catch (error) {
+      this.#stop.abort(error)
+      await this.#removeParts(uploadId)
+      throw error
+    }
+  }
+
+  async #begin(): Promise<string> {
+    const { bucket, key, partBytes, sha256, signal } = this.#options
+    const command = new bucket.sdk.CreateMultipartUploadCommand({
+      ...bucket.object(key),
+      ...describedBy(this.#options),
+      ChecksumAlgorithm: 'SHA256',
+      Metadata: {
+        [PUT_ID]: this.#putId,
+        [PART_BYTES]: String(partBytes),
+        ...(sha256 === undefined ? {} : { [SHA256]: sha256 }),
+      },
+    })
+    const { UploadId } = await attempting(`storing ${key}`, signal, () => bucket.send(command, signal))
+    if (UploadId !== undefined) return UploadId
+    throw new RedressError('STORAGE_FAILED', 'The object store began an upload and gave it no id.')
+  }
+
+  async #sendAll(uploadId: string, first: Part, rest: AsyncIterator<Part>): Promise<void> {
+    for (let part: Part | undefined = first; part !== undefined; ) {
+      if (this.#inFlight.size >= this.#options.partsInFlight) await Promise.race(this.#inFlight)
+      this.#signal.throwIfAborted()
+      this.#launch(uploadId, part)
+      const next: IteratorResult<Part> = await unlessAborted(rest.next(), this.#signal)
+      part = next.done === true ? undefined : next.value
+    }
+    await Promise.all(this.#inFlight)
+    this.#signal.throwIfAborted()
+  }
+
+  #launch(uploadId: string, part: Part): void {
+    const sending = this.#sendPart(uploadId, part)
+      .catch((error) => this.#stop.abort(error))
+      .finally(() => this.#inFlight.delete(sending))
+    this.#inFlight.add(sending)
+  }
+
+  async #sendPart(uploadId: string, { number, data }: Part): Promise<void> {
+    const { bucket, key, partBytes } = this.#options
+    if (number > PARTS_MAX) {
+      const bytesMax = PARTS_MAX * partBytes
+      throw new RedressError('ARTIFACT_TOO_LARGE', `${key} has more than ${bytesMax} bytes: raise partBytes for it.`)
+    }
+    const ChecksumSHA256 = createHash('sha256').update(data).digest('base64')
+    const command = new bucket.sdk.UploadPartCommand({
+      ...bucket.object(key),
+      UploadId: uploadId,
+      PartNumber: number,
+      Body: data,
+      ChecksumSHA256,
+    })
+    const doing = `storing part ${number} of ${key}`
+    const { ETag } = await attempting(doing, this.#signal, () => bucket.send(command, this.#signal))
+    this.#sent.push({ PartNumber: number, ETag, ChecksumSHA256 })
+    // Only now: until the part is stored, the request may have to be sent again.
+    this.#spare.push(data)
+  }
+
+  /** Not to be aborted any more: after this request nobody could say whether the artifact is there. */
+  async #complete(uploadId: string): Promise<void> {
+    const { bucket, key } = this.#options
+    const command = new bucket.sdk.CompleteMultipartUploadCommand({
+      ...bucket.object(key),
+      ...onlyIfAbsent(this.#options),
+      UploadId: uploadId,
+      MultipartUpload: { Parts: this.#sent.sort((a, b) => a.PartNumber - b.PartNumber) },
+    })
+    try {
+      await attempting(`storing ${key}`, undefined, () => bucket.send(command))
+    } catch (error) {
+      if (!(await wasDone(bucket, key, this.#putId, error))) throw existsOr(key, error)
+    }
+  }
+
+  /** Parts that are never completed cost money for ever and are seen in no listing. */
+  async #removeParts(UploadId: string): Promise<void> {
+    const { bucket, key, log } = this.#options
+    const upload = { ...bucket.object(key), UploadId }
+    await Promise.all(this.#inFlight)
+    for (let tries = 1; tries <= ABORT_TRIES; tries++) {
+      try {
+        await bucket.send(new bucket.sdk.AbortMultipartUploadCommand(upload))
+        // A part that was on its way may have arrived after all; only a list that is refused says that all is gone.
+        await bucket.send(new bucket.sdk.ListPartsCommand(upload))
+      } catch (error) {
+        if (answerOf(error).code === 'NoSuchUpload') return
+      }
+    }
+    log.warn({ key, upload_id: UploadId }, 'parts of a failed upload are left in the object store until the next sweep')
+  }
+}
+
+/** Some stores decompress gzip for clients that do not accept it. The bytes would then differ from the stored ones. */
+function describedBy({ contentType, contentEncoding }: Upload) {
+  const encoded =
+    contentEncoding === undefined ? {} : { ContentEncoding: contentEncoding, CacheControl: 'no-transform' }
+  return { ContentType: contentType, ...encoded }
+}
+
+function onlyIfAbsent({ ifAbsent }: Upload): { IfNoneMatch?: string } {
+  return ifAbsent ? { IfNoneMatch: '*' } : {}
+}
+
+/** Whether a put that seems to have failed was carried out: the answer was lost, and what is there now is ours. */
+async function wasDone(bucket: Bucket, key: string, putId: string, error: unknown): Promise<boolean> {
+  if (!isUncertain(error)) return false
+  try {
+    const { Metadata } = await bucket.send(new bucket.sdk.HeadObjectCommand(bucket.object(key)))
+    return Metadata?.[PUT_ID] === putId
+  } catch {
+    return false
+  }
+}
+
+function base64(hex: string): string {
+  return Buffer.from(hex, 'hex').toString('base64')
+}

@@ -1,0 +1,75 @@
+import type { App } from '../../app/app.ts'
+import { placeText } from '../../app/store/open-store.ts'
+import { channelOfType, isOwnType } from '../../core/notice/notice.ts'
+import { commandName, quoted } from '../language/command-name.ts'
+import { type StoreChoice, storeFlag } from '../target/store-option.ts'
+import { addressHere } from '../target/target.ts'
+
+/** What `start` and `worker` have begun. */
+export interface Started {
+  app: App
+  worker: string | null
+  /** Where it listens; null without HTTP. */
+  url: string | null
+  publicUrl: string | null
+  /** Everybody who reaches it is let in. */
+  isOpen: boolean
+  /** A link for the first admin; null where there has been one. */
+  signIn: string | null
+  isSample: boolean
+  /** Where people begin, by app. */
+  pages: readonly string[]
+  /** Whose jobs are handed in through doors of their own. */
+  hasSystems: boolean
+}
+
+export function introduction(started: Started, choice: StoreChoice): string {
+  const { app, worker, isSample } = started
+  const { location } = app
+  const file = location === null ? 'one that the app opened' : placeText(location)
+  // The app may keep its jobs elsewhere than these options say.
+  const flags = location === null || location === choice.location ? choice.flags : storeFlag(location)
+  const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
+  const sample = `submit sample.convert '{"file":"a.pdf","gateway":"down"}'`
+  // Deliveries of notices are jobs, too, but nobody submits one by hand.
+  const types = app.types.filter((type) => !isOwnType(type))
+  const channels = app.types.flatMap((type) => channelOfType(type) ?? [])
+  const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
+  return [
+    `redress is ${worker === null ? 'serving' : 'working'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
+    ...serverLines(started),
+    ...pageLines(started),
+    `  store   ${file}\n`,
+    `  types   ${types.join(', ') || 'none: the app declares no job type'}\n`,
+    ...(channels.length === 0 ? [] : [`  tells   ${channels.join(', ')}\n`]),
+    `  worker  ${worker ?? 'none here (--no-worker)'}\n`,
+    ...signInLines(started, `${commandName()} sign-in${flags}`),
+    ...(isSample || !started.hasSystems
+      ? ['\nIn another terminal, submit a job, look at it, and ask why:\n\n', me(submit)]
+      : ['\nIn another terminal, look at jobs, and ask why:\n\n']),
+    me('jobs list'),
+    me('explain JOB'),
+    worker === null
+      ? '\nCtrl-C stops it: requests that are under way may finish.\n\n'
+      : '\nCtrl-C stops it: running jobs may finish, and what has not begun goes back to the queue.\n\n',
+  ].join('')
+}
+
+function serverLines({ url, publicUrl, isOpen }: Started): string[] {
+  if (url === null) return []
+  const elsewhere = publicUrl === null || publicUrl === url ? '' : `, as ${publicUrl}`
+  return [`  server  ${url}${elsewhere}${isOpen ? ' (open to everybody on this machine)' : ''}\n`]
+}
+
+const pageLines = ({ publicUrl, pages }: Started): string[] =>
+  publicUrl === null ? [] : pages.map((path) => `  page    ${publicUrl}${path}\n`)
+
+function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): string[] {
+  if (publicUrl === null || isOpen) return []
+  if (signIn !== null) {
+    return [`\nNobody has signed in yet. This link lets the first admin in, once, within the hour:\n\n  ${signIn}\n`]
+  }
+  // The command makes a link to where it believes the server to be.
+  const where = publicUrl === addressHere() ? '' : `REDRESS_PUBLIC_URL=${quoted(publicUrl)} `
+  return [`\nSign in with a link from:\n\n  ${where}${command}\n`]
+}

@@ -1,0 +1,212 @@
+import { type App, redress } from '../../app/app.ts'
+import { outcomeLog } from '../../app/events/outcome-log.ts'
+import { shownLocation } from '../../app/store/open-store.ts'
+import { RedressError } from '../../core/errors.ts'
+import { durationMs } from '../../core/text/duration.ts'
+import type { AppModule, InstalledApp } from '../../http/app-module.ts'
+import type { HttpServer } from '../../http/server.ts'
+import type { LogLevel } from '../../runtime/json-log.ts'
+import { type Log, silentLog } from '../../runtime/log.ts'
+import type { Export } from '../../tracing/start-export.ts'
+import type { Worker } from '../../worker/worker.ts'
+import { chosenApps, failureLogOf, installApps } from '../apps/apps.ts'
+import { namedApps, SAMPLE } from '../apps/installed.ts'
+import type { Program } from '../invoke.ts'
+import { type OptionSpec, ownOption, type Parsed } from '../language/parse.ts'
+import { chooseStore, type StoreChoice } from '../target/store-option.ts'
+import { logLastWords } from '../terminal/last-words.ts'
+import { stopOnSignals } from '../terminal/stop-on-signals.ts'
+import { firstSignIn } from './first-sign-in.ts'
+import { HTTP_OPTIONS, type HttpChoice, readHttpOptions } from './http-options.ts'
+import { introduction, type Started } from './introduction.ts'
+import { traceExport } from './trace-export.ts'
+
+const WORKER_OPTIONS: readonly OptionSpec[] = [
+  ownOption(
+    'apps LIST',
+    'text',
+    'apps to run, with commas between them: installed ones (pdf-xml), packages, files (./app.ts), or sample; else $REDRESS_APPS',
+  ),
+  ownOption('concurrency', 'number', 'jobs that run at once; else $WORKER_CONCURRENCY', { fallback: '10' }),
+  ownOption('grace TIME', 'text', 'how long running jobs may take to finish when it is told to stop', {
+    fallback: '30s',
+  }),
+  ownOption('log-level', 'choice', 'what is logged, as JSON lines on standard error', {
+    fallback: 'info',
+    choices: ['debug', 'info', 'warn', 'error'],
+  }),
+  ownOption('log-complete', 'flag', 'log the jobs that completed at level info, not only at debug'),
+  ownOption('quiet', 'flag', 'no log and no introduction'),
+]
+
+export const start: Program = {
+  options: [
+    ownOption(
+      'app FILE',
+      'text',
+      'module that exports an app of your own; without it and --apps, the sample and every installed app',
+    ),
+    ...HTTP_OPTIONS,
+    ...WORKER_OPTIONS,
+  ],
+  places: [],
+  examples: [
+    'redress start',
+    'redress start --apps pdf-xml,./my-app.ts --data /var/lib/redress',
+    'redress start --app app.ts --data /var/lib/redress --concurrency 4',
+    'redress start --app app.ts --host 0.0.0.0 --public-url https://jobs.example.org --store "$DATABASE_URL"',
+  ],
+  run: async (_command, parsed) => {
+    const file = parsed.values.app as string | undefined
+    const http = readHttpOptions(parsed.values)
+    const apps = await chosenApps(parsed.values.apps, file !== undefined)
+    await serve(parsed, { file, apps }, http)
+  },
+}
+
+export const worker: Program = {
+  options: WORKER_OPTIONS,
+  places: [{ name: 'file', description: 'module whose default export (or `app`) was made by redress()' }],
+  examples: [
+    'redress worker app.ts',
+    'redress worker app.ts --concurrency 4 --data /var/lib/redress',
+    'redress worker --apps pdf-xml --store "$DATABASE_URL"',
+  ],
+  run: async (_command, parsed) => {
+    const file = parsed.positionals[0]
+    if (file === undefined && namedApps(parsed.values.apps) === null) {
+      throw new RedressError('USAGE', 'A worker needs an app: the file of one, or --apps.')
+    }
+    await serve(parsed, { file, apps: await chosenApps(parsed.values.apps, file !== undefined) }, WORKER_ONLY)
+  },
+}
+
+/** What is served: an app of one's own, installed apps, or both in one. */
+interface Served {
+  file: string | undefined
+  apps: readonly AppModule[]
+}
+
+const WORKER_ONLY: HttpChoice = { server: null, hasWorker: true, isRetried: false }
+
+interface Parts {
+  server: HttpServer | null
+  worker: Worker | null
+  apps: readonly InstalledApp[]
+}
+
+function concurrencyOf(option: unknown): number | null {
+  const given = typeof option === 'string' ? option : process.env.WORKER_CONCURRENCY || undefined
+  if (given === undefined) return null
+  if (Number.isInteger(Number(given)) && Number(given) >= 1) return Number(given)
+  const name = option === undefined ? 'WORKER_CONCURRENCY' : '--concurrency'
+  throw new RedressError('OPTION_INVALID', `${name} must be a whole number from 1 on, not ${given}.`)
+}
+
+/** Serves and works until it is told to stop. */
+async function serve({ values }: Parsed, served: Served, http: HttpChoice): Promise<void> {
+  const choice = chooseStore(values)
+  const concurrency = concurrencyOf(values.concurrency)
+  const graceMs = durationMs(typeof values.grace === 'string' ? values.grace : '30s', '--grace')
+  const app = await appOf(served.file, choice)
+  const isQuiet = values.quiet === true
+  const log: Log = isQuiet
+    ? silentLog
+    : (await import('../../runtime/json-log.ts')).jsonLog({ level: (values['log-level'] ?? 'info') as LogLevel })
+  logLastWords(log)
+  const traces = await traceExport(log)
+  const parts: Parts = { server: null, worker: null, apps: await installApps(served.apps, app, log) }
+  // Before the first job is claimed: a signal that nobody listens to would kill the worker with it in its hands.
+  const stopped = stopOnSignals(() => stopAll(app, parts, traces, graceMs), graceMs, isQuiet)
+  try {
+    if (!http.isRetried) await app.store()
+    if (http.server !== null) {
+      const { startServer } = await import('../../http/server.ts')
+      const mounts = parts.apps.flatMap(({ mount }) => mount ?? [])
+      parts.server = await startServer({ app, log, mounts, ...http.server })
+      await storeOf(app, parts.server, isQuiet)
+    }
+    const tell = outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' })
+    if (http.hasWorker) {
+      for (const one of parts.apps) await one.start?.()
+      parts.worker = await app.work({ log, onOutcome: tell, ...(concurrency !== null && { concurrency }) })
+    } else {
+      await app.startMaintenance({ log, onOutcome: tell })
+    }
+    if (!isQuiet) await introduce(app, parts, { values, choice, names: served.apps.map(({ name }) => name), http })
+  } catch (error) {
+    // What has begun must not keep the process, nor go on behind the error.
+    await parts.server?.stop({ graceMs: 0 })
+    await app.stop({ graceMs: 0 })
+    await Promise.all(parts.apps.map((one) => one.stop?.()))
+    throw error
+  }
+  await stopped
+}
+
+/** While the store is away the server says so to whoever looks, and asks again. What is wrong for good is an error now. */
+async function storeOf(app: App, server: HttpServer, isQuiet: boolean): Promise<void> {
+  try {
+    await app.store()
+  } catch (error) {
+    if (!(error instanceof RedressError) || error.exitCode !== EXIT_NOT_NOW) throw error
+    if (!isQuiet) {
+      process.stderr.write(`${error.code}: ${error.message}\nServing on ${server.url} meanwhile; it is tried again.\n`)
+    }
+    await server.ready
+  }
+}
+
+const EXIT_NOT_NOW = 5
+
+async function introduce(
+  app: App,
+  { server, worker, apps }: Parts,
+  context: { values: Parsed['values']; choice: StoreChoice; names: readonly string[]; http: HttpChoice },
+): Promise<void> {
+  const isOpen = context.http.server?.auth === 'none'
+  const signIn = server === null || isOpen ? null : await firstSignIn(app, server.publicUrl)
+  const started: Started = {
+    app,
+    worker: worker?.id ?? null,
+    url: server?.url ?? null,
+    publicUrl: server?.publicUrl ?? null,
+    isOpen,
+    signIn,
+    isSample: context.names.includes(SAMPLE),
+    pages: apps.flatMap(({ page }) => page ?? []),
+    hasSystems: context.names.some((name) => name !== SAMPLE),
+  }
+  if (context.values.json !== true) process.stdout.write(introduction(started, context.choice))
+  else {
+    const { url, publicUrl } = started
+    const store = app.location === null ? null : shownLocation(app.location)
+    const facts = { store, types: app.types, worker: started.worker, url, publicUrl, signIn }
+    process.stdout.write(`${JSON.stringify(facts)}\n`)
+  }
+}
+
+/** No new requests and no new jobs from now on; what runs may finish, and needs the store until then. */
+async function stopAll(
+  app: App,
+  { server, worker, apps }: Parts,
+  traces: Export | null,
+  graceMs: number,
+): Promise<void> {
+  await Promise.all([server?.stop({ graceMs }), worker?.stop({ graceMs })])
+  await app.stop({ graceMs })
+  await Promise.all(apps.map((one) => one.stop?.()))
+  await traces?.stop()
+}
+
+async function appOf(file: string | undefined, choice: StoreChoice): Promise<App> {
+  const { location } = choice
+  if (file === undefined) return redress({ store: location, failureLog: failureLogOf(location) })
+  const app = await (await import('../apps/load.ts')).loadApp(file, choice)
+  if (choice.isGiven && app.location !== choice.location) {
+    process.stderr.write(
+      `${file} names its own store (${app.location === null ? 'an open one' : shownLocation(app.location)}); --data and --store are ignored.\n`,
+    )
+  }
+  return app
+}

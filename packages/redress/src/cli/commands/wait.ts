@@ -1,0 +1,135 @@
+import { RedressError } from '../../core/errors.ts'
+import { durationMs, formatMs } from '../../core/text/duration.ts'
+import { oneLine, printable } from '../../core/text/printable.ts'
+import type { OutputOf } from '../../operations/table.ts'
+import type { Program } from '../invoke.ts'
+import { commandName } from '../language/command-name.ts'
+import { ownOption, SERVER_OPTIONS } from '../language/parse.ts'
+import { openTarget, type Target } from '../target/target.ts'
+import { progressOn } from '../terminal/progress.ts'
+
+export const TIMEOUT_OPTION = ownOption('timeout TIME', 'text', 'wait no longer than this: 30s, 5m; the job goes on')
+
+export const wait: Program = {
+  options: [TIMEOUT_OPTION, ...SERVER_OPTIONS],
+  places: [{ name: 'id', description: 'id of the job' }],
+  examples: ['redress jobs wait JOB --timeout 5m', `redress submit sample.convert '{"file":"a.pdf"}' --wait`],
+  async run(_command, { values, positionals }) {
+    const timeoutMs = typeof values.timeout === 'string' ? durationMs(values.timeout, '--timeout') : null
+    const target = await openTarget(values)
+    try {
+      return await waitAndTell(target, positionals[0] as string, { timeoutMs, isJson: values.json === true })
+    } finally {
+      await target.stop()
+    }
+  },
+}
+
+type Job = OutputOf<'jobs.show'>
+
+interface WaitOptions {
+  timeoutMs: number | null
+  isJson: boolean
+}
+
+/** 0 for a job that is complete; whatever else became of it is an error of its own. */
+export async function waitAndTell(target: Target, id: string, { timeoutMs, isJson }: WaitOptions): Promise<number> {
+  const job = await untilEnded(target, id, timeoutMs)
+  if (isJson) process.stdout.write(`${JSON.stringify(job, null, 2)}\n`)
+  switch (job.status) {
+    case 'complete':
+      if (!isJson) process.stdout.write(`Job ${id} is complete.\n${resultLine(job)}`)
+      return 0
+    case 'failed': {
+      if (!isJson) process.stdout.write(await verdictOn(target, id))
+      throw new RedressError('JOB_FAILED', `Job ${id} failed: ${job.errorCode}: ${oneLine(job.errorMessage ?? '')}`, {
+        action: `See \`${commandName()} explain ${id}${target.flags}\` for why, and what can be done.`,
+        jobId: id,
+      })
+    }
+    default:
+      throw new RedressError('JOB_WRONG_STATE', `Job ${id} was ${job.status}.`, {
+        action: 'Submit it again if it is wanted after all.',
+        jobId: id,
+      })
+  }
+}
+
+/** Not every token may ask for it; that the job failed is said in any case. */
+async function verdictOn(target: Target, id: string): Promise<string> {
+  try {
+    const { verdict } = await target.perform('jobs.explain', { id })
+    return printable(`${verdict.join('\n')}\n`)
+  } catch {
+    return ''
+  }
+}
+
+const resultLine = ({ result }: Job): string => (result === null ? '' : `${JSON.stringify(result)}\n`)
+
+const ENDED: ReadonlySet<string> = new Set(['complete', 'failed', 'cancelled'])
+/** Looked at this often, whether anything was heard or not: what tells us of changes may be refused, or break. */
+const LOOK_AGAIN_MS = 1_000
+/** A server that is started anew is waited for; one that stays away is not. */
+const AWAY_MS_MAX = 30_000
+
+async function untilEnded(target: Target, id: string, timeoutMs: number | null): Promise<Job> {
+  const startedMs = performance.now()
+  const done = new AbortController()
+  const changes = listen(target, id, done.signal)
+  const progress = progressOn(process.stderr, process.env)
+  let answeredMs: number | null = null
+  let orphanedAt: string | null = null
+  try {
+    for (;;) {
+      const heard = changes.next()
+      try {
+        const job = await target.perform('jobs.show', { id })
+        answeredMs = performance.now()
+        if (ENDED.has(job.status)) return job
+        // It may come back, or somebody may decide; but who waits must not believe that it is worked at.
+        if (job.orphanedAt !== null && job.orphanedAt !== orphanedAt) {
+          progress.clear()
+          process.stderr.write(`Job ${id} is an orphan: its worker is silent, and it waits for a person.\n`)
+        }
+        orphanedAt = job.orphanedAt
+        progress.show({ what: `${job.status}: job ${id}`, done: job.progress, total: 1 })
+      } catch (error) {
+        const isPassing = error instanceof RedressError && error.exitCode === 5
+        if (!isPassing || answeredMs === null || performance.now() - answeredMs > AWAY_MS_MAX) throw error
+      }
+      const leftMs = timeoutMs === null ? Number.POSITIVE_INFINITY : startedMs + timeoutMs - performance.now()
+      if (leftMs <= 0) throw tooLong(id, timeoutMs as number)
+      await atMost(Math.min(LOOK_AGAIN_MS, leftMs), heard)
+    }
+  } finally {
+    progress.clear()
+    done.abort()
+  }
+}
+
+const tooLong = (id: string, timeoutMs: number): RedressError =>
+  new RedressError('WAIT_OVER', `Job ${id} has not ended within ${formatMs(timeoutMs)}.`, { jobId: id })
+
+/** `next` resolves when something has happened to the job since it was called. */
+function listen(target: Target, id: string, signal: AbortSignal): { next(): Promise<void> } {
+  let wake = Promise.withResolvers<void>()
+  const follow = async (): Promise<void> => {
+    for await (const _ of target.follow({ topics: [`job:${id}`], after: null, signal, onTrouble: () => undefined })) {
+      wake.resolve()
+      wake = Promise.withResolvers<void>()
+    }
+  }
+  // Whoever may not listen looks again and again.
+  follow().catch(() => undefined)
+  return { next: () => wake.promise }
+}
+
+async function atMost(ms: number, earlier: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([earlier, late])
+  clearTimeout(timer)
+}

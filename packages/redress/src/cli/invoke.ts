@@ -1,0 +1,39 @@
+import type { Command, ProgramName } from './language/commands.ts'
+import type { Details } from './language/help.ts'
+import { COMMON_OPTIONS, type Parsed, readOptions } from './language/parse.ts'
+
+/** What a command takes and does. */
+export interface Program extends Details {
+  /** A number is the exit code; without one it is 0. */
+  run(command: Command, parsed: Parsed): Promise<void> | Promise<number>
+}
+
+/** Each in a file of its own, loaded when it is called. */
+const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
+  start: async () => (await import('./commands/start.ts')).start,
+  worker: async () => (await import('./commands/start.ts')).worker,
+  events: async () => (await import('./commands/events.ts')).events,
+  doctor: async () => (await import('./commands/doctor.ts')).doctor,
+  migrate: async () => (await import('./commands/migrate.ts')).migrate,
+  copy: async () => (await import('./commands/copy.ts')).copy,
+  backup: async () => (await import('./commands/backup.ts')).backup,
+  restore: async () => (await import('./commands/restore.ts')).restore,
+  completion: async () => (await import('./language/completion.ts')).completion,
+  'jobs-wait': async () => (await import('./commands/wait.ts')).wait,
+  'dead-letters-export': async () => (await import('./commands/letter-export.ts')).letterExport,
+  'policy-check': async () => (await import('./commands/policy-file.ts')).check,
+  'policy-simulate': async () => (await import('./commands/policy-file.ts')).simulate,
+}
+
+export async function programOf({ does }: Command): Promise<Program> {
+  if ('program' in does) return PROGRAMS[does.program]()
+  if ('app' in does) return (await import('./apps/app-commands.ts')).programOfApp(does.app, does.command)
+  const { programOfOperation } = await import('./operate.ts')
+  return programOfOperation(does.operation)
+}
+
+export async function invoke(command: Command, rest: readonly string[]): Promise<number> {
+  const program = await programOf(command)
+  const code = await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
+  return code ?? 0
+}

@@ -1,0 +1,142 @@
+import type { AppCommand } from '../../http/app-command.ts'
+import { CATALOG, type OperationName } from '../../operations/catalog.ts'
+
+/** What can be typed after `redress`. Imports nothing heavy: help and a wrong word must be answered at once. */
+export interface Command {
+  words: readonly string[]
+  /** What stands after the words, in order: `<id>` is needed, `[input]` is not. */
+  positionals: readonly { name: string; isNeeded: boolean }[]
+  summary: string
+  /** An operation of the table, a program of the command line itself, or a command of an app. */
+  does: { operation: OperationName } | { program: ProgramName } | { app: string; command: AppCommand }
+  mutates: boolean
+}
+
+export type ProgramName =
+  | 'start'
+  | 'worker'
+  | 'events'
+  | 'doctor'
+  | 'migrate'
+  | 'copy'
+  | 'backup'
+  | 'restore'
+  | 'completion'
+  | 'jobs-wait'
+  | 'dead-letters-export'
+  | 'policy-check'
+  | 'policy-simulate'
+
+interface ProgramLine {
+  cli: string
+  program: ProgramName
+  summary: string
+}
+
+/** Commands of one word. */
+const SINGLE: readonly ProgramLine[] = [
+  {
+    cli: 'start',
+    program: 'start',
+    summary: 'Serve HTTP and run a worker: with your app, or with installed apps.',
+  },
+  {
+    cli: 'worker [file]',
+    program: 'worker',
+    summary: 'Run a worker with the app that a module exports, or with installed apps.',
+  },
+  { cli: 'events', program: 'events', summary: 'Follow what happens, one line per event, until Ctrl-C.' },
+  {
+    cli: 'doctor',
+    program: 'doctor',
+    summary: 'Check the store and what waits in it, and say what to do about what is wrong. Changes nothing.',
+  },
+  { cli: 'migrate', program: 'migrate', summary: 'Bring the tables of a store up to date, or make them.' },
+  {
+    cli: 'copy',
+    program: 'copy',
+    summary: 'Copy a whole store into an empty one: from a file to PostgreSQL, or any other way.',
+  },
+  {
+    cli: 'backup <file>',
+    program: 'backup',
+    summary: 'Copy a store that is in use into one file, whole and checked.',
+  },
+  { cli: 'restore <file>', program: 'restore', summary: 'Make a store of a backup, in an empty place.' },
+  { cli: 'completion <shell>', program: 'completion', summary: 'Print what makes a shell complete these commands.' },
+]
+
+/** Those that stand in a group, after its operations. */
+const GROUPED: readonly ProgramLine[] = [
+  { cli: 'jobs wait <id>', program: 'jobs-wait', summary: 'Wait until a job has ended, and say how.' },
+  {
+    cli: 'dead-letters export',
+    program: 'dead-letters-export',
+    summary: 'Write all dead letters that match, as lines of JSON or as protobuf messages.',
+  },
+  {
+    cli: 'policy check <file>',
+    program: 'policy-check',
+    summary: 'Check a policy file (JSON), or the policies of an app.',
+  },
+  {
+    cli: 'policy simulate <file>',
+    program: 'policy-simulate',
+    summary: 'Print the timeline that a policy would give to a row of outcomes.',
+  },
+]
+
+export const COMMANDS: readonly Command[] = [
+  ...SINGLE.map(fromProgram),
+  ...Object.entries(CATALOG).map(([name, entry]) => ({
+    ...form(entry.cli),
+    summary: entry.summary,
+    mutates: entry.mutates,
+    does: { operation: name as OperationName },
+  })),
+  ...GROUPED.map(fromProgram),
+]
+
+/** Shorter words for what is typed most. */
+export const ALIASES: Readonly<Record<string, string>> = {
+  submit: 'jobs submit',
+  explain: 'jobs explain',
+  retry: 'jobs retry',
+  wait: 'jobs wait',
+}
+
+function fromProgram({ cli, program, summary }: ProgramLine): Command {
+  return { ...form(cli), summary, mutates: false, does: { program } }
+}
+
+/** 'jobs show <id>' as words and positionals. */
+export function form(cli: string): Pick<Command, 'words' | 'positionals'> {
+  const parts = cli.split(' ')
+  const isWord = (part: string) => /^[a-z]/.test(part)
+  return {
+    words: parts.filter(isWord),
+    positionals: parts
+      .filter((part) => !isWord(part))
+      .map((part) => ({ name: part.slice(1, -1), isNeeded: part.startsWith('<') })),
+  }
+}
+
+/** The groups of commands: `jobs`, `policy`, ... */
+export const groupsOf = (commands: readonly Command[]): string[] => [
+  ...new Set(commands.filter(({ words }) => words.length > 1).map(({ words }) => words[0] as string)),
+]
+
+export const GROUPS: readonly string[] = groupsOf(COMMANDS)
+
+export const commandNamed = (name: string, commands = COMMANDS): Command | undefined =>
+  commands.find(({ words }) => words.join(' ') === (ALIASES[name] ?? name))
+
+export const commandsOf = (group: string, commands = COMMANDS): Command[] =>
+  commands.filter(({ words }) => words.length > 1 && words[0] === group)
+
+export const nameOf = ({ words }: Command): string => words.join(' ')
+
+export function usageOf(command: Command): string {
+  const places = command.positionals.map(({ name, isNeeded }) => (isNeeded ? `<${name}>` : `[${name}]`))
+  return [...command.words, ...places].join(' ')
+}

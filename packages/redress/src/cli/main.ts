@@ -1,0 +1,19 @@
+const argv = process.argv.slice(2)
+// `ps` shows the command line to every user of the machine, so a password in a store address is removed as soon as it
+// is read.
+if (argv.some((word) => word.includes('://'))) {
+  const { redactAddresses } = await import('../core/text/redact.ts')
+  const shown = argv.map(redactAddresses)
+  if (shown.join() !== argv.join()) process.title = ['redress', ...shown].join(' ')
+}
+// A reader that has seen enough (`redress jobs list | head`) is no error.
+process.stdout.on('error', async (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0)
+  const { tellUnwritten } = await import('./run.ts')
+  process.exit(tellUnwritten(error, argv))
+})
+// Where nobody can be told what went wrong, the exit code still says it.
+process.stderr.on('error', () => undefined)
+
+const { run } = await import('./run.ts')
+process.exitCode = await run(argv)

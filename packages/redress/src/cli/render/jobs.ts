@@ -1,0 +1,154 @@
+import { renderExplanation } from '../../core/explain/text.ts'
+import { stageInWords } from '../../core/failure/stage.ts'
+import type { Action } from '../../core/job/actions.ts'
+import { holdText } from '../../core/job/hold.ts'
+import { formatMs } from '../../core/text/duration.ts'
+import { oneLine, printable } from '../../core/text/printable.ts'
+import type { EventView, FailureView } from '../../core/views/history.ts'
+import type { JobView } from '../../core/views/job.ts'
+import type { OutputOf } from '../../operations/table.ts'
+import { quoted } from '../language/command-name.ts'
+import { type Column, columns, facts } from '../terminal/columns.ts'
+import type { Style } from '../terminal/terminal.ts'
+import { age, ago } from './ago.ts'
+import type { Rendering } from './rendering.ts'
+
+function styleOf({ status, orphanedAt, errorCode }: JobView): Style {
+  if (orphanedAt !== null || status === 'failed') return 'bad'
+  if (status === 'complete') return 'good'
+  return status === 'queued' && errorCode !== null ? 'waiting' : 'plain'
+}
+
+export function jobCount({ count, isMore }: OutputOf<'jobs.count'>): string {
+  return `${count.toLocaleString('en-US')}${isMore ? '+' : ''}\n`
+}
+
+export function jobList({ jobs, nextCursor }: OutputOf<'orphans.list'>, rendering: Rendering): string {
+  const { terminal } = rendering
+  const shape: Column<JobView>[] = [
+    { title: 'ID', of: (job) => job.id },
+    { title: 'STATUS', of: (job) => (job.orphanedAt === null ? job.status : 'orphaned'), style: styleOf },
+    { title: 'TRY', of: (job) => `${triesOf(job)}/${job.maxAttempts}` },
+    { title: 'TYPE', of: (job) => job.type, charsMin: 8 },
+    { title: 'AGE', of: (job) => age(job.createdAt, terminal), isNumber: true },
+    { title: 'ERROR', of: (job) => errorOf(job), charsMin: 8, style: styleOf },
+  ]
+  // A hint for a person is no part of the data.
+  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
+  return jobs.length === 0 ? 'None so far.\n' : columns(jobs, shape, terminal)
+}
+
+function errorOf({ errorCode, retryAfter, held: [hold] }: JobView): string {
+  if (hold !== undefined) return holdText(hold)
+  if (errorCode === null) return retryAfter === null ? '' : `not before ${retryAfter}`
+  return errorCode
+}
+
+export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): string {
+  const when = (at: string | null) => (at === null ? null : `${at}  (${ago(at, terminal)})`)
+  const status = terminal.paint(styleOf(shown), shown.orphanedAt === null ? shown.status : 'processing, orphaned')
+  const lines: [string, string | number | null][] = [
+    ['id', shown.id],
+    ['type', shown.type],
+    ['queue', shown.queue],
+    ['owner', shown.owner],
+    ['batch', shown.batchId],
+    ['priority', shown.priority === 0 ? null : shown.priority],
+    ['tries', `${triesOf(shown)} of ${shown.maxAttempts}`],
+    ['manual retries', shown.manualRetryCount === 0 ? null : shown.manualRetryCount],
+    ['retried from', shown.retriedFrom],
+    ['retried as', shown.retriedAs],
+    ['created', when(shown.createdAt)],
+    ['last attempt', when(shown.lastAttemptAt)],
+    ['not before', when(shown.retryAfter)],
+    ...shown.held.map((hold): [string, string] => ['waits', holdText(hold)]),
+    ['started', when(shown.startedAt)],
+    ['finished', when(shown.finishedAt)],
+    ['progress', shown.status === 'processing' ? `${Math.round(shown.progress * 100)} %` : null],
+    ['worker', shown.worker],
+    ['lease until', when(shown.leaseUntil)],
+    ['orphaned', when(shown.orphanedAt)],
+    ['asked to cancel', when(shown.cancelRequestedAt)],
+    ['dead letter', shown.deadLettered ? 'yes' : null],
+    ['error', shown.errorCode === null ? null : `${shown.errorCode}: ${shown.errorMessage}`],
+    ['input', JSON.stringify(shown.input)],
+    ['result', shown.result === null ? null : JSON.stringify(shown.result)],
+    [
+      'can be done',
+      shown.actions
+        .filter(({ allowed }) => allowed)
+        .map(({ name }) => name)
+        .join(', ') || 'nothing',
+    ],
+  ]
+  return `${terminal.paint('quiet', 'status'.padEnd(15))}  ${status}\n${facts(lines, terminal)}\nWhy: ${command('explain', shown.id)}\n`
+}
+
+export function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command }: Rendering): string {
+  const commandFor = ({ name }: Action) => `${command('jobs', name, shown.id)} --reason ${quoted('say why')}`
+  return renderExplanation(shown, {
+    ...(terminal.columns !== null && { columns: Math.min(120, terminal.columns) }),
+    paint: terminal.paint,
+    commandFor,
+  })
+}
+
+export function events(shown: OutputOf<'jobs.events'>, { terminal }: Rendering): string {
+  const shape: Column<EventView>[] = [
+    { title: 'AT', of: (event) => event.at },
+    { title: 'KIND', of: (event) => event.kind },
+    { title: 'ATTEMPT', of: (event) => event.attempt, isNumber: true },
+    { title: 'WORKER', of: (event) => event.worker, charsMin: 10 },
+    { title: 'RAN', of: (event) => (event.durationMs === null ? null : formatMs(event.durationMs)), isNumber: true },
+    { title: 'MORE', of: (event) => moreOf(event), charsMin: 20 },
+  ]
+  return columns(shown.events, shape, terminal)
+}
+
+function moreOf({ data }: EventView): string {
+  const { spent: _, stages = [], ...rest } = data
+  const facts = Object.entries(rest).map(([name, value]) => `${name} ${value}`)
+  return [...facts, ...stages.map((stage) => `stage ${stageInWords(stage)}`)].join(', ')
+}
+
+export function failures(shown: OutputOf<'jobs.failures'>, { terminal }: Rendering): string {
+  return shown.failures.map((failure) => failureBlock(failure, terminal)).join('\n')
+}
+
+export function failureBlock(failure: FailureView, terminal: Rendering['terminal']): string {
+  const { decision } = failure
+  const title = terminal.paint('bad', `${failure.code}  ${oneLine(failure.message)}`)
+  const lines = facts(
+    [
+      ['at', failure.at],
+      ['attempt', failure.attempt],
+      ['worker', failure.worker],
+      ['phase', `${failure.phase} (layer: ${failure.layer})`],
+      ['fault', failure.fault],
+      ['known by', failure.rule],
+      ['state', `${failure.from ?? 'submission'} -> ${failure.to}`],
+      ['decided', decision.because],
+      [
+        'by',
+        `${decision.rule}; ${decision.budget.name} ${decision.budget.before} -> ${decision.budget.after} of ${decision.budget.max}`,
+      ],
+      ['same as', failure.fingerprint],
+      ['context', Object.keys(failure.context).length === 0 ? null : JSON.stringify(failure.context)],
+      ['caused by', failure.causes.map(({ name, message }) => `${name}: ${message}`).join(' <- ')],
+    ],
+    terminal,
+  )
+  const detail = printable(failure.detail)
+    .split('\n')
+    .map((line) => `    ${line}\n`)
+    .join('')
+  // An owner is not told what was thrown.
+  return failure.detail === ''
+    ? `${title}\n${lines}`
+    : `${title}\n${lines}${terminal.paint('quiet', 'detail')}\n${detail}`
+}
+
+/** Attempts that were given back count for nothing: '3/3', never '4/3'. */
+function triesOf({ attemptCount, maxAttempts }: { attemptCount: number; maxAttempts: number }): number {
+  return Math.min(attemptCount, maxAttempts)
+}

@@ -1,0 +1,75 @@
+import type { ScheduleView } from '../../operations/schedules.ts'
+import type { OutputOf } from '../../operations/table.ts'
+import { type Column, columns, facts } from '../terminal/columns.ts'
+import type { Style } from '../terminal/terminal.ts'
+import { ago } from './ago.ts'
+import type { Rendering } from './rendering.ts'
+
+const STYLES: Readonly<Record<ScheduleView['state'], Style>> = {
+  active: 'good',
+  paused: 'strong',
+  undeclared: 'bad',
+  ended: 'quiet',
+}
+
+const inWords = ({ state, problem }: ScheduleView): string =>
+  state === 'undeclared' ? 'no longer declared' : problem === null ? state : 'stuck'
+
+export function scheduleList(
+  { schedules }: OutputOf<'schedules.list'>,
+  { terminal, hint, command }: Rendering,
+): string {
+  const shape: Column<ScheduleView>[] = [
+    { title: 'SCHEDULE', of: ({ name }) => name },
+    { title: 'STATE', of: inWords, style: (one) => (one.problem === null ? STYLES[one.state] : 'bad') },
+    { title: 'CRON', of: ({ cron }) => cron },
+    { title: 'ZONE', of: ({ timezone }) => timezone, charsMin: 6 },
+    { title: 'JOB', of: ({ type }) => type, charsMin: 8 },
+    { title: 'NEXT', of: ({ nextAt }) => nextAt },
+    { title: 'LAST', of: ({ lastAt }) => lastAt && ago(lastAt, terminal) },
+    { title: 'LAST JOB', of: ({ lastJob }) => lastJob && (lastJob.status ?? 'removed') },
+    { title: 'RUNS', of: ({ runs }) => runs, isNumber: true },
+    { title: 'SKIPPED', of: ({ skipped }) => skipped, isNumber: true },
+  ]
+  const stuck = schedules.find(({ problem }) => problem !== null)
+  if (stuck !== undefined) hint(`See why: ${command('schedules', 'show', stuck.name)}`)
+  return columns(schedules, shape, terminal)
+}
+
+export function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): string {
+  const when = (at: string | null): string | null => (at === null ? null : `${at}  (${ago(at, terminal)})`)
+  const { paused, problem, lastJob } = shown
+  const undeclared = `no working program declares it; last seen ${ago(shown.seenAt, terminal)}`
+  return facts(
+    [
+      ['schedule', shown.name],
+      ['state', shown.state === 'undeclared' ? `no longer declared: ${undeclared}` : inWords(shown)],
+      ['paused', paused && `${when(paused.at)} by ${paused.actor}: ${paused.reason}`],
+      ['cannot run', problem && `${problem.message}  (since ${problem.at})`],
+      ['cron', `${shown.cron}  (${shown.timezone})`],
+      ['job', shown.type],
+      ['input', shown.input === null ? 'made by the program for each run' : JSON.stringify(shown.input)],
+      ['missed ticks', MISSED[shown.missed]],
+      ['owner', shown.owner],
+      ['priority', shown.priority === 0 ? null : shown.priority],
+      ['next', shown.nextAt],
+      ['last', when(shown.lastAt)],
+      ['last job', lastJob && `${lastJob.id}  (${lastJob.status ?? 'removed after its retention'})`],
+      ['runs', String(shown.runs)],
+      ['skipped', String(shown.skipped)],
+      ['declared', when(shown.declaredAt)],
+    ],
+    terminal,
+  )
+}
+
+const MISSED: Readonly<Record<ScheduleView['missed'], string>> = {
+  skip: 'skip: they do not run',
+  once: 'once: one run stands for all of them',
+  all: 'all: each runs, at most 100 at a time',
+}
+
+export function scheduleActed(output: OutputOf<'schedules.pause'>, { hint, command }: Rendering): string {
+  if (output.jobId !== null) hint(`See how it goes: ${command('explain', output.jobId)}`)
+  return `${output.did}\n`
+}

@@ -1,0 +1,86 @@
+import { RedressError } from '../core/errors.ts'
+import { printable } from '../core/text/printable.ts'
+import { redactAddresses } from '../core/text/redact.ts'
+import { COMMANDS, type Command, nameOf } from './language/commands.ts'
+import type { Details } from './language/help.ts'
+import { type Found, findCommand, foreignWord } from './language/parse.ts'
+
+/** Answers one command line with an exit code. What is not needed for it is not loaded. */
+export async function run(argv: readonly string[]): Promise<number> {
+  try {
+    const found = findCommand(argv, await commandsFor(argv))
+    switch (found.kind) {
+      case 'version': {
+        const { manifest } = await import('../runtime/manifest.ts')
+        process.stdout.write(`redress ${manifest().version}\n`)
+        return 0
+      }
+      case 'help':
+        process.stdout.write(await helpOn(found.about, argv))
+        return 0
+      case 'command': {
+        const { invoke } = await import('./invoke.ts')
+        return await invoke(found.command, found.rest)
+      }
+    }
+  } catch (error) {
+    return tell(error, argv)
+  }
+}
+
+/** An app is loaded only if the first word is not one of our own. */
+async function commandsFor(argv: readonly string[]): Promise<readonly Command[]> {
+  const word = foreignWord(argv)
+  if (word === undefined) return COMMANDS
+  const { appCommandsNamed } = await import('./apps/app-commands.ts')
+  return [...COMMANDS, ...(await appCommandsNamed(word))]
+}
+
+/** What went wrong, as it was asked for; and the exit code. */
+function tell(error: unknown, argv: readonly string[]): number {
+  const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
+  // The message may repeat an argument, and a store address may have a password.
+  const text = wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error)
+  process.stderr.write(redactAddresses(text))
+  return error instanceof RedressError ? error.exitCode : 1
+}
+
+export function tellUnwritten(cause: NodeJS.ErrnoException, argv: readonly string[]): number {
+  const message = `What was asked for cannot be printed: ${cause.code ?? 'writing failed'}.`
+  return tell(new RedressError('OUTPUT_FAILED', message, { cause }), argv)
+}
+
+async function helpOn(about: Extract<Found, { kind: 'help' }>['about'], argv: readonly string[]): Promise<string> {
+  const { commandHelp, groupHelp, overview } = await import('./language/help.ts')
+  if (about === null) {
+    const { installedApps } = await import('./apps/installed.ts')
+    return overview(installedApps())
+  }
+  if (typeof about === 'string') return groupHelp(about, await commandsFor(argv))
+  if ('app' in about.does) {
+    const { detailsOfAppCommand } = await import('./apps/app-commands.ts')
+    return commandHelp(about, detailsOfAppCommand(about.does.command))
+  }
+  const { DETAILS } = await import('./language/command-details.ts')
+  return commandHelp(about, DETAILS[nameOf(about)] as Details)
+}
+
+function asJson(error: unknown): object {
+  if (error instanceof RedressError) return error.toJSON()
+  const message = error instanceof Error ? error.message : String(error)
+  return { code: 'UNEXPECTED', message, action: 'This is a fault of redress itself: report it.' }
+}
+
+/** `CODE: message`, what is wrong in particular, and what to do. */
+function inWords(error: unknown): string {
+  if (!(error instanceof RedressError)) {
+    const trace = error instanceof Error ? error.stack : String(error)
+    return `UNEXPECTED: this is a fault of redress itself.\n${trace}\n`
+  }
+  // Some messages name their problems already.
+  const problems = error.problems.filter((problem) => !error.message.includes(problem))
+  const lines = [`${error.code}: ${error.message}`, ...problems.map((problem) => `  - ${problem}`), error.action]
+  const cause = error.code === 'APP_NOT_LOADED' && error.cause instanceof Error ? [error.cause.stack ?? ''] : []
+  // A server, a file or a job may have said it: it must not give orders to the terminal.
+  return printable(`${[...lines, ...cause].join('\n')}\n`)
+}

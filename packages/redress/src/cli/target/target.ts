@@ -1,0 +1,83 @@
+import { RedressError } from '../../core/errors.ts'
+import type { OperationName } from '../../operations/catalog.ts'
+import type { OutputOf } from '../../operations/table.ts'
+import type { Parsed } from '../language/parse.ts'
+
+/** Something that happened, as it is told live. */
+export interface LiveEvent {
+  /** To go on from here; null on what is said about the stream itself. */
+  id: string | null
+  event: string
+  data: unknown
+}
+
+export interface FollowOptions {
+  /** All that one may hear of, when there are none. */
+  topics: readonly string[]
+  /** The id of the last event that was seen; from now on when it is null. */
+  after: string | null
+  signal: AbortSignal
+  /** The stream broke and is taken up again: nothing is lost, but somebody may wonder. */
+  onTrouble(why: string): void
+  /** From now on nothing is missed. */
+  onReady?(): void
+}
+
+/** Where operations are done: on the store itself, or by a server. */
+export interface Target {
+  perform<Name extends OperationName>(name: Name, input: object): Promise<OutputOf<Name>>
+  follow(options: FollowOptions): AsyncIterable<LiveEvent>
+  /** What leads another command to the same place. */
+  flags: string
+  /** Where the pages are, as far as is known here. */
+  server: string
+  stop(): Promise<void>
+}
+
+/** Where `redress start` serves its pages when it is started with the same environment. */
+export function addressHere(): string {
+  const { REDRESS_PUBLIC_URL, REDRESS_SERVER, REDRESS_PORT } = process.env
+  const port = REDRESS_PORT === undefined || !/^[1-9]\d*$/.test(REDRESS_PORT) ? '7373' : REDRESS_PORT
+  return (REDRESS_PUBLIC_URL || REDRESS_SERVER || `http://127.0.0.1:${port}`).replace(/\/+$/, '')
+}
+
+export interface TargetOptions {
+  /** A module with an app of the user's own; only for the store itself. */
+  app?: string | undefined
+}
+
+/** An option wins over the environment; of two options that contradict each other, neither. */
+export async function openTarget(values: Parsed['values'], { app }: TargetOptions = {}): Promise<Target> {
+  const chosen = chosenServer(values, app)
+  if (chosen !== null) return (await import('./remote.ts')).openRemote(chosen.address, values, chosen.isGiven)
+  return (await import('./local.ts')).openLocal(values, app, addressHere())
+}
+
+/** Which server is to do it; null for the store itself. */
+export function chosenServer(
+  values: Parsed['values'],
+  app?: string | undefined,
+): { address: string; isGiven: boolean } | null {
+  const { server, data, store } = values
+  const named = process.env.REDRESS_SERVER || undefined
+  if (typeof server === 'string') {
+    const other = Object.entries({ data, store, app }).find(([, value]) => value !== undefined)?.[0]
+    if (other !== undefined) throw twoPlaces(`--${other}`)
+    return { address: server, isGiven: true }
+  }
+  if (data === undefined && store === undefined && app === undefined && named !== undefined) {
+    return { address: named, isGiven: false }
+  }
+  if (values['token-file'] === undefined) return null
+  throw new RedressError('USAGE', '--token-file is for a server, and none is named.', { action: 'Add --server URL.' })
+}
+
+const twoPlaces = (other: string): RedressError =>
+  new RedressError('USAGE', `--server and ${other} do not go together: the server has a store of its own.`, {
+    action: 'Give one of them.',
+  })
+
+/** Whether it is a server that will do it: it knows by itself who asks. */
+export const isForServer = ({ server, data, store, app }: Parsed['values']): boolean =>
+  server !== undefined ||
+  (data === undefined && store === undefined && app === undefined && Boolean(process.env.REDRESS_SERVER))

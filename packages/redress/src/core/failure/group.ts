@@ -1,0 +1,183 @@
+import { HOUR_MS } from '../text/duration.ts'
+import type { Fault } from './failure.ts'
+import { countValues, NO_VALUES, type TopValues } from './top-values.ts'
+
+/** `regressed`: it was resolved, and has happened again since. */
+export const GROUP_STATES = ['open', 'snoozed', 'resolved', 'regressed'] as const
+export type GroupState = (typeof GROUP_STATES)[number]
+
+/** Failures with one fingerprint: the same job type, code, message and place in the code. */
+export interface FailureGroup {
+  fingerprint: string
+  type: string
+  code: string
+  fault: Fault
+  /** Of the newest failure. */
+  message: string
+  firstAtMs: number
+  lastAtMs: number
+  /** Failures, not jobs: a job that was tried three times counts three times. */
+  count: number
+  /** Those of them that ended their job. */
+  final: number
+  /** The newest of them, the newest first, one per job. */
+  newest: readonly SampleFailure[]
+  fields: TopValues
+  /** By the number of the hour since 1970, the newest first; none older than a day before the newest. */
+  hours: readonly HourCount[]
+  state: GroupState
+  stateAtMs: number
+  stateBy: string | null
+  stateReason: string | null
+  /** `seq` of the newest failure of the store when the state was set: what comes after it is new. */
+  stateSeq: number
+  /** It stays snoozed until this time, */
+  snoozedUntilMs: number | null
+  /** or until it has this many failures, whichever comes first. */
+  snoozedCount: number | null
+}
+
+interface SampleFailure {
+  seq: number
+  job: number
+}
+type HourCount = readonly [hour: number, count: number]
+
+/** What a group is made of. */
+export interface GroupedFailure {
+  seq: number
+  job: number
+  atMs: number
+  fingerprint: string
+  type: string
+  code: string
+  fault: Fault
+  message: string
+  context: Readonly<Record<string, unknown>>
+  /** It ended its job. */
+  isFinal: boolean
+}
+
+const HOURS_KEPT = 24
+const SAMPLES_MAX = 10
+
+/** The group with one failure more, and the state it came to if the failure changed it. */
+export function addToGroup(
+  group: FailureGroup | null,
+  failure: GroupedFailure,
+): { group: FailureGroup; became: 'open' | 'regressed' | null } {
+  const before = group ?? emptyGroup(failure)
+  const counted: FailureGroup = {
+    ...before,
+    code: failure.code,
+    fault: failure.fault,
+    message: failure.message,
+    firstAtMs: Math.min(before.firstAtMs, failure.atMs),
+    lastAtMs: Math.max(before.lastAtMs, failure.atMs),
+    count: before.count + 1,
+    final: before.final + (failure.isFinal ? 1 : 0),
+    newest: [{ seq: failure.seq, job: failure.job }, ...before.newest.filter(({ job }) => job !== failure.job)].slice(
+      0,
+      SAMPLES_MAX,
+    ),
+    fields: countValues(before.fields, failure.context),
+    hours: countHour(before.hours, Math.floor(failure.atMs / HOUR_MS)),
+    // Counted late, it was there already when somebody said how many more it takes.
+    snoozedCount: before.snoozedCount === null ? null : before.snoozedCount + (failure.seq <= before.stateSeq ? 1 : 0),
+  }
+  const became = stateAfter(counted, failure)
+  return { group: became === null ? counted : withState(counted, became, failure), became }
+}
+
+function stateAfter(group: FailureGroup, failure: GroupedFailure): 'open' | 'regressed' | null {
+  // By number, not by time: a failure that was only counted late is no regression.
+  if (group.state === 'resolved') return failure.seq > group.stateSeq ? 'regressed' : null
+  return group.state === 'snoozed' && stateAt(group, failure.atMs) === 'open' ? 'open' : null
+}
+
+function withState(group: FailureGroup, state: 'open' | 'regressed', { atMs, seq }: GroupedFailure): FailureGroup {
+  const nobody = { stateBy: null, stateReason: null, snoozedUntilMs: null, snoozedCount: null }
+  return { ...group, ...nobody, state, stateAtMs: atMs, stateSeq: seq }
+}
+
+/** As it stands at a time: a snooze ends by itself, whether or not anybody was there to note it. */
+export function stateAt({ state, count, snoozedUntilMs, snoozedCount }: FailureGroup, nowMs: number): GroupState {
+  if (state !== 'snoozed') return state
+  const isOver =
+    (snoozedUntilMs !== null && snoozedUntilMs <= nowMs) || (snoozedCount !== null && snoozedCount <= count)
+  return isOver ? 'open' : 'snoozed'
+}
+
+/** What a person may do to a group. `more` failures end a snooze before its time. */
+export type GroupAct =
+  | { to: 'resolved' }
+  | { to: 'open' }
+  | { to: 'snoozed'; forMs: number | null; more: number | null }
+
+/** Which states each act leads from; from any other there is nothing to do. */
+export const ACT_LEADS_FROM: Readonly<Record<GroupAct['to'], readonly GroupState[]>> = {
+  resolved: ['open', 'snoozed', 'regressed'],
+  // Snoozed again, its time is set anew.
+  snoozed: ['open', 'snoozed', 'regressed'],
+  open: ['snoozed', 'resolved', 'regressed'],
+}
+
+export function actOnGroup(
+  group: FailureGroup,
+  act: GroupAct,
+  { actor, reason, nowMs, newestSeq }: { actor: string; reason: string; nowMs: number; newestSeq: number },
+): FailureGroup {
+  const { forMs, more } = act.to === 'snoozed' ? act : { forMs: null, more: null }
+  return {
+    ...group,
+    state: act.to,
+    stateAtMs: nowMs,
+    stateBy: actor,
+    stateReason: reason,
+    stateSeq: newestSeq,
+    snoozedUntilMs: forMs === null ? null : nowMs + forMs,
+    snoozedCount: more === null ? null : group.count + more,
+  }
+}
+
+/** How many in each of the last 24 hours, the present one last. */
+export function lastDay({ hours }: FailureGroup, nowMs: number): { startMs: number; count: number }[] {
+  const countOf = new Map(hours)
+  const present = Math.floor(nowMs / HOUR_MS)
+  return Array.from({ length: HOURS_KEPT }, (_, i) => {
+    const hour = present - HOURS_KEPT + 1 + i
+    return { startMs: hour * HOUR_MS, count: countOf.get(hour) ?? 0 }
+  })
+}
+
+function countHour(hours: readonly HourCount[], hour: number): HourCount[] {
+  const counts = new Map(hours)
+  counts.set(hour, (counts.get(hour) ?? 0) + 1)
+  const newest = Math.max(...counts.keys())
+  return [...counts].filter(([one]) => one > newest - HOURS_KEPT).sort(([a], [b]) => b - a)
+}
+
+function emptyGroup(failure: GroupedFailure): FailureGroup {
+  const { fingerprint, type, code, fault, message, atMs } = failure
+  return {
+    fingerprint,
+    type,
+    code,
+    fault,
+    message,
+    firstAtMs: atMs,
+    lastAtMs: atMs,
+    count: 0,
+    final: 0,
+    newest: [],
+    fields: NO_VALUES,
+    hours: [],
+    state: 'open',
+    stateAtMs: atMs,
+    stateBy: null,
+    stateReason: null,
+    stateSeq: 0,
+    snoozedUntilMs: null,
+    snoozedCount: null,
+  }
+}

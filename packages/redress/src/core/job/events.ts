@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import { stageSummarySchema } from '../failure/stage.ts'
+import { count, listOf, name, number, status, text } from '../views/fields.ts'
+import type { Status } from './states.ts'
+
+/**
+ * One line of a job's history. The history is append-only and complete: `replay` (replay.ts) rebuilds the row's
+ * state from it, and a test checks that it always does.
+ */
+export const EVENT_KINDS = [
+  'queued', // submitted and accepted
+  'processing', // claimed by a worker: the attempt begins to count
+  'started', // the handler really began (left out when the attempt closes at once: its close says how long it ran)
+  'complete',
+  'retry', // failed, and goes back to the queue by policy
+  'failed', // failed for good: by policy, by an orphan decision, by a person, or before any dispatch
+  'cancelled',
+  'released', // given back by a worker that stops or has no room; free
+  'snoozed', // given back by the handler itself; free
+  'reclaimed', // taken back from a lost worker
+  'orphaned', // its worker is gone; reported, not touched
+  'recovered', // the worker of a reported orphan came back
+  'cancel-requested',
+  'manual-retry', // a person sent it back to the queue
+  'expired', // a file that it needed or made was removed by retention; the job itself is as it was
+  'lost', // a worker's write came after its lease was gone and was refused: evidence of a zombie
+] as const
+export type EventKind = (typeof EVENT_KINDS)[number]
+
+/**
+ * What can happen to anything but a job, by the first word of its subject ('batch:ID', 'queue:NAME', ...). Whoever
+ * listens is told `batch.settled`, `queue.paused` and so on.
+ */
+export const SUBJECT_EVENTS = {
+  batch: ['settled', 'reopened', 'expired'],
+  breaker: ['opened', 'half-open', 'closed', 'forced', 'released'],
+  queue: ['paused', 'resumed'],
+  schedule: ['declared', 'changed', 'skipped', 'failed', 'paused', 'resumed', 'triggered', 'removed'],
+  replay: ['planned', 'canary', 'running', 'paused', 'resumed', 'done', 'stopped', 'aborted'],
+  failures: ['resolved', 'snoozed', 'reopened', 'regressed'],
+} as const
+export type SubjectEvents = typeof SUBJECT_EVENTS
+export type SubjectThing = keyof SubjectEvents
+
+/** What an event says, stored and shown alike. */
+export const eventDataFields = {
+  failure: count.describe(`seq of the failure's record`).exactOptional(),
+  code: name.exactOptional(),
+  httpStatus: number.exactOptional(),
+  // The stages of the attempt in which something was tried again, or that gave up.
+  stages: listOf(stageSummarySchema).exactOptional(),
+  actor: name.exactOptional(),
+  reason: text.exactOptional(),
+  write: z.enum(['start', 'renew', 'close']).describe('of a lost write: which one').exactOptional(),
+  // How the job stood, where the event did not change it (`lost`, `expired`).
+  status: status.exactOptional(),
+  currentAttempt: count.exactOptional(),
+  deadLetterOffset: count.exactOptional(),
+  // `queued`: the schedule that made the job.
+  schedule: name.exactOptional(),
+}
+
+export interface EventData extends z.infer<z.ZodObject<typeof eventDataFields>> {
+  /** When the job may be claimed next, if not at once. */
+  dueAtMs?: number
+  /** Budgets after this event, packed; see budget.ts. */
+  spent?: string
+  /** `queued`: for which time its schedule made the job. */
+  scheduledForMs?: number
+}
+
+export interface JobEvent {
+  /** Position in the history of the whole store: only grows. */
+  seq: number
+  jobId: string
+  atMs: number
+  kind: EventKind
+  attempt: number
+  worker: string | null
+  /** How long the handler ran, where the event ends an attempt that had started. */
+  durationMs: number | null
+  data: EventData
+}
+
+const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost' | 'expired'>, Status>> = {
+  queued: 'queued',
+  processing: 'processing',
+  started: 'processing',
+  complete: 'complete',
+  retry: 'queued',
+  failed: 'failed',
+  cancelled: 'cancelled',
+  released: 'queued',
+  snoozed: 'queued',
+  reclaimed: 'queued',
+  orphaned: 'processing',
+  recovered: 'processing',
+  'cancel-requested': 'processing',
+  'manual-retry': 'queued',
+}
+
+/** Where a job stands after an event. One that changed nothing says how the job stood. */
+export function statusAfter(kind: EventKind, data: EventData): Status {
+  if (kind === 'lost') return data.status ?? 'processing'
+  return kind === 'expired' ? (data.status ?? 'complete') : STATUS_AFTER[kind]
+}

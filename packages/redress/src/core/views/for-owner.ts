@@ -1,0 +1,103 @@
+import type { Action } from '../job/actions.ts'
+import type { EventKind, JobEvent } from '../job/events.ts'
+import type { Hold } from '../job/hold.ts'
+import type { FailureRecord, JobRecord } from '../job/record.ts'
+import type { JobView } from './job.ts'
+
+/**
+ * A job and its history as its owner may see them: what happened and what is to be done, in the words that were chosen
+ * for them (D25, D26). What was really thrown, on which machine, and who of the operators did what is not theirs to know.
+ */
+const SOMEBODY = 'an operator'
+
+/** How owners see a code that is not the job type's own: as one of its codes, with its message. */
+export interface OwnerCode {
+  code: string
+  message: string
+  waiting: string
+}
+
+/** Returns null for a code that owners see unchanged. */
+export type OwnerCodes = (type: string, code: string) => OwnerCode | null
+
+/**
+ * Whether owners see this code for other codes, or another code for this one. A search by the stored code would then
+ * be wrong.
+ */
+export type IsMapped = (code: string) => boolean
+
+export function failureForOwner(failure: FailureRecord, codeOf: (code: string) => OwnerCode | null): FailureRecord {
+  const { decision } = failure
+  const isByHand = decision.rule === 'mark-failed'
+  const shown = codeOf(failure.code)
+  const because = isByHand ? `${SOMEBODY} marked it as failed` : decision.because
+  return {
+    ...failure,
+    ...shown,
+    worker: null,
+    detail: '',
+    context: {},
+    causes: [],
+    // The sentence may begin with the code.
+    decision: { ...decision, because: shown === null ? because : because.replaceAll(failure.code, shown.code) },
+  }
+}
+
+/** The engine's reasons for these name workers, breakers and their internal details. */
+const NAMES_MACHINES: ReadonlySet<EventKind> = new Set(['reclaimed', 'released', 'orphaned', 'lost'])
+
+export function eventForOwner(event: JobEvent, owner: string, codeOf: (code: string) => OwnerCode | null): JobEvent {
+  const { actor, reason, code, ...rest } = event.data
+  const isOwn = actor === owner
+  const by = actor === undefined || isOwn ? {} : { actor: SOMEBODY }
+  // Without an actor, the reason comes from the engine or the handler.
+  const isTheirs = isOwn || (actor === undefined && !NAMES_MACHINES.has(event.kind))
+  const why = reason === undefined || !isTheirs ? {} : { reason }
+  const shown = code === undefined ? {} : { code: codeOf(code)?.code ?? code }
+  return { ...event, worker: null, data: { ...rest, ...shown, ...(isOwn && { actor }), ...by, ...why } }
+}
+
+export function jobForOwner<Job extends JobRecord>(job: Job, codeOf: (code: string) => OwnerCode | null): Job {
+  const { lease, latestFailure } = job
+  return {
+    ...job,
+    lease: lease && { ...lease, worker: 'a worker' },
+    latestFailure: latestFailure && failureForOwner(latestFailure, codeOf),
+  }
+}
+
+/** What holds it is said; who or what is behind that is in the words of operators, or names machines. */
+const WHY_HELD: Readonly<Record<Hold['by'], string>> = {
+  breaker: 'what it needs is not called for now',
+  queue: 'it is paused',
+  concurrency: 'as many are under way as may be',
+  rate: 'as many as may have begun lately',
+  workers: 'none is at work now',
+}
+
+export const holdForOwner = <Held extends Pick<Hold, 'by' | 'why'>>(hold: Held): Held => ({
+  ...hold,
+  why: WHY_HELD[hold.by],
+})
+
+/** A failed job shows its code's message; a job that waits for a retry shows the other one. */
+function errorForOwner({ type, status, errorCode }: JobView, codes: OwnerCodes) {
+  const shown = errorCode === null ? null : codes(type, errorCode)
+  return shown && { errorCode: shown.code, errorMessage: status === 'failed' ? shown.message : shown.waiting }
+}
+
+export const viewForOwner = <View extends JobView>(view: View, codes: OwnerCodes): View => ({
+  ...view,
+  ...errorForOwner(view, codes),
+  worker: null,
+  held: view.held.map(holdForOwner),
+  actions: actionsForOwner(view.actions),
+})
+
+/** Nobody has to try in order to learn that it is not for them. */
+export const actionsForOwner = (actions: readonly Action[]): Action[] =>
+  actions.map((action) =>
+    action.name === 'mark-failed' && action.allowed
+      ? { ...action, allowed: false, why: 'only an operator can mark a job failed' }
+      : action,
+  )

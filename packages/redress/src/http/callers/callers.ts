@@ -1,0 +1,71 @@
+import type { FastifyRequest } from 'fastify'
+import { RedressError } from '../../core/errors.ts'
+import { authenticate } from '../../operations/accounts/authenticate.ts'
+import { type Caller, LOCAL_ADMIN } from '../../operations/caller.ts'
+import type { Store } from '../../store/contract/store.ts'
+import type { WrongSecrets } from './attempts.ts'
+import { clientAddress } from './client-address.ts'
+
+export interface CallerOptions {
+  store: () => Promise<Store>
+  wrong: WrongSecrets
+  cookieName: string
+  /** false: whoever reaches the server may do everything. Only for a loopback address. */
+  isAuthOn: boolean
+}
+
+/** Who asks: by a token in the header, or by the session of a browser. null: nobody that we know. */
+export type FindCaller = (request: FastifyRequest) => Promise<Caller | null>
+
+export function openCallers({ store, wrong, cookieName, isAuthOn }: CallerOptions): FindCaller {
+  return async (request) => {
+    if (!isAuthOn) return LOCAL_ADMIN
+    const secret = bearerOf(request) ?? request.cookies[cookieName]
+    if (secret === undefined || secret === '') return null
+    const caller = await authenticate(await store(), secret)
+    if (caller !== null) return caller
+    // A good secret is let in whatever others from its address did: behind a proxy, all of them may have the same one.
+    const address = clientAddress(request)
+    const waitMs = wrong.waitMs(address)
+    if (waitMs > 0) throw tooMany(waitMs)
+    wrong.count(address)
+    return null
+  }
+}
+
+export async function firstOf(ways: readonly FindCaller[], request: FastifyRequest): Promise<Caller | null> {
+  for (const find of ways) {
+    const caller = await find(request)
+    if (caller !== null) return caller
+  }
+  return null
+}
+
+/** An app may know people that we do not; what it may not do is make an operator of them. */
+export const asOwner =
+  (find: FindCaller): FindCaller =>
+  async (request) => {
+    const caller = await find(request)
+    if (caller === null || (caller.role === 'owner' && caller.account !== null && caller.scopes !== null)) return caller
+    throw new Error(`an app let ${caller.name} in as more than an owner with scopes`)
+  }
+
+export async function neededCaller(find: FindCaller, request: FastifyRequest): Promise<Caller> {
+  const caller = await find(request)
+  if (caller !== null) return caller
+  const isShown = bearerOf(request) !== undefined
+  throw new RedressError(
+    'SIGN_IN_REQUIRED',
+    isShown ? 'This token is not valid: it is unknown, revoked or expired.' : 'Nothing is done here for a stranger.',
+  )
+}
+
+export const tooMany = (waitMs: number): RedressError =>
+  new RedressError('TOO_MANY_REQUESTS', `Too many wrong secrets; try again in ${Math.ceil(waitMs / 1000)} s.`, {
+    retryAfterMs: waitMs,
+  })
+
+function bearerOf(request: FastifyRequest): string | undefined {
+  const { authorization } = request.headers
+  return authorization === undefined ? undefined : /^bearer (\S+)$/i.exec(authorization.trim())?.[1]
+}

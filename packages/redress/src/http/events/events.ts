@@ -1,0 +1,170 @@
+import type { OutgoingHttpHeaders } from 'node:http'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Hub } from '../../app/events/hub.ts'
+import type { HubEvent } from '../../app/events/hub-events.ts'
+import type { Subscription } from '../../app/events/subscription.ts'
+import { RedressError } from '../../core/errors.ts'
+import type { OwnerCodes } from '../../core/views/for-owner.ts'
+import type { Caller } from '../../operations/caller.ts'
+import { mayHear } from '../../operations/topics.ts'
+import type { Store } from '../../store/contract/store.ts'
+import { type FindCaller, neededCaller } from '../callers/callers.ts'
+import { clientAddress } from '../callers/client-address.ts'
+import type { HttpLimits } from '../limits.ts'
+import { type EventSource, gathered } from './gathered.ts'
+import { Streams } from './streams.ts'
+import { writeEvents } from './write-events.ts'
+
+/** Whether a caller may hear a topic of an app's own: of `campaign:9`, `name` is '9'. */
+export type MayHear = (caller: Caller, name: string) => boolean | Promise<boolean>
+
+export interface EventsOptions {
+  hub: Hub
+  store: () => Promise<Store>
+  findCaller: FindCaller
+  limits: HttpLimits
+  /** By the first part of a topic. */
+  ownTopics: ReadonlyMap<string, MayHear>
+  /** How owners see the codes of failures. */
+  ownerCodes: OwnerCodes
+}
+
+/** `GET /api/events`: what happens, on the topics that a caller may hear, from where they were. */
+export function addEvents(
+  server: FastifyInstance,
+  { hub, store, findCaller, limits, ownTopics, ownerCodes }: EventsOptions,
+): { close(): void } {
+  const streams = new Streams(limits)
+  const listening = new Map<Subscription, FastifyRequest>()
+
+  // Who asks only for its head would wait for its end.
+  server.get('/api/events', { exposeHeadRoute: false }, async (request, reply) => {
+    const caller = await neededCaller(findCaller, request)
+    const topics = topicsOf(request, caller, limits.topicsPerStreamMax)
+    const everyMs = everyMsOf(request)
+    for (const topic of topics) await needHearing(await store(), caller, topic, ownTopics)
+    const leave = streams.enter(caller.name, clientAddress(request))
+    let subscription: Subscription | null = null
+    const end = () => {
+      if (subscription !== null) listening.delete(subscription)
+      void subscription?.return()
+      leave()
+    }
+    try {
+      subscription = hub.subscribe({ topics, after: lastIdOf(request), behindMax: limits.streamBehindMax })
+      listening.set(subscription, request)
+      // Of the answer, not of the request: that one is over as soon as it was read.
+      reply.raw.once('close', end)
+      // From here on nothing is missed: whoever has the head of the answer may act and will hear of it.
+      await subscription.ready
+      // Whoever left meanwhile is not heard of again.
+      if (reply.raw.destroyed) end()
+      const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account, ownerCodes) : subscription
+      const events = everyMs === null ? heard : gathered(heard, everyMs)
+      reply.hijack()
+      reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
+      void writeEvents(reply.raw, events)
+    } catch (error) {
+      end()
+      throw error
+    }
+  })
+
+  /** Whoever may not come in any more does not go on listening: they are sent back to the door. */
+  const look = async () => {
+    for (const [subscription, request] of listening) {
+      const caller = await findCaller(request).catch((error: unknown) => error)
+      // A store that does not answer now says nothing about anybody.
+      if (caller === null || isRefusal(caller)) subscription.end('stopped')
+    }
+    if (!isClosed) timer = setTimeout(() => void look(), limits.streamCheckMs)
+  }
+  let isClosed = false
+  let timer = setTimeout(() => void look(), limits.streamCheckMs)
+  timer.unref()
+  return {
+    close: () => {
+      isClosed = true
+      clearTimeout(timer)
+      for (const subscription of listening.keys()) subscription.end('stopped')
+    },
+  }
+}
+
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+}
+
+const isRefusal = (error: unknown): boolean => error instanceof RedressError && error.httpStatus < 500
+
+async function needHearing(
+  store: Store,
+  caller: Caller,
+  topic: string,
+  ownTopics: ReadonlyMap<string, MayHear>,
+): Promise<void> {
+  const [thing = ''] = topic.split(':')
+  const may = ownTopics.get(thing)
+  if (may === undefined || caller.role !== 'owner') return mayHear(store, caller, topic)
+  if (await may(caller, topic.slice(thing.length + 1))) return
+  throw new RedressError('ROLE_TOO_LOW', `The topic ${topic} is not for ${caller.name}.`)
+}
+
+/** In a batch of one's own there may be jobs of others. */
+function ownOnly(subscription: Subscription, account: string | null, codes: OwnerCodes): EventSource {
+  const isOwn = ({ event, data }: HubEvent): boolean =>
+    !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
+  return {
+    async next() {
+      for (;;) {
+        const result = await subscription.next()
+        if (result.done) return result
+        if (isOwn(result.value)) return { done: false, value: eventForOwner(result.value, codes) }
+      }
+    },
+    takeWaiting: () =>
+      subscription
+        .takeWaiting()
+        .filter(isOwn)
+        .map((event) => eventForOwner(event, codes)),
+    return: () => subscription.return(),
+  }
+}
+
+function eventForOwner(event: HubEvent, codes: OwnerCodes): HubEvent {
+  const { type, kind, errorCode } = (event.data ?? {}) as { type?: unknown; kind?: unknown; errorCode?: unknown }
+  if (!event.event.startsWith('job.') || typeof type !== 'string' || typeof errorCode !== 'string') return event
+  const shown = codes(type, errorCode)
+  if (shown === null) return event
+  const errorMessage = kind === 'failed' ? shown.message : shown.waiting
+  return { ...event, data: { ...(event.data as object), errorCode: shown.code, errorMessage } }
+}
+
+function topicsOf(request: FastifyRequest, caller: Caller, most: number): string[] {
+  const { topic } = request.query as { topic?: string | string[] }
+  const asked = topic === undefined ? [] : Array.isArray(topic) ? topic : [topic]
+  if (asked.length > most) throw new RedressError('REQUEST_INVALID', `A stream has at most ${most} topics.`)
+  if (asked.length > 0) return asked
+  return [caller.role === 'owner' ? `owner:${caller.account}` : '*']
+}
+
+const EVERY_MS_MIN = 250
+const EVERY_MS_MAX = 60_000
+
+/** `every=1000`: what happens is gathered, and told together once in so many milliseconds. */
+function everyMsOf(request: FastifyRequest): number | null {
+  const { every } = request.query as { every?: string | string[] }
+  if (every === undefined) return null
+  const ms = Number(every)
+  if (Number.isInteger(ms) && ms >= EVERY_MS_MIN && ms <= EVERY_MS_MAX) return ms
+  throw new RedressError('REQUEST_INVALID', `every: milliseconds from ${EVERY_MS_MIN} to ${EVERY_MS_MAX} are expected.`)
+}
+
+/** A browser sends the header when it comes back; a page that is loaded anew can give the same in the address. */
+function lastIdOf(request: FastifyRequest): string | null {
+  const { after } = request.query as { after?: string | string[] }
+  const given = request.headers['last-event-id'] ?? after
+  return typeof given === 'string' && given !== '' ? given : null
+}

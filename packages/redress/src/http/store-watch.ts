@@ -1,0 +1,140 @@
+import type { App } from '../app/app.ts'
+import { RedressError } from '../core/errors.ts'
+import type { Clock, Timer } from '../runtime/clock.ts'
+import type { Log } from '../runtime/log.ts'
+import type { Readiness } from './routes/health.ts'
+
+const AGAIN_MS = 500
+const AGAIN_MS_MAX = 5_000
+const ANSWER_MS_MAX = 5_000
+/** Whoever has waited so long wants to know whether the store is there at all. */
+const LATE_MS = 1_000
+
+/** Said to everybody who asks meanwhile: why it is so is logged once, by whoever keeps trying. */
+export class StoreAway extends RedressError {
+  constructor() {
+    super('STORE_UNREACHABLE', 'The store cannot be reached; the server keeps trying.', {
+      action: 'Wait as long as Retry-After says, then try again.',
+    })
+  }
+}
+
+/**
+ * Whether the store has answered yet. A server that is started before its database must not give up: it says what is
+ * wrong, and asks again. Once the store has answered, its own errors say when it is gone.
+ */
+export class StoreWatch {
+  readonly #app: App
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly firstUp: Promise<void>
+  readonly #markUp: () => void
+  #timer: Timer | null = null
+  #looking: Promise<Readiness> | null = null
+  #tries = 0
+  #isStopped = false
+  isUp = false
+  /** For people; an error of ours, which names no secret. */
+  why = 'It was not asked yet.'
+
+  constructor(app: App, clock: Clock, log: Log) {
+    this.#app = app
+    this.#clock = clock
+    this.#log = log
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.firstUp = promise
+    this.#markUp = resolve
+  }
+
+  start(): void {
+    void this.#ask()
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#timer?.cancel()
+  }
+
+  /**
+   * Waits for what the store was asked, but not for a store that is gone: a call goes on by itself for half a minute,
+   * and nobody at a browser does. Only for what changes nothing, because what is left here may still be done.
+   */
+  async answered<T>(asked: Promise<T>): Promise<T> {
+    // Whoever was told that the store is gone does not wait for what it says in the end.
+    asked.catch(() => undefined)
+    for (;;) {
+      const inTime = await withinMs(asked, LATE_MS)
+      if (inTime !== null) return inTime.value
+      const { isReady } = await Promise.race([asked.then(isThere, isThere), this.readiness()])
+      if (!isReady) throw new StoreAway()
+    }
+  }
+
+  /** Also notices that the store has gone: from then on nobody waits for it in vain, until it answers again. */
+  readiness(): Promise<Readiness> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = null
+    })
+    return this.#looking
+  }
+
+  async #look(): Promise<Readiness> {
+    if (!this.isUp) return { isReady: false, why: this.why }
+    try {
+      const answered = await Promise.race([this.#answers(), this.#tooLate()])
+      if (answered !== null) return answered
+      this.#lose('STORE_BUSY')
+    } catch (error) {
+      this.#lose(whyOf(error))
+    }
+    return { isReady: false, why: this.why }
+  }
+
+  #lose(why: string): void {
+    this.why = why
+    if (!this.isUp) return
+    this.isUp = false
+    this.#tries = 0
+    void this.#ask()
+  }
+
+  async #answers(): Promise<Readiness> {
+    await (await this.#app.store()).nowMs()
+    return { isReady: true, why: 'the store answers' }
+  }
+
+  /** Whoever asks must get an answer, also while a network swallows what is sent into it. */
+  #tooLate(): Promise<null> {
+    return new Promise((resolve) => setTimeout(resolve, ANSWER_MS_MAX, null).unref())
+  }
+
+  async #ask(): Promise<void> {
+    if (this.#isStopped) return
+    try {
+      await this.#answers()
+      this.isUp = true
+      this.#markUp()
+    } catch (error) {
+      this.why = whyOf(error)
+      this.#log.error({ err: error, tries: ++this.#tries }, 'the store cannot be reached; will try again')
+      const waitMs = Math.min(AGAIN_MS * 2 ** Math.min(this.#tries, 10), AGAIN_MS_MAX)
+      this.#timer = this.#clock.setTimer(waitMs, () => void this.#ask())
+    }
+  }
+}
+
+const isThere = (): Readiness => ({ isReady: true, why: 'the store answers' })
+
+/** null when the time is over first. */
+async function withinMs<T>(asked: Promise<T>, ms: number): Promise<{ value: T } | null> {
+  const { promise: late, resolve } = Promise.withResolvers<null>()
+  const timer = setTimeout(resolve, ms, null)
+  try {
+    return await Promise.race([asked.then((value) => ({ value })), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Its code only: the message may have a path or an address in it, and this is shown to everybody. */
+const whyOf = (error: unknown): string => String((error as { code?: unknown }).code ?? 'STORE_FAILED')

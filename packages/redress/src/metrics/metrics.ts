@@ -1,0 +1,109 @@
+import type { AppHost } from '../app/host.ts'
+import type { Store } from '../store/contract/store.ts'
+import type { Duty } from '../worker/duty.ts'
+import type { WorkerOptions } from '../worker/options.ts'
+import { Activity } from './activity.ts'
+import type { Registry } from './exposition.ts'
+import { familiesOf } from './families.ts'
+import { StoreReader, type StoreReading } from './reading.ts'
+import { withTally } from './tallied-store.ts'
+import { Tally } from './tally.ts'
+
+type MetricsHost = Pick<AppHost, 'store' | 'clock' | 'log'>
+
+type Listeners = Pick<WorkerOptions, 'onOutcome' | 'onLeaseLost' | 'onTry' | 'onStart'>
+
+/** However large the store is and however often somebody looks: reading it takes no more than a share of the time. */
+const READING_SHARE_MAX = 1 / 20
+
+/**
+ * This process in numbers, as Prometheus reads them. Counters are this process's own, so that those of several can be
+ * added; gauges are the store's, so they are the same in each.
+ */
+export class Metrics {
+  readonly contentType = 'text/plain; version=0.0.4; charset=utf-8'
+  readonly #host: MetricsHost
+  /** Whether a policy lets more than counts be shown of its type. */
+  readonly #mayAggregate: (type: string) => boolean
+  readonly #activity: Activity
+  readonly #tally: Tally
+  readonly #reader = new StoreReader()
+  #registry: Promise<Registry> | null = null
+  #reading: StoreReading | null = null
+  #staleAtMonoMs = Number.NEGATIVE_INFINITY
+
+  constructor(host: MetricsHost, mayAggregate: (type: string) => boolean) {
+    this.#host = host
+    this.#mayAggregate = mayAggregate
+    this.#activity = new Activity(host.clock)
+    this.#tally = new Tally(this.#activity.tally)
+  }
+
+  /** The exposition, as `GET /metrics` answers it. */
+  async text(): Promise<string> {
+    const registry = await this.registry()
+    await this.#readStore()
+    return registry.metrics()
+  }
+
+  /** prom-client's registry, made for this app alone: metrics of your own can be added to it. */
+  registry(): Promise<Registry> {
+    this.#registry ??= this.#open()
+    return this.#registry
+  }
+
+  async #open(): Promise<Registry> {
+    // Loaded when somebody first looks: most programs that submit a job never do.
+    const { expositionOf } = await import('./exposition.ts')
+    const reading = () => this.#reading
+    return expositionOf(familiesOf({ tally: this.#tally, reading, mayAggregate: this.#mayAggregate }))
+  }
+
+  async #readStore(): Promise<void> {
+    const { clock, log } = this.#host
+    const beganMonoMs = clock.monoMs()
+    if (beganMonoMs < this.#staleAtMonoMs) return
+    try {
+      this.#reading = await this.#reader.read(await this.#host.store())
+    } catch (error) {
+      this.#reading = null
+      log.error({ err: error }, 'the store could not be read for metrics; those of this process are told all the same')
+    }
+    const nowMonoMs = clock.monoMs()
+    this.#staleAtMonoMs = nowMonoMs + (nowMonoMs - beganMonoMs) / READING_SHARE_MAX
+  }
+
+  /** For the app: the listeners of its workers, which count first and then call those of the user. */
+  static listeners(metrics: Metrics, { onOutcome, onLeaseLost, onTry, onStart }: Listeners): Required<Listeners> {
+    const tally = metrics.#tally
+    metrics.#activity.isWorked = true
+    return {
+      onOutcome: both(tally.ended, onOutcome),
+      onLeaseLost: both(tally.lost, onLeaseLost),
+      onTry: both(tally.tried, onTry),
+      onStart: both(tally.activity.started, onStart),
+    }
+  }
+
+  /** For the app: the store, counting what goes through it. */
+  static watch(metrics: Metrics, store: Store): Store {
+    metrics.#activity.sendTo(store)
+    return withTally(store, metrics.#tally, metrics.#host.clock, metrics.#activity)
+  }
+
+  /** For the app: what its workers do for the charts of the last day. */
+  static duty(metrics: Metrics): Duty {
+    return metrics.#activity.duty()
+  }
+}
+
+function both<Facts extends unknown[]>(
+  first: (...facts: Facts) => void,
+  second: ((...facts: Facts) => void) | undefined,
+): (...facts: Facts) => void {
+  if (second === undefined) return first
+  return (...facts) => {
+    first(...facts)
+    second(...facts)
+  }
+}

@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import { RedressError } from '../../core/errors.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isName } from '../../core/text/names.ts'
+import type { StoredAccount } from '../../store/contract/accounts.ts'
+import type { Store } from '../../store/contract/store.ts'
+import { byFields, requireBy } from '../input-fields.ts'
+import { operation } from '../operation.ts'
+
+const EMAIL_CHARS_MAX = 254
+
+const accountView = z.object({
+  name: z.string(),
+  email: z.string().nullable(),
+  createdAt: z.string(),
+  disabledAt: z.string().nullable(),
+})
+export type AccountView = z.infer<typeof accountView>
+
+const accountActed = z.object({
+  isDone: z.boolean(),
+  did: z.string().describe('one sentence: what was done, or would be'),
+  account: accountView.nullable(),
+})
+
+export const accountNameField = z
+  .string()
+  .refine(isName, 'must begin with a letter, then letters, digits and . _ : -')
+  .describe('name of the account: its jobs are those whose owner has this name')
+
+/** What makes something new explains itself well enough; who wants to say why can. */
+export const newFields = {
+  ...byFields,
+  reason: z.string().default('no reason given').describe('why: kept in the audit trail'),
+}
+
+export const createAccount = operation('accounts.create', {
+  input: z.strictObject({
+    name: accountNameField,
+    email: z
+      .email('is not an address such as ann@example.com')
+      .max(EMAIL_CHARS_MAX)
+      .optional()
+      .describe('where mail for its owner goes'),
+    ...newFields,
+  }),
+  output: accountActed,
+  run: async ({ store }, { name, email = null, dryRun, ...by }) => {
+    requireBy(by, `account ${name}`)
+    if (dryRun) {
+      if ((await find(store, name)) !== undefined) throw taken(name)
+      return { isDone: false, did: `Nothing was done. This makes the account ${name}.`, account: null }
+    }
+    if ((await store.addAccount({ name, email, by })) === 'taken') throw taken(name)
+    return { isDone: true, did: `The account ${name} is there.`, account: viewAccount(await needed(store, name)) }
+  },
+})
+
+export const listAccounts = operation('accounts.list', {
+  input: z.strictObject({}),
+  output: z.object({ accounts: z.array(accountView) }),
+  run: async ({ store }) => ({ accounts: (await store.accounts()).map(viewAccount) }),
+})
+
+export const disableAccount = operation('accounts.disable', {
+  input: z.strictObject({ name: z.string().min(1).describe('name of the account'), ...byFields }),
+  output: accountActed,
+  run: async ({ store }, { name, dryRun, ...by }) => {
+    const before = await needed(store, name)
+    requireBy(by, `account ${name}`)
+    const already = `Nothing was done: the account ${name} was disabled already.`
+    if (before.disabledAtMs !== null) return { isDone: false, did: already, account: viewAccount(before) }
+    if (dryRun) {
+      const did = `Nothing was done. This ends all tokens and sessions of ${name} for good; its jobs stay as they are.`
+      return { isDone: false, did, account: viewAccount(before) }
+    }
+    const isDone = (await store.disableAccount({ name, by })) === 'disabled'
+    const did = isDone ? `The account ${name} is disabled: its tokens and sessions are worth nothing now.` : already
+    return { isDone, did, account: viewAccount(await needed(store, name)) }
+  },
+})
+
+const find = async (store: Store, name: string): Promise<StoredAccount | undefined> =>
+  (await store.accounts()).find((account) => account.name === name)
+
+async function needed(store: Store, name: string): Promise<StoredAccount> {
+  const account = await find(store, name)
+  if (account === undefined) throw new RedressError('ACCOUNT_NOT_FOUND', `There is no account ${name}.`)
+  return account
+}
+
+/** For those who give something to an account: it must be there, and not be disabled. */
+export async function refuseNoAccount(store: Store, name: string): Promise<void> {
+  const { disabledAtMs } = await needed(store, name)
+  if (disabledAtMs !== null) throw new RedressError('ACCOUNT_NOT_FOUND', `The account ${name} is disabled.`)
+}
+
+const taken = (name: string): RedressError => new RedressError('ACCOUNT_EXISTS', `There is an account ${name} already.`)
+
+const viewAccount = ({ name, email, createdAtMs, disabledAtMs }: StoredAccount): AccountView => ({
+  name,
+  email,
+  createdAt: isoTime(createdAtMs),
+  disabledAt: isoTimeOrNull(disabledAtMs),
+})

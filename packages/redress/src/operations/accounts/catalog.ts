@@ -1,0 +1,66 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+/** The part of the catalogue that is about who may come in. All of it is for admins. */
+export const ACCESS = {
+  'accounts.create': {
+    cli: 'accounts create <name>',
+    http: 'POST /api/accounts',
+    role: 'admin',
+    mutates: true,
+    acts: true,
+    creates: true,
+    summary: 'Make an account: a name that owns jobs, and that tokens can stand for.',
+  },
+  'accounts.list': {
+    cli: 'accounts list',
+    http: 'GET /api/accounts',
+    role: 'admin',
+    mutates: false,
+    summary: 'List the accounts, also those that were disabled.',
+  },
+  'accounts.disable': {
+    cli: 'accounts disable <name>',
+    http: 'POST /api/accounts/:name/disable',
+    role: 'admin',
+    mutates: true,
+    acts: true,
+    confirms: true,
+    summary: 'End all tokens and sessions of an account for good; its name stays taken.',
+  },
+  'tokens.create': {
+    cli: 'tokens create',
+    http: 'POST /api/tokens',
+    role: 'admin',
+    mutates: true,
+    acts: true,
+    creates: true,
+    grants: true,
+    summary: 'Make a token for a program or a person; it is shown this once.',
+  },
+  'tokens.list': {
+    cli: 'tokens list',
+    http: 'GET /api/tokens',
+    role: 'admin',
+    mutates: false,
+    summary: 'List tokens, sessions or sign-in links, the newest first, without their secrets.',
+  },
+  'tokens.revoke': {
+    cli: 'tokens revoke <id>',
+    http: 'POST /api/tokens/:id/revoke',
+    role: 'admin',
+    mutates: true,
+    acts: true,
+    confirms: true,
+    summary: 'End a token, a session or a sign-in link for good.',
+  },
+  'sign-in-links.create': {
+    cli: 'sign-in',
+    http: 'POST /api/sign-in-links',
+    role: 'admin',
+    mutates: true,
+    acts: true,
+    creates: true,
+    grants: true,
+    summary: 'Make a link that signs somebody in to the pages of the server, once.',
+  },
+} as const satisfies Record<string, CatalogEntry>

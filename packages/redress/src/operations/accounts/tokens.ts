@@ -1,0 +1,233 @@
+import { z } from 'zod'
+import { RedressError } from '../../core/errors.ts'
+import { DAY_MS, DURATION_MS_MAX, durationMs } from '../../core/text/duration.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isName } from '../../core/text/names.ts'
+import { hashOf, makeSecret } from '../../runtime/secret.ts'
+import type { CredentialKind, StoredCredential } from '../../store/contract/accounts.ts'
+import type { Store } from '../../store/contract/store.ts'
+import { ROLES, type Role } from '../caller.ts'
+import { byFields, cursorField, durationInput, limitField, requireBy } from '../input-fields.ts'
+import { type Context, operation } from '../operation.ts'
+import { accountNameField, newFields, refuseNoAccount } from './accounts.ts'
+import { readScopes, scopesField } from './scopes.ts'
+
+/** Tokens and sign-in links: somebody who may come in, as whom, and for how long. */
+
+const LIST_MAX = 1_000
+const KINDS = ['token', 'session', 'link'] as const
+const STATES = ['active', 'expired', 'revoked', 'used', 'disabled'] as const
+
+const ROLE_MEANS = 'what it allows: viewer looks, operator acts, admin lets others in; owner sees only its own account'
+const roleField = z.enum(ROLES).describe(ROLE_MEANS)
+const roleFieldOr = (role: Role) => z.enum(ROLES).default(role).describe(ROLE_MEANS)
+
+/** Of what was made, or with `dryRun` would be. */
+const credentialFacts = {
+  isDone: z.boolean(),
+  did: z.string().describe('one sentence: what was done, or would be'),
+  id: z.string().nullable().describe('what it is called by: no secret'),
+  name: z.string(),
+  role: z.enum(ROLES),
+  account: z.string().nullable(),
+  scopes: z.array(z.string()).nullable().describe('null: all that the role allows'),
+  expiresAt: z.string().nullable(),
+}
+
+const tokenView = z.object({
+  id: z.string(),
+  kind: z.enum(KINDS),
+  name: z.string(),
+  role: z.enum(ROLES),
+  account: z.string().nullable(),
+  scopes: z.array(z.string()).nullable().describe('null: all that the role allows'),
+  state: z.enum(STATES).describe('disabled: its account is'),
+  createdAt: z.string(),
+  createdBy: z.string(),
+  expiresAt: z.string().nullable(),
+  lastUsedAt: z.string().nullable().describe('to the minute'),
+  revokedAt: z.string().nullable(),
+})
+export type TokenView = z.infer<typeof tokenView>
+
+export const createToken = operation('tokens.create', {
+  input: z.strictObject({
+    name: z
+      .string()
+      .refine(isName, 'must begin with a letter, then letters, digits and . _ : -')
+      .describe('who uses it: the audit trail calls them so, unless it has an account'),
+    role: roleField,
+    account: accountNameField.optional().describe('the account it stands for; needed for an owner'),
+    scopes: scopesField,
+    expires: durationInput.default('90d').describe(`how long it is good: '90d', '12h', or 'never'`),
+    ...newFields,
+  }),
+  output: z.object({ ...credentialFacts, token: z.string().nullable().describe('the secret: it is not shown again') }),
+  run: async (context, { expires, ...asked }) => {
+    const forMs = expires === 'never' ? null : lifetimeMs(expires, 'expires', DURATION_MS_MAX)
+    const { secret, ...made } = await makeCredential(context, 'token', asked, forMs)
+    const until = made.expiresAt === null ? 'for ever' : `until ${made.expiresAt}`
+    const what = `token ${made.name} with the role ${made.role}, good ${until}`
+    if (secret === null)
+      return { isDone: false, did: `Nothing was done. This makes the ${what}.`, ...made, token: null }
+    return { isDone: true, did: `Here is the ${what}.`, ...made, token: secret }
+  },
+})
+
+export const listTokens = operation('tokens.list', {
+  input: z.strictObject({
+    kind: z.enum(KINDS).default('token').describe('tokens, sessions of browsers, or sign-in links'),
+    limit: limitField(LIST_MAX),
+    cursor: cursorField,
+  }),
+  output: z.object({ tokens: z.array(tokenView), nextCursor: z.string().nullable() }),
+  run: async ({ store }, { kind, limit, cursor }) => {
+    const found = await store.credentials({ kind, limit: limit + 1, beforeKey: cursor ?? null })
+    const shown = found.slice(0, limit)
+    return {
+      tokens: await viewTokens(store, shown),
+      nextCursor: found.length > shown.length ? String(shown.at(-1)?.key) : null,
+    }
+  },
+})
+
+export const revokeToken = operation('tokens.revoke', {
+  input: z.strictObject({ id: z.string().min(1).describe('id of the token, session or link'), ...byFields }),
+  output: z.object({ isDone: z.boolean(), did: z.string(), token: tokenView }),
+  run: async ({ store }, { id, dryRun: isDry, ...by }) => {
+    const before = await neededToken(store, id)
+    requireBy(by, `token ${id}`)
+    const what = `${before.kind} ${before.name} (${before.role})`
+    const already = `Nothing was done: the ${what} was revoked already.`
+    if (before.revokedAt !== null) return { isDone: false, did: already, token: before }
+    if (isDry) return { isDone: false, did: `Nothing was done. This ends the ${what} for good.`, token: before }
+    const isDone = (await store.revokeCredential({ id, by })) === 'revoked'
+    const token = await neededToken(store, id)
+    return { isDone, did: isDone ? `The ${what} is worth nothing now.` : already, token }
+  },
+})
+
+const LINK_MS_MAX = 7 * DAY_MS
+
+/** Where a link leads, on whatever server serves it. Whoever opens it sees a button: looking does not use it up. */
+const signInPath = (code: string): string => `/sign-in?code=${encodeURIComponent(code)}`
+
+export const createSignInLink = operation('sign-in-links.create', {
+  input: z.strictObject({
+    role: roleFieldOr('admin'),
+    account: accountNameField.optional().describe('the account it stands for; needed for an owner'),
+    name: z
+      .string()
+      .min(1)
+      .max(200)
+      .optional()
+      .describe('what the audit trail calls whoever comes in by it; else the account, or who makes it'),
+    scopes: scopesField,
+    for: durationInput.default('15m').describe(`how long it can be used: '15m', '1d'`),
+    ...newFields,
+  }),
+  output: z.object({
+    ...credentialFacts,
+    code: z.string().nullable().describe('the secret: it works once and is not shown again'),
+    path: z.string().nullable().describe('what to open on the server'),
+  }),
+  run: async (context, { for: length, name, ...asked }) => {
+    const forMs = lifetimeMs(length, 'for', LINK_MS_MAX)
+    const named = { ...asked, name: name ?? asked.account ?? asked.actor }
+    const { secret, ...made } = await makeCredential(context, 'link', named, forMs)
+    const what = `a link that signs ${made.name} in once with the role ${made.role}, until ${made.expiresAt}`
+    if (secret === null) return { isDone: false, did: `Nothing was done. This makes ${what}.`, ...made, ...NO_LINK }
+    return { isDone: true, did: `Here is ${what}.`, ...made, code: secret, path: signInPath(secret) }
+  },
+})
+
+const NO_LINK = { code: null, path: null }
+
+interface Asked {
+  name: string
+  role: Role
+  account?: string | undefined
+  scopes?: z.infer<typeof scopesField>
+  actor: string
+  reason: string
+  dryRun: boolean
+}
+
+interface Made {
+  /** Shown once, and kept nowhere; null with `dryRun`. */
+  secret: string | null
+  id: string | null
+  name: string
+  role: Role
+  account: string | null
+  scopes: string[] | null
+  expiresAt: string | null
+}
+
+async function makeCredential(
+  { store, makeId }: Pick<Context, 'store' | 'makeId'>,
+  kind: Exclude<CredentialKind, 'session'>,
+  { name, role, account: accountName, scopes: given, actor, reason, dryRun }: Asked,
+  forMs: number | null,
+): Promise<Made> {
+  const account = accountName ?? null
+  requireBy({ actor, reason }, `${kind} ${name}`)
+  if (role === 'owner' && account === null) {
+    throw new RedressError('OPTION_INVALID', 'account: an owner needs one; its jobs are what it sees.')
+  }
+  const scopes = readScopes(given, role)
+  if (account !== null) await refuseNoAccount(store, account)
+  const facts = { name, role, account, scopes }
+  if (dryRun) {
+    const expiresAt = forMs === null ? null : isoTimeOrNull((await store.nowMs()) + forMs)
+    return { ...facts, secret: null, id: null, expiresAt }
+  }
+  const secret = makeSecret(kind)
+  const id = makeId()
+  const credential = { ...facts, id, kind, hash: hashOf(secret), forMs }
+  const answer = await store.addCredential({ credential, by: { actor, reason } })
+  // Somebody disabled it since we looked.
+  if (answer === 'no-account') throw new RedressError('ACCOUNT_NOT_FOUND', `The account ${account} is disabled.`)
+  const [stored] = await store.credentials({ id, limit: 1, beforeKey: null })
+  return { ...facts, secret, id, expiresAt: isoTimeOrNull(stored?.expiresAtMs ?? null) }
+}
+
+/** A time that is over at once, or that nobody will see the end of, is a slip. */
+function lifetimeMs(value: string | number, field: string, msMax: number): number {
+  const ms = durationMs(value, field)
+  if (ms > 0 && ms <= msMax) return ms
+  const limit = ms === 0 ? 'must be longer than nothing' : `must be at most ${msMax / DAY_MS} days`
+  throw new RedressError('OPTION_INVALID', `${field}: ${limit}.`)
+}
+
+async function neededToken(store: Store, id: string): Promise<TokenView> {
+  const [token] = await viewTokens(store, await store.credentials({ id, limit: 1, beforeKey: null }))
+  if (token === undefined) throw new RedressError('TOKEN_NOT_FOUND', `There is no token ${id}.`)
+  return token
+}
+
+async function viewTokens(store: Store, rows: readonly StoredCredential[]): Promise<TokenView[]> {
+  if (rows.length === 0) return []
+  const [nowMs, accounts] = await Promise.all([store.nowMs(), store.accounts()])
+  const disabled = new Set(accounts.filter(({ disabledAtMs }) => disabledAtMs !== null).map(({ name }) => name))
+  const stateOf = ({ kind, revokedAtMs, expiresAtMs, usedAtMs, account }: StoredCredential): TokenView['state'] => {
+    if (revokedAtMs !== null) return 'revoked'
+    if (kind === 'link' && usedAtMs !== null) return 'used'
+    if (account !== null && disabled.has(account)) return 'disabled'
+    return expiresAtMs !== null && expiresAtMs <= nowMs ? 'expired' : 'active'
+  }
+  return rows.map((row) => ({
+    id: row.id,
+    kind: row.kind,
+    name: row.name,
+    role: row.role,
+    account: row.account,
+    scopes: row.scopes === null ? null : [...row.scopes],
+    state: stateOf(row),
+    createdAt: isoTime(row.createdAtMs),
+    createdBy: row.createdBy,
+    expiresAt: isoTimeOrNull(row.expiresAtMs),
+    lastUsedAt: isoTimeOrNull(row.usedAtMs),
+    revokedAt: isoTimeOrNull(row.revokedAtMs),
+  }))
+}

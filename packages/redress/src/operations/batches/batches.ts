@@ -1,0 +1,280 @@
+import { z } from 'zod'
+import { batchNewsSchema } from '../../core/batch.ts'
+import { ERRORS, type ErrorCode, RedressError } from '../../core/errors.ts'
+import { FAULTS } from '../../core/failure/failure.ts'
+import { judge } from '../../core/job/actions.ts'
+import { SUBJECT_EVENTS } from '../../core/job/events.ts'
+import { ROLLUPS } from '../../core/policy/flow.ts'
+import { asForwardOnly } from '../../core/policy/policy.ts'
+import { BATCH_STATES, batchCountFields } from '../../core/rollup.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import {
+  anything,
+  count,
+  done,
+  flag,
+  id,
+  listOf,
+  name,
+  nextCursor,
+  text,
+  time,
+  timeOrNull,
+} from '../../core/views/fields.ts'
+import type { BatchRow } from '../../store/contract/batches.ts'
+import type { FailedEnd, Store, StoredType } from '../../store/contract/store.ts'
+import { settledJobId } from '../../store/scripts/derived-id.ts'
+import { byFields, cursorField, limitField } from '../input-fields.ts'
+import { operation } from '../operation.ts'
+import { cancelBatch, retryFailedOfBatch } from './act-on-jobs.ts'
+
+const LIST_MAX = 1_000
+
+const batchSchema = z.strictObject({
+  id,
+  name,
+  owner: name.nullable(),
+  state: z.enum(BATCH_STATES),
+  rollup: z.enum(ROLLUPS),
+  sealed: flag.describe('no more jobs will be added'),
+  counts: z.strictObject({ ...batchCountFields, queued: count, processing: count }),
+  lastError: z
+    .strictObject({
+      jobId: id,
+      type: name,
+      code: name,
+      message: text,
+      attempt: count,
+      at: time,
+      deadLetterOffset: count.nullable(),
+    })
+    .nullable(),
+  data: anything,
+  onSettled: name.nullable(),
+  notify: listOf(name),
+  createdAt: time,
+  settledAt: timeOrNull,
+  settlements: count,
+  expiresAt: timeOrNull,
+})
+export type BatchView = z.infer<typeof batchSchema>
+
+const batchDetailSchema = z.strictObject({
+  ...batchSchema.shape,
+  settledJobId: id.nullable().describe('the job that its newest settlement submitted'),
+  // When it was settled, reopened and expired, with the counts of that moment.
+  history: z.array(
+    z.strictObject({
+      seq: count,
+      at: time,
+      kind: z.enum(SUBJECT_EVENTS.batch),
+      data: batchNewsSchema,
+    }),
+  ),
+})
+export type BatchDetail = z.infer<typeof batchDetailSchema>
+export type BatchEventView = BatchDetail['history'][number]
+
+/** The failed jobs of a batch by their code, those with most jobs first. */
+const batchFailuresSchema = z.strictObject({
+  codes: z.array(
+    z.strictObject({
+      code: name,
+      fault: z.enum(FAULTS),
+      message: text.describe('of the newest of them'),
+      count,
+      retryable: count.describe('so many of them a person may retry, as far as their policy says'),
+    }),
+  ),
+  isMore: flag.describe('there are more failed jobs than were looked at'),
+})
+type BatchFailures = z.infer<typeof batchFailuresSchema>
+export type BatchFailureCode = BatchFailures['codes'][number]
+
+const batchActedSchema = z.strictObject({
+  ...done,
+  batch: batchSchema,
+  // What became of each job.
+  items: z.array(
+    z.strictObject({
+      id,
+      isDone: flag,
+      did: text,
+      code: z
+        .enum(Object.keys(ERRORS) as ErrorCode[])
+        .nullable()
+        .describe('why not, where it was refused'),
+    }),
+  ),
+})
+export type BatchActed = z.infer<typeof batchActedSchema>
+export type BatchItem = BatchActed['items'][number]
+
+const batchIdField = z.string().min(1).describe('id of the batch')
+const batchOwnerField = z.string().min(1).optional().describe('only if it is a batch of this owner')
+const batchActFields = { id: batchIdField, ...byFields, owner: batchOwnerField }
+
+export const listBatches = operation('batches.list', {
+  input: z.strictObject({
+    state: z.enum(BATCH_STATES).optional().describe('only batches in this state'),
+    owner: z.string().min(1).optional().describe('only batches of this owner'),
+    name: z.string().min(1).optional().describe('only batches of this name'),
+    limit: limitField(LIST_MAX),
+    cursor: cursorField,
+  }),
+  output: z.strictObject({ batches: z.array(batchSchema), nextCursor }),
+  run: async ({ store }, { state, owner, name, limit, cursor }) => {
+    const found = await store.batches({
+      limit: limit + 1,
+      ...(state !== undefined && { state }),
+      ...(owner !== undefined && { owner }),
+      ...(name !== undefined && { name }),
+      ...(cursor !== undefined && { beforeKey: cursor }),
+    })
+    const rows = found.slice(0, limit)
+    return {
+      batches: await Promise.all(rows.map((row) => viewFor(store, row, owner))),
+      nextCursor: found.length > rows.length ? String(rows.at(-1)?.key) : null,
+    }
+  },
+})
+
+export const showBatch = operation('batches.show', {
+  input: z.strictObject({ id: batchIdField, owner: batchOwnerField }),
+  output: z.strictObject({ ...batchDetailSchema.shape, failures: batchFailuresSchema }),
+  about: aboutBatch,
+  run: async ({ store }, { id, owner }) => {
+    const batch = await neededBatch(store, id, owner)
+    return {
+      ...(await detailOfBatch(store, batch)),
+      ...(await viewFor(store, batch, owner)),
+      failures: await failuresOfBatch(store, batch, owner),
+    }
+  },
+})
+
+export async function detailOfBatch(store: Store, batch: BatchRow): Promise<BatchDetail> {
+  const { id, onSettled, settlements } = batch
+  return {
+    ...viewBatch(batch),
+    settledJobId: onSettled === null || settlements === 0 ? null : settledJobId(id, settlements),
+    history: (await store.batchEvents({ id })).map(({ atMs, ...event }) => ({ ...event, at: isoTime(atMs) })),
+  }
+}
+
+export const cancelBatchJobs = operation('batches.cancel', {
+  input: z.strictObject(batchActFields),
+  output: batchActedSchema,
+  about: aboutBatch,
+  run: async (context, act) => {
+    const batch = await neededBatch(context.store, act.id, act.owner)
+    return acted(context.store, await cancelBatch(context, act, batch), act)
+  },
+})
+
+export const retryFailedJobs = operation('batches.retry-failed', {
+  input: z.strictObject(batchActFields),
+  output: batchActedSchema,
+  about: aboutBatch,
+  run: async (context, act) => {
+    const batch = await neededBatch(context.store, act.id, act.owner)
+    return acted(context.store, await retryFailedOfBatch(context, act, batch), act)
+  },
+})
+
+async function acted(
+  store: Store,
+  done: Omit<BatchActed, 'batch'>,
+  { id, owner }: { id: string; owner?: string | undefined },
+): Promise<BatchActed> {
+  return { ...done, batch: await viewFor(store, await neededBatch(store, id), owner) }
+}
+
+/** In a batch of one's own there may be jobs of others: how one of those failed is not the batch owner's to know. */
+async function viewFor(store: Store, batch: BatchRow, owner: string | undefined): Promise<BatchView> {
+  const view = viewBatch(batch)
+  if (owner === undefined || view.lastError === null) return view
+  const job = await store.job({ id: view.lastError.jobId })
+  return job?.owner === owner ? view : { ...view, lastError: null }
+}
+
+/** `owner` is given by whoever may see and touch only their own; to them, another's is not there. */
+async function neededBatch(store: Store, id: string, owner?: string): Promise<BatchRow> {
+  const batch = await store.batch({ id })
+  if (batch === null || (owner !== undefined && batch.owner !== owner))
+    throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
+  return batch
+}
+
+async function aboutBatch(store: Store, { id, owner }: Readonly<Record<string, unknown>>): Promise<void> {
+  if (typeof id === 'string') await neededBatch(store, id, typeof owner === 'string' ? owner : undefined)
+}
+
+const JOBS_MAX = 10_000
+
+/** Of whoever may see only their own, jobs of others in their batch do not count. */
+async function failuresOfBatch(
+  store: Store,
+  { id, failed }: BatchRow,
+  owner: string | undefined,
+): Promise<BatchFailures> {
+  if (failed === 0) return { codes: [], isMore: false }
+  const { ends, isMore } = await store.countFailed({
+    batch: id,
+    ...(owner !== undefined && { owner }),
+    max: JOBS_MAX,
+  })
+  const types = new Map((await store.types()).map((type) => [type.name, type]))
+  const byCode = new Map<string, BatchFailureCode>()
+  for (const end of ends) {
+    const { code, fault, message, count } = end
+    // One code of several types: those with most jobs come first, and their words are shown.
+    const sum = byCode.get(code) ?? { code, fault, message, count: 0, retryable: 0 }
+    const isRetryable = mayRetry(end, types.get(end.type))
+    byCode.set(code, { ...sum, count: sum.count + count, retryable: sum.retryable + (isRetryable ? count : 0) })
+  }
+  const codes = [...byCode.values()].sort((a, b) => b.count - a.count || (a.code < b.code ? -1 : 1))
+  return { codes, isMore }
+}
+
+function mayRetry({ isForwardOnly }: FailedEnd, type: StoredType | undefined): boolean {
+  if (type === undefined) return false
+  const policy = isForwardOnly ? asForwardOnly(type.policy) : type.policy
+  // A job made by a retry takes the place of its origin in the batch.
+  const failed = { status: 'failed', retriedAs: null, retriedAsStatus: null } as const
+  return judge({ ...failed, policy, isForwardOnly, orphanedAtMs: null, cancelRequestedAtMs: null }, 'retry').allowed
+}
+
+function viewBatch(batch: BatchRow): BatchView {
+  const { total, unfinished, complete, failed, permanent, cancelled, processing, lastFailure } = batch
+  return {
+    id: batch.id,
+    name: batch.name,
+    owner: batch.owner,
+    state: batch.state,
+    rollup: batch.rollup,
+    sealed: batch.isSealed,
+    counts: {
+      total,
+      unfinished,
+      queued: unfinished - processing,
+      processing,
+      complete,
+      failed,
+      permanent,
+      cancelled,
+    },
+    lastError: lastFailure && viewLastError(lastFailure),
+    data: JSON.parse(batch.data) as unknown,
+    onSettled: batch.onSettled?.type ?? null,
+    notify: batch.notify,
+    createdAt: isoTime(batch.createdAtMs),
+    settledAt: isoTimeOrNull(batch.settledAtMs),
+    settlements: batch.settlements,
+    expiresAt: isoTimeOrNull(batch.expiresAtMs),
+  }
+}
+
+function viewLastError({ atMs, ...rest }: NonNullable<BatchRow['lastFailure']>): BatchView['lastError'] {
+  return { ...rest, at: isoTime(atMs) }
+}

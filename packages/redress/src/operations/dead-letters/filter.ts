@@ -1,0 +1,45 @@
+import { z } from 'zod'
+import { RedressError } from '../../core/errors.ts'
+import type { LetterFilter } from '../../store/contract/dead-letters.ts'
+import { momentField, momentMs, typeField } from '../input-fields.ts'
+
+/** Which letters are meant. */
+export const filterFields = {
+  type: typeField.optional().describe('only letters of this job type'),
+  code: z.string().min(1).optional().describe('only letters with this failure code'),
+  owner: z.string().min(1).optional().describe('only letters of this owner'),
+  fingerprint: z.string().min(1).optional().describe('only letters that failed in the same way'),
+  since: momentField('not set aside before this'),
+  until: momentField('set aside before this'),
+  replayed: z.enum(['yes', 'no']).optional().describe('only letters that were replayed, or were not'),
+}
+
+export const offsetField = z.coerce.number().int().min(1).describe('offset of the dead letter')
+export const allField = z.boolean().default(false).describe('every letter there is, where nothing else is said')
+
+const fields = z.object(filterFields)
+
+export function filterOf(given: z.output<typeof fields>, nowMs: number): LetterFilter {
+  const { type, code, owner, fingerprint, since, until, replayed } = given
+  return {
+    ...(type !== undefined && { type }),
+    ...(code !== undefined && { code }),
+    ...(owner !== undefined && { owner }),
+    ...(fingerprint !== undefined && { fingerprint }),
+    ...(since !== undefined && { sinceMs: momentMs(since, 'since', nowMs) }),
+    ...(until !== undefined && { untilMs: momentMs(until, 'until', nowMs) }),
+    ...(replayed !== undefined && { isReplayed: replayed === 'yes' }),
+  }
+}
+
+/** Whoever forgets a filter must not act on everything. */
+export function refuseAccidentalAll(filter: LetterFilter, all: boolean, what: string): void {
+  const isFiltered = Object.keys(filter).length > 0
+  if (isFiltered && all) {
+    throw new RedressError('OPTION_INVALID', 'Both a filter and all are given: it is one or the other.')
+  }
+  if (isFiltered || all) return
+  throw new RedressError('OPTION_INVALID', `No letters are named: this would ${what} every dead letter there is.`, {
+    action: 'Name them by type, code, owner, fingerprint, since or until; or say `all`.',
+  })
+}

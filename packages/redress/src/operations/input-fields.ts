@@ -1,0 +1,64 @@
+import { z } from 'zod'
+import { RedressError } from '../core/errors.ts'
+import { durationMs } from '../core/text/duration.ts'
+import type { By } from '../store/contract/store.ts'
+
+/** Fields that several operations have in their input. */
+
+export const idField = z.string().min(1).describe('id of the job')
+export const ownerField = z.string().min(1).optional().describe('only if it is a job of this owner')
+export const typeField = z.string().min(1).describe('name of the job type')
+export const limitField = (most: number) =>
+  z.coerce.number().int().min(1).max(most).default(50).describe(`how many at most (up to ${most})`)
+export const cursorField = z.coerce
+  .number()
+  .int()
+  .min(1)
+  .optional()
+  .describe('go on after the last page, with its nextCursor')
+export const durationInput = z.union([z.string(), z.number()])
+export const dryRunField = z.boolean().default(false).describe('say what would be done, and do nothing')
+
+/** Of every act: who does it and why is kept for ever. `requireBy` checks both and says what is missing. */
+export const byFields = {
+  actor: z.string().default('').describe('who does it'),
+  reason: z.string().default('').describe('why: kept in the audit trail'),
+  dryRun: dryRunField,
+}
+
+const ACTOR_CHARS_MAX = 200
+const REASON_CHARS_MAX = 2_000
+
+/** `target` is what is changed: 'job 17', 'queue mail'. */
+export function requireBy({ actor, reason }: By, target: string): void {
+  if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `An actor is required to change ${target}.`)
+  if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `A reason is required to change ${target}.`)
+  if (actor.length > ACTOR_CHARS_MAX || reason.length > REASON_CHARS_MAX) {
+    const limits = `an actor has at most ${ACTOR_CHARS_MAX} characters, and a reason ${REASON_CHARS_MAX}`
+    throw new RedressError('OPTION_INVALID', `Too long: ${limits}.`)
+  }
+}
+
+/** A moment as a person writes it: how long ago ('2h'), or a time in ISO 8601. Read with `momentMs`. */
+export const momentField = (what: string) =>
+  z.string().min(1).optional().describe(`${what}: how long ago ('2h'), or a time ('2026-01-31T08:00Z')`)
+
+const ISO_DATE = /^\d{4}-\d{2}-\d{2}/
+
+/** By the store's clock, which the caller asks for. */
+export function momentMs(text: string, field: string, nowMs: number): number {
+  if (!ISO_DATE.test(text)) return nowMs - agoMs(text, field)
+  // A date alone is read as UTC; a time without a zone would be read in this machine's, which nobody else knows.
+  const hasZone = !text.includes('T') || /(Z|[+-]\d{2}:?\d{2})$/.test(text)
+  const ms = Date.parse(hasZone ? text : `${text}Z`)
+  if (!Number.isNaN(ms)) return ms
+  throw new RedressError('OPTION_INVALID', `${field}: ${JSON.stringify(text)} is not a time in ISO 8601.`)
+}
+
+function agoMs(text: string, field: string): number {
+  try {
+    return durationMs(text, field)
+  } catch (error) {
+    throw new RedressError('OPTION_INVALID', `${(error as Error).message}, or a time: '2026-01-31T08:00Z'`)
+  }
+}

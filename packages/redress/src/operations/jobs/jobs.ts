@@ -1,0 +1,241 @@
+import { z } from 'zod'
+import { explain, explanationSchema } from '../../core/explain/explain.ts'
+import type { FailureGroup } from '../../core/failure/group.ts'
+import { actionsFor } from '../../core/job/actions.ts'
+import type { JobEvent } from '../../core/job/events.ts'
+import type { FailureRecord } from '../../core/job/record.ts'
+import { STATUSES } from '../../core/job/states.ts'
+import { isoTime } from '../../core/text/iso-time.ts'
+import { anything, count, done, flag, nextCursor, time } from '../../core/views/fields.ts'
+import { eventForOwner, failureForOwner, holdForOwner, jobForOwner } from '../../core/views/for-owner.ts'
+import { eventSchema, failureSchema, viewEvent, viewFailure } from '../../core/views/history.ts'
+import { jobSchema, viewJob } from '../../core/views/job.ts'
+import { foldAll } from '../../store/contract/failure-groups.ts'
+import type { JobFilter, JobRow, Store, Submitted } from '../../store/contract/store.ts'
+import { ID_CHARS_MIN, IDS_MAX } from '../../store/scripts/jobs/job-search.ts'
+import {
+  cursorField,
+  dryRunField,
+  durationInput,
+  idField,
+  limitField,
+  momentField,
+  momentMs,
+  ownerField,
+  typeField,
+} from '../input-fields.ts'
+import { type Context, operation } from '../operation.ts'
+import { actionsNow } from './admit-retry.ts'
+import { holdsOf } from './holds.ts'
+import { aboutJob, asOfNow, neededJob } from './needed-job.ts'
+
+const LIST_MAX = 1_000
+const COUNT_MAX = 10_000
+const ACTIVE_COUNT_MAX = 1_000
+
+const jobListSchema = z.strictObject({ jobs: z.array(jobSchema), nextCursor })
+type JobList = z.infer<typeof jobListSchema>
+
+const jobListingSchema = z.strictObject({
+  ...jobListSchema.shape,
+  activeCount: count.describe('queued or processing, of the owner who was asked for; 1000 stands for more, too'),
+  timestamp: time.describe(`when this was read, by the store's clock`),
+})
+
+const jobDetailSchema = z.strictObject({ ...jobSchema.shape, input: anything })
+type JobDetail = z.infer<typeof jobDetailSchema>
+
+const filterFields = {
+  status: z.enum(STATUSES).optional().describe('only jobs of this status'),
+  type: typeField.optional().describe('only jobs of this type'),
+  queue: z.string().min(1).optional().describe('only jobs of the types of this queue'),
+  owner: z.string().min(1).optional().describe('only jobs of this owner'),
+  code: z.string().min(1).optional().describe('only failed jobs that ended with this code'),
+  batch: z.string().min(1).optional().describe('only jobs that have a place in this batch'),
+  retriedFrom: z.string().min(1).optional().describe('only jobs that somebody made from this one, by its id'),
+  since: momentField('only jobs created since then'),
+  until: momentField('only jobs created before then'),
+  q: z
+    .string()
+    .trim()
+    .min(1)
+    .max(500)
+    .optional()
+    .describe(
+      `only jobs that this belongs to, exactly: their id, the first ${ID_CHARS_MIN} or more characters of it (the newest ${IDS_MAX} that begin so), ` +
+        'their dedupe key while they hold it, the id of their batch, the code they ended with, their owner or their type',
+    ),
+}
+
+type FilterInput = z.output<z.ZodObject<typeof filterFields>>
+
+/** What is left out is not asked for. */
+async function filterOf(store: Store, { since, until, ...rest }: FilterInput): Promise<Omit<JobFilter, 'limit'>> {
+  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
+  if (since === undefined && until === undefined) return given
+  const nowMs = await store.nowMs()
+  return {
+    ...given,
+    ...(since !== undefined && { createdSinceMs: momentMs(since, 'since', nowMs) }),
+    ...(until !== undefined && { createdBeforeMs: momentMs(until, 'until', nowMs) }),
+  }
+}
+
+const CURSOR_HELP =
+  'go on after the last page, with its nextCursor; where few jobs fit, a page may have less than its limit, or none, and ' +
+  'yet not be the last'
+
+export const listJobs = operation('jobs.list', {
+  input: z.strictObject({ ...filterFields, limit: limitField(LIST_MAX), cursor: cursorField.describe(CURSOR_HELP) }),
+  output: jobListingSchema,
+  run: async ({ store }, { limit, cursor, ...asked }) => {
+    const filter = { ...(await filterOf(store, asked)), limit, ...(cursor !== undefined && { beforeKey: cursor }) }
+    const active = { isActive: true, ...(asked.owner !== undefined && { owner: asked.owner }), max: ACTIVE_COUNT_MAX }
+    // The time comes first: whoever asks for what came since then misses nothing.
+    const nowMs = await store.nowMs()
+    const [listed, { count }] = await Promise.all([page(store, filter), store.countJobs(active)])
+    return { jobs: listed.jobs, activeCount: count, timestamp: isoTime(nowMs), nextCursor: listed.nextCursor }
+  },
+})
+
+export const countJobs = operation('jobs.count', {
+  input: z.strictObject(filterFields),
+  output: z.strictObject({ count, isMore: flag.describe('there are more, or there may be: counting has a bound') }),
+  run: async ({ store }, asked) => store.countJobs({ ...(await filterOf(store, asked)), max: COUNT_MAX }),
+})
+
+export const listOrphans = operation('orphans.list', {
+  input: z.strictObject({
+    type: typeField.optional().describe('only jobs of this type'),
+    limit: limitField(LIST_MAX),
+    cursor: cursorField,
+  }),
+  output: jobListSchema,
+  run: ({ store }, { type, limit, cursor }) =>
+    page(store, {
+      isOrphaned: true,
+      limit,
+      ...(type !== undefined && { type }),
+      ...(cursor !== undefined && { beforeKey: cursor }),
+    }),
+})
+
+async function page(store: Store, filter: JobFilter): Promise<JobList> {
+  const { jobs, nextKey } = await store.jobPage(filter)
+  const [holds, shown] = [await holdsOf(store, jobs), await asOfNow(store, jobs)]
+  return {
+    jobs: jobs.map((row, at) => viewJob(shown[at] ?? row, actionsFor(row), holds(row))),
+    nextCursor: nextKey === null ? null : String(nextKey),
+  }
+}
+
+export const showJob = operation('jobs.show', {
+  input: z.strictObject({ id: idField, owner: ownerField }),
+  output: jobDetailSchema,
+  about: aboutJob,
+  run: async (context, { id, owner }) => detailOf(context, await neededJob(context.store, id, owner)),
+})
+
+async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, job: JobRow): Promise<JobDetail> {
+  const holds = await holdsOf(context.store, [job])
+  const [shown = job] = await asOfNow(context.store, [job])
+  return { ...viewJob(shown, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload) }
+}
+
+export const listEvents = operation('jobs.events', {
+  input: z.strictObject({ id: idField, owner: ownerField }),
+  output: z.strictObject({ events: z.array(eventSchema) }),
+  about: aboutJob,
+  run: async (context, { id, owner }) => {
+    const job = await neededJob(context.store, id, owner)
+    return { events: (await eventsFor(context, job, owner)).map(viewEvent) }
+  },
+})
+
+export const listFailures = operation('jobs.failures', {
+  input: z.strictObject({ id: idField, owner: ownerField }),
+  output: z.strictObject({ failures: z.array(failureSchema) }),
+  about: aboutJob,
+  run: async (context, { id, owner }) => {
+    const job = await neededJob(context.store, id, owner)
+    return { failures: (await failuresFor(context, job, owner)).map(viewFailure) }
+  },
+})
+
+export const explainJob = operation('jobs.explain', {
+  input: z.strictObject({ id: idField, owner: ownerField }),
+  output: explanationSchema,
+  about: aboutJob,
+  run: async (context, { id, owner }) => {
+    const { store } = context
+    const job = await neededJob(store, id, owner)
+    // How many others have the same trouble is for those who see the others.
+    const group = owner === undefined ? await groupOf(store, job) : null
+    const [history, failed, nowMs] = await Promise.all([
+      eventsFor(context, job, owner),
+      failuresFor(context, job, owner),
+      store.nowMs(),
+    ])
+    const found = (await holdsOf(store, [job]))(job)
+    const [shown, holds] =
+      owner === undefined ? [job, found] : [jobForOwner(job, ownCodes(context, job)), found.map(holdForOwner)]
+    const explained = explain({ job: shown, events: history, failures: failed, group, holds, nowMs })
+    return { ...explained, actions: await actionsNow(context, job) }
+  },
+})
+
+/** `owner` is given by whoever may see only their own: the rest of the history is for operators. */
+async function eventsFor(context: Shown, job: JobRow, owner: string | undefined): Promise<JobEvent[]> {
+  const found = await context.store.events({ id: job.id })
+  return owner === undefined ? found : found.map((event) => eventForOwner(event, owner, ownCodes(context, job)))
+}
+
+async function failuresFor(context: Shown, job: JobRow, owner: string | undefined): Promise<FailureRecord[]> {
+  const found = await context.store.failures({ id: job.id })
+  return owner === undefined ? found : found.map((failure) => failureForOwner(failure, ownCodes(context, job)))
+}
+
+type Shown = Pick<Context, 'store' | 'ownerCodes'>
+
+const ownCodes =
+  ({ ownerCodes }: Shown, { type }: JobRow) =>
+  (code: string) =>
+    ownerCodes(type, code)
+
+/** Counting is cut short where there is much to catch up with: an answer about one job must not wait for it. */
+const FOLD_STEPS_MAX = 10
+
+async function groupOf(store: Store, { latestFailure, policy }: JobRow): Promise<FailureGroup | null> {
+  if (latestFailure === null || !policy.aggregates) return null
+  await foldAll(store, FOLD_STEPS_MAX)
+  return (await store.failureGroup({ fingerprint: latestFailure.fingerprint }))?.group ?? null
+}
+
+export const submitJob = operation('jobs.submit', {
+  input: z.strictObject({
+    type: typeField,
+    input: z.unknown().default({}).describe('the input, as its type wants it; {} when left out'),
+    owner: z.string().min(1).optional().describe('whose job it is'),
+    priority: z.coerce.number().int().optional().describe('higher goes first; 0 when left out'),
+    delay: durationInput.optional().describe(`not to begin before this long: '30s', '5m', '2h'`),
+    dedupe: z.string().min(1).optional().describe('a key: one live job per key'),
+    limitKey: z.string().min(1).optional().describe('whose turn it takes, where its type limits jobs per key'),
+    id: z.string().optional().describe('a UUID of your own, so that submitting twice makes one job'),
+    batch: z.string().min(1).optional().describe('id of an open batch to add it to'),
+    actor: z.string().max(200).optional().describe('who hands it in: kept in the audit trail'),
+    dryRun: dryRunField,
+  }),
+  output: z.strictObject({ ...done, job: jobSchema.nullable() }),
+  run: async ({ store, prepare }, { type, input, dryRun, actor, ...options }) => {
+    const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+    const prepared = await prepare(type, input, given)
+    // Programs submit without a name: their jobs have a history, and the trail is about people.
+    const job = actor?.trim() ? { ...prepared, by: { actor, reason: 'submitted by hand' } } : prepared
+    if (dryRun) return { isDone: false, did: `Nothing was done. This submits a job of type ${type}.`, job: null }
+    const [submitted] = await store.submit({ jobs: [job] })
+    const { id, isNew, status } = submitted as Submitted
+    const row = await neededJob(store, id)
+    const did = isNew ? `Submitted job ${id}.` : `Nothing was submitted: job ${id} is the same, and is ${status}.`
+    return { isDone: isNew, did, job: viewJob(row, actionsFor(row)) }
+  },
+})

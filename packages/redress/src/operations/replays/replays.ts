@@ -1,0 +1,189 @@
+import { z } from 'zod'
+import { REPLAY_STATES, type ReplayAct, type ReplayState, stateAfter } from '../../core/dead-letter/replay.ts'
+import { RedressError } from '../../core/errors.ts'
+import { done, flag, nextCursor } from '../../core/views/fields.ts'
+import type { StoredReplay } from '../../store/contract/replays.ts'
+import type { By, Store } from '../../store/contract/store.ts'
+import { allField, filterFields, filterOf, refuseAccidentalAll } from '../dead-letters/filter.ts'
+import { byFields, cursorField, durationInput, limitField, requireBy } from '../input-fields.ts'
+import { type Context, operation } from '../operation.ts'
+import { type Planning, planReplay } from './plan.ts'
+import {
+  type ReplayPlanned,
+  replayDetailSchema,
+  replayPlannedSchema,
+  replaySchema,
+  viewItem,
+  viewReplay,
+} from './views.ts'
+
+const LIST_MAX = 1_000
+
+const idOfReplay = z.string().min(1).describe('id of the replay')
+const planFields = {
+  ...filterFields,
+  all: allField,
+  ...byFields,
+  rate: durationInput.optional().describe(`how many at most: '5/s', '90/m', '200/h'`),
+  canary: z.coerce.number().int().min(0).max(10_000).default(0).describe('try so many first, and wait how they end'),
+  canaryFailures: z.coerce.number().int().min(0).default(0).describe('so many of the canary may fail'),
+  patch: z.unknown().optional().describe('JSON merge patch (RFC 7396) for each input'),
+  again: z.boolean().default(false).describe('also letters that were replayed already'),
+}
+const planInput = z.strictObject(planFields)
+
+async function plan(context: Context, given: z.output<typeof planInput>): Promise<ReplayPlanned> {
+  const { all, actor, reason, dryRun, rate, canary, canaryFailures, patch, again, ...filter } = given
+  requireBy({ actor, reason }, 'dead letters')
+  const selection = filterOf(filter, await context.store.nowMs())
+  refuseAccidentalAll(selection, all, 'replay')
+  const planning: Planning = { filter: selection, actor, reason, dryRun, rate, canary, canaryFailures, again }
+  return planReplay(context, patch === undefined ? planning : { ...planning, patch })
+}
+
+export const planOfReplay = operation('replays.plan', { input: planInput, output: replayPlannedSchema, run: plan })
+
+/** Plans and starts in one call. */
+export const replayMatching = operation('dead-letters.replay-matching', {
+  input: planInput,
+  output: z.strictObject({ ...replayPlannedSchema.shape, isStarted: flag }),
+  run: async (context, given) => {
+    const planned = await plan(context, given)
+    if (planned.replay === null) return { ...planned, isStarted: false }
+    const { actor, reason } = given
+    const { id } = planned.replay
+    const { replay } = await act(context.store, 'start', { id, actor, reason, dryRun: false })
+    const skips = replay.skipped === 0 ? '' : ` ${replay.skipped} are skipped.`
+    const did = `Started replay ${id}: ${replay.waiting} dead letters will become jobs.${skips}`
+    return { ...planned, did, replay, isStarted: true }
+  },
+})
+
+// ---- acts ----------------------------------------------------------------------------------------------------------
+
+const replayActedSchema = z.strictObject({ ...done, replay: replaySchema })
+type ReplayActed = z.infer<typeof replayActedSchema>
+
+const actInput = z.strictObject({ ...byFields, id: idOfReplay })
+
+const DID: Readonly<Record<ReplayAct, string>> = {
+  start: 'is started; any worker that knows its types does it',
+  pause: 'is paused; jobs that were made already go on',
+  resume: 'goes on',
+  abort: 'is aborted; jobs that were made already go on',
+}
+
+async function act(
+  store: Store,
+  name: ReplayAct,
+  { id, actor, reason, dryRun }: By & { id: string; dryRun: boolean },
+): Promise<ReplayActed> {
+  const replay = await neededReplay(store, id)
+  requireBy({ actor, reason }, `replay ${id}`)
+  if (stateAfter(name, replay) === null) throw wrongState(name, replay)
+  if (dryRun) {
+    const waiting = replay.total - replay.submitted - replay.skipped
+    const did = `Nothing was done. Replay ${id} is ${replay.state}, and ${waiting} letters wait; this would ${name} it.`
+    return { isDone: false, did, replay: viewReplay(replay) }
+  }
+  const answer = await store.moveReplay({ id, act: name, actor, reason, expect: replay.state })
+  const now = await neededReplay(store, id)
+  if (answer === 'moved-on') throw movedOn(now, replay.state)
+  return { isDone: true, did: `Replay ${id} ${DID[name]}.`, replay: viewReplay(now) }
+}
+
+const WHY_NOT: Readonly<Partial<Record<ReplayState, string>>> = {
+  planning: 'its selection was not finished; abort it and plan again',
+  planned: 'it has not been started',
+  done: 'it has ended',
+  aborted: 'it was aborted; plan a new one for what is left',
+}
+
+function wrongState(name: ReplayAct, { id, state, why }: StoredReplay): RedressError {
+  return new RedressError(
+    'REPLAY_WRONG_STATE',
+    `Replay ${id} is ${state}, so there is no ${name}: ${WHY_NOT[state] ?? why}.`,
+  )
+}
+
+function movedOn({ id, state }: StoredReplay, before: ReplayState): RedressError {
+  const message = `Replay ${id} is ${state} now; it was ${before} when this was decided. Nothing was done.`
+  return new RedressError('REPLAY_WRONG_STATE', message)
+}
+
+export const startReplay = operation('replays.start', {
+  input: actInput,
+  output: replayActedSchema,
+  run: ({ store }, given) => act(store, 'start', given),
+})
+export const pauseReplay = operation('replays.pause', {
+  input: actInput,
+  output: replayActedSchema,
+  run: ({ store }, given) => act(store, 'pause', given),
+})
+export const resumeReplay = operation('replays.resume', {
+  input: actInput,
+  output: replayActedSchema,
+  run: ({ store }, given) => act(store, 'resume', given),
+})
+export const abortReplay = operation('replays.abort', {
+  input: actInput,
+  output: replayActedSchema,
+  run: ({ store }, given) => act(store, 'abort', given),
+})
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+export const listReplays = operation('replays.list', {
+  input: z.strictObject({
+    state: z.enum(REPLAY_STATES).optional().describe('only replays in this state'),
+    limit: limitField(LIST_MAX),
+    cursor: cursorField,
+  }),
+  output: z.strictObject({ replays: z.array(replaySchema), nextCursor }),
+  run: async ({ store }, { state, limit, cursor }) => {
+    const found = await store.replays({
+      limit: limit + 1,
+      ...(state !== undefined && { state }),
+      ...(cursor !== undefined && { beforeKey: cursor }),
+    })
+    const shown = found.slice(0, limit)
+    return {
+      replays: shown.map(viewReplay),
+      nextCursor: found.length > shown.length ? String(shown.at(-1)?.key) : null,
+    }
+  },
+})
+
+export const showReplay = operation('replays.show', {
+  input: z.strictObject({
+    id: idOfReplay,
+    state: z.enum(['waiting', 'skipped', 'submitted']).optional().describe('only letters of which this is true'),
+    after: z.coerce.number().int().min(0).default(0).describe('only letters after this position'),
+    limit: limitField(LIST_MAX),
+  }),
+  output: replayDetailSchema,
+  run: async ({ store }, { id, state, after, limit }) => {
+    const replay = await neededReplay(store, id)
+    const { jobs, skipped, waiting } = await store.replayCounts({ id })
+    const found = await store.replayItems({
+      ...{ id, afterPosition: after, limit: limit + 1 },
+      ...(state !== undefined && { state }),
+    })
+    const items = found.slice(0, limit)
+    return {
+      ...viewReplay(replay),
+      jobs,
+      skippedBy: skipped,
+      waitingTypes: waiting,
+      items: items.map(viewItem),
+      nextAfter: found.length > items.length ? (items.at(-1)?.position ?? null) : null,
+    }
+  },
+})
+
+async function neededReplay(store: Store, id: string): Promise<StoredReplay> {
+  const replay = await store.replay({ id })
+  if (replay === null) throw new RedressError('REPLAY_NOT_FOUND', `There is no replay ${id}.`)
+  return replay
+}

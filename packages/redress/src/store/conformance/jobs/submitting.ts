@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { requeued, someFailure } from '../bench/changes.ts'
+import { topic } from '../promise.ts'
+
+export const submitting = topic('submitting', {
+  async 'a job is kept as it was handed in'(bench) {
+    const origin = await bench.finished('failed')
+    const payload = JSON.stringify({ text: 'naïve “quotes” 🧀', deep: [{ n: 1.5 }, null] })
+    const nowMs = bench.clock.nowMs()
+    const id = await bench.submit({
+      payload,
+      owner: 'otto',
+      priority: -3,
+      dedupe: { key: 'a key', scope: 'live' },
+      retriedFrom: { id: origin, actor: 'olga', reason: 'once more' },
+    })
+    const row = await bench.row(id)
+    assert.deepEqual(
+      {
+        ...{ type: row.type, queue: row.queue, status: row.status, payload: row.payload, owner: row.owner },
+        ...{ priority: row.priority, attempt: row.attempt, spent: row.spent, dedupeKey: row.dedupeKey },
+        ...{ retriedFrom: row.retriedFrom, createdAtMs: row.createdAtMs, queuedAtMs: row.queuedAtMs },
+        ...{ dueAtMs: row.dueAtMs, isForwardOnly: row.isForwardOnly, isDeadLettered: row.isDeadLettered },
+      },
+      {
+        ...{ type: 'plain', queue: 'default', status: 'queued', payload, owner: 'otto' },
+        ...{ priority: -3, attempt: 0, spent: null, dedupeKey: 'a key' },
+        ...{ retriedFrom: origin, createdAtMs: nowMs, queuedAtMs: nowMs },
+        ...{ dueAtMs: null, isForwardOnly: false, isDeadLettered: false },
+      },
+    )
+    const [event] = await bench.store.events({ id })
+    assert.deepEqual([event?.kind, event?.data], ['queued', { actor: 'olga', reason: 'once more' }])
+  },
+
+  async 'jobs handed in together are answered in their order'(bench) {
+    const jobs = Array.from({ length: 20 }, () => bench.newJob())
+    const answers = await bench.store.submit({ jobs })
+    assert.deepEqual(
+      answers,
+      jobs.map(({ id }) => ({ id, isNew: true, status: 'queued' })),
+    )
+  },
+
+  async 'jobs handed in together are all taken or none'(bench) {
+    const good = bench.newJob()
+    const jobs = [good, bench.newJob({ type: 'nobody.declared.this' })]
+    await assert.rejects(bench.store.submit({ jobs }), { code: 'TYPE_UNKNOWN' })
+    assert.equal(await bench.store.job({ id: good.id }), null)
+    assert.deepEqual(await bench.store.jobs({ limit: 10 }), [])
+  },
+
+  async 'a refused submission that is to be recorded is a failed job that was never dispatched'(bench) {
+    const rejected = { ...someFailure('INPUT_INVALID'), phase: 'pre_dispatch' as const, layer: 'submission' as const }
+    const job = bench.newJob({ rejected, dedupe: { key: 'k', scope: 'always' } })
+    assert.deepEqual(await bench.store.submit({ jobs: [job] }), [{ id: job.id, isNew: true, status: 'failed' }])
+    const row = await bench.row(job.id)
+    assert.deepEqual([row.status, row.attempt, row.failure], ['failed', 0, row.latestFailure?.seq])
+    assert.equal(row.finishedAtMs, bench.clock.nowMs())
+    assert.deepEqual(await bench.kinds(job.id), ['failed'])
+    const [failure] = await bench.store.failures({ id: job.id })
+    assert.deepEqual([failure?.phase, failure?.layer, failure?.from, failure?.to], [...FROM_NOTHING])
+    const worker = await bench.worker()
+    assert.deepEqual((await worker.claim({ max: 10 })).leases, [])
+    // The corrected submission must be able to take the key.
+    assert.notEqual(await bench.submit({ dedupe: { key: 'k', scope: 'always' } }), job.id)
+  },
+
+  async 'the trace that a submission was part of comes back with every lease of its job'(bench) {
+    const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    const origin = await bench.finished('failed')
+    const plain = await bench.submit({ trace })
+    const special = await bench.submit({ trace, retriedFrom: { id: origin, actor: 'olga', reason: 'again' } })
+    const untraced = await bench.submit()
+    const worker = await bench.worker()
+    const { leases } = await worker.claim({ max: 10 })
+    const traceOf = (id: string) => leases.find((lease) => lease.id === id)?.trace
+    assert.deepEqual([plain, special, untraced].map(traceOf), [trace, trace, null])
+    const first = leases.find(({ id }) => id === plain)
+    assert(first !== undefined)
+    assert.equal(await worker.close(first, requeued('retry', first)), 'closed')
+    assert.equal((await worker.claim({ max: 10 })).leases[0]?.trace, trace)
+  },
+
+  async 'listeners hear of work that became ready through this process, until they leave'(bench) {
+    let heard = 0
+    const leave = bench.store.onWork(() => heard++)
+    await bench.submit()
+    assert(heard > 0, 'a submission was not heard')
+    leave()
+    const before = heard
+    await bench.submit()
+    assert.equal(heard, before)
+  },
+})
+
+const FROM_NOTHING = ['pre_dispatch', 'submission', null, 'failed'] as const

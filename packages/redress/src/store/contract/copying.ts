@@ -1,0 +1,92 @@
+/** A table of the store, as the copying of a whole store needs to know it. Every driver has them under these names. */
+export interface CopiedTable {
+  name: string
+  /** Its key: rows are read in this order. */
+  order: readonly string[]
+  /** The column whose numbers the database gives, each at most once. */
+  numbered?: string
+  /** The row of `cursors` that remembers a number of this table, perhaps of a row that is gone by now. */
+  remembered?: string
+}
+
+export const COPIED_TABLES: readonly CopiedTable[] = [
+  { name: 'job_types', order: ['key'], numbered: 'key' },
+  { name: 'workers', order: ['key'], numbered: 'key' },
+  { name: 'job_specs', order: ['key'], numbered: 'key' },
+  { name: 'jobs', order: ['key'] },
+  { name: 'events', order: ['seq'], numbered: 'seq', remembered: 'removed_events' },
+  { name: 'failures', order: ['seq'], numbered: 'seq', remembered: 'failure_groups' },
+  { name: 'dead_letters', order: ['offset'], numbered: 'offset' },
+  { name: 'batches', order: ['key'], numbered: 'key' },
+  { name: 'breakers', order: ['name'] },
+  { name: 'breaker_calls', order: ['breaker', 'at'] },
+  { name: 'queues', order: ['name'] },
+  { name: 'meters', order: ['name'] },
+  { name: 'schedules', order: ['name'] },
+  { name: 'notices', order: ['seq'], numbered: 'seq' },
+  { name: 'notice_waits', order: ['channel', 'notice'] },
+  { name: 'failure_groups', order: ['fingerprint'] },
+  { name: 'cursors', order: ['name'] },
+  { name: 'replays', order: ['key'], numbered: 'key' },
+  { name: 'replay_items', order: ['replay', 'position'] },
+  { name: 'activity', order: ['minute', 'type', 'what'] },
+  { name: 'audit', order: ['seq'], numbered: 'seq' },
+  { name: 'accounts', order: ['key'], numbered: 'key' },
+  { name: 'credentials', order: ['key'], numbered: 'key' },
+]
+
+export type CopiedRow = Record<string, string | number | null>
+
+/** As much as is held in memory at once, whatever the size of the store. */
+export const ROWS_PER_CHUNK = 1000
+export const CHARS_PER_CHUNK = 4_000_000
+
+/** One moment of a store, however long it takes to read it. */
+export interface CopySource {
+  /** For people, without a password. */
+  place: string
+  /** Ids of the workers that were seen within this time and have not said that they stop. */
+  workersSeen(withinMs: number): Promise<string[]>
+  columnsOf(table: CopiedTable): Promise<string[]>
+  countOf(table: CopiedTable): Promise<number>
+  /** In bounded chunks: nothing is read before it is asked for. */
+  chunksOf(table: CopiedTable, columns: readonly string[]): AsyncIterable<CopiedRow[]>
+  /** The highest number that was ever given in this table, also to a row that is gone; 0 for none. */
+  highestOf(table: CopiedTable): Promise<number>
+  /** The minimum number of events that were added after the snapshot, or are being added now. */
+  eventsMissed(): Promise<number>
+  stop(): Promise<void>
+}
+
+export interface CopyTarget {
+  place: string
+  /** The tables that hold anything, without changing or making anything. */
+  filled(): Promise<TableCount[]>
+  /**
+   * Makes the tables where they are missing, and runs in one transaction in which nobody else writes to them. It is
+   * committed when `run` answers true; else, and when it throws or this process dies, nothing of it was ever there.
+   */
+  fill(run: (writer: CopyWriter) => Promise<boolean>): Promise<void>
+  stop(): Promise<void>
+}
+
+export interface CopyWriter {
+  columnsOf(table: CopiedTable): Promise<string[]>
+  countOf(table: CopiedTable): Promise<number>
+  /** Answers with how many texts had to be changed because the database cannot hold them. */
+  add(table: CopiedTable, columns: readonly string[], rows: readonly CopiedRow[]): Promise<number>
+  /** No number up to this one is given from now on. */
+  numberBeyond(table: CopiedTable, highest: number): Promise<void>
+}
+
+export interface TableCount {
+  table: string
+  rows: number
+}
+
+/** The tables that hold rows. */
+export async function filledOf(countOf: CopyWriter['countOf']): Promise<TableCount[]> {
+  const counts: TableCount[] = []
+  for (const table of COPIED_TABLES) counts.push({ table: table.name, rows: await countOf(table) })
+  return counts.filter(({ rows }) => rows > 0)
+}

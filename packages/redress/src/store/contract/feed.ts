@@ -1,0 +1,81 @@
+import type { EventData, EventKind } from '../../core/job/events.ts'
+import type { Status } from '../../core/job/states.ts'
+
+/** Everything that happens in the store, in one row. */
+export interface FeedStore {
+  /**
+   * The events after a number, in order. Numbers become readable in their order: whoever has read one will never find
+   * a lower one that is new.
+   */
+  feed(params: { afterSeq: number; limit: number; only?: FeedFilter }): Promise<FeedPage>
+  /** The number of the newest event; 0 when there is none. */
+  lastSeq(): Promise<number>
+  /** Calls back when this process has committed something. A hint: what other processes commit must be asked for. */
+  onCommit(listener: () => void): () => void
+}
+
+/**
+ * The events of some subjects. An event that matches any condition is included; the others are left out. Exception:
+ * events about all schedules match any schedule. A page scans a bounded number of events, however few match.
+ */
+export interface FeedFilter {
+  jobs: readonly string[]
+  types: readonly string[]
+  queues: readonly string[]
+  owners: readonly string[]
+  batches: readonly string[]
+  /** 'batch:ID', 'breaker:NAME', ...: events about the subject itself. */
+  subjects: readonly string[]
+  /** Events of jobs that a schedule made. */
+  hasSchedules: boolean
+}
+
+/** How many events one page of a filtered feed looks at. */
+export const FEED_SCAN_MAX = 2_000
+
+export interface FeedPage {
+  events: FeedEvent[]
+  /** Where to continue: every event up to this number is in `events`, was filtered out, or was removed. */
+  nextSeq: number
+  hasMore: boolean
+  /** The highest number of an event after `afterSeq` that was removed with its job; null when none was. */
+  removedToSeq: number | null
+}
+
+export type FeedEvent = JobFeedEvent | SubjectFeedEvent
+
+/** What happened to a job, with what a reader needs to know whether it is their concern. */
+export interface JobFeedEvent {
+  seq: number
+  atMs: number
+  subject: null
+  kind: EventKind
+  jobId: string
+  type: string
+  queue: string
+  owner: string | null
+  batchId: string | null
+  /** The failed job that it was made from. */
+  retriedFrom: string | null
+  attempt: number
+  /** Where the job stood after it. */
+  status: Status
+  /** The failure that the event is about. */
+  failure: {
+    code: string
+    /** For the owner: of a failure that will be retried, what is said meanwhile. */
+    message: string
+    /** Whether the policy lets the owner see it while the job goes on. */
+    isPublic: boolean
+  } | null
+  data: EventData
+}
+
+/** What happened to anything else: `subject` is 'batch:ID', 'breaker:NAME', 'queue:NAME', 'schedule:NAME'. */
+export interface SubjectFeedEvent {
+  seq: number
+  atMs: number
+  subject: string
+  kind: string
+  data: Record<string, unknown>
+}

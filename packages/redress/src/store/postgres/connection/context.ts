@@ -1,0 +1,57 @@
+import type * as batches from '../../scripts/batches/batches.ts'
+import type * as history from '../../scripts/history.ts'
+import type * as letters from '../../scripts/letters/dead-letters.ts'
+import type * as meters from '../../scripts/limits/meters.ts'
+import type { How, ScriptContext } from '../../scripts/tx/context.ts'
+import type { Awaited } from '../../scripts/tx/script.ts'
+import type { Types } from '../types.ts'
+import type { Pool, Sql, Tx } from './client.ts'
+import type { Wakes } from './listen.ts'
+import type { PgTx } from './tx.ts'
+
+/** Scripts as hot code of this driver calls them. */
+export type History = Awaited<Sql, typeof history.history>
+export type Batches = Awaited<Sql, batches.Batches>
+export type LetterMarks = Awaited<Sql, typeof letters.letterMarks>
+export type RetryMeters = Awaited<Sql, typeof meters.retryMeters>
+
+/** What each part of the store works with. */
+export interface PgContext {
+  sql: Pool
+  /** A connection as scripts use it. */
+  txOf(on: Sql): PgTx
+  types: Types
+  history: History
+  scripts: Pick<ScriptContext, 'dialect' | 'types' | 'history' | 'read' | 'write'>
+  /**
+   * Runs in one transaction that is durable when the promise resolves. `nowMs` is the database's clock, read at its
+   * beginning. With `alone`, transactions of the same name wait for each other: what compares and then changes needs it.
+   *
+   * While the server is away it is tried again, for half a minute at most. `sinceMs` is null, unless an earlier try may
+   * have been committed: then the database's time before which that cannot have been.
+   */
+  write<T>(
+    doing: string,
+    run: (tx: Tx, nowMs: number, sinceMs: number | null) => Promise<T>,
+    alone?: string,
+    how?: How,
+  ): Promise<T>
+  /**
+   * One statement that writes, and is its own transaction: one round trip, for the hot paths. It brings the clock
+   * along: `givenNowMs` where that is not null, else `redress_now()`. `hasNewWork`: workers are to be told; with null the
+   * caller sees to it who is told.
+   */
+  once<T>(doing: string, run: (sql: Pool) => Promise<T>, hasNewWork?: boolean | null, how?: How): Promise<T>
+  /** The time that tests set; null where the database's own clock counts. */
+  givenNowMs(): number | null
+  read<T>(doing: string, run: (sql: Pool, nowMs: () => Promise<number>) => Promise<T>, how?: How): Promise<T>
+  /**
+   * The clock once more. What waited for a lock must ask again, or it would take what was written meanwhile for
+   * something of a time to come, and believe that the clock was set back.
+   */
+  now(on: Sql): Promise<number>
+  /** Who is told of commits and of new work. */
+  wakes: Wakes
+  /** Tells workers, after the commit, that there may be work: at most once per commit. */
+  hintWork(tx: Sql): void
+}

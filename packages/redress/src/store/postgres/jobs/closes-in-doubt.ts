@@ -1,0 +1,54 @@
+import type { JobKey } from '../../contract/store.ts'
+import type { Tx } from '../connection/client.ts'
+import { numbers, texts } from '../connection/values.ts'
+import type { AttemptEnd } from './closing-rows.ts'
+
+type Of = Pick<AttemptEnd, 'key' | 'attempt' | 'worker'>
+
+export type ClosesInDoubt = ReturnType<typeof openClosesInDoubt>
+
+/**
+ * Closes whose commit was sent and never answered. Their worker sends them again; if they were committed the fence would
+ * refuse them, and the history would speak of a lost lease where nothing was lost. So it is looked first whether what
+ * the close says is in the history already: of the same attempt and worker, with the same end and duration.
+ */
+export function openClosesInDoubt() {
+  const names = new Set<string>()
+  const nameOf = ({ key, attempt, worker }: Of): string => `${key} ${attempt} ${worker}`
+
+  return {
+    add(ends: readonly AttemptEnd[]): void {
+      for (const end of ends) names.add(nameOf(end))
+    },
+
+    remove(ends: readonly AttemptEnd[]): void {
+      if (names.size > 0) for (const end of ends) names.delete(nameOf(end))
+    },
+
+    has: (end: Of): boolean => names.size > 0 && names.has(nameOf(end)),
+
+    /** The keys of those that were recorded after all. */
+    async recorded(tx: Tx, ends: readonly AttemptEnd[]): Promise<ReadonlySet<JobKey>> {
+      const rows = await tx<{ key: JobKey }[]>`
+        SELECT given.key
+        FROM unnest(${numbers(ends.map(({ key }) => key))}::bigint[], ${numbers(ends.map(({ attempt }) => attempt))}::bigint[],
+            ${numbers(ends.map(({ worker }) => worker))}::bigint[], ${numbers(ends.map(({ ranMs }) => ranMs))}::bigint[],
+            ${texts(ends.map(kindOf))}::text[], ${texts(ends.map(codeOf))}::text[])
+          AS given (key, attempt, worker, ran, kind, code)
+        WHERE EXISTS (
+          SELECT 1 FROM events WHERE events.job = given.key AND events.attempt = given.attempt
+            AND events.worker = given.worker AND events.duration_ms IS NOT DISTINCT FROM given.ran
+            -- Going back to the queue became the end of it where somebody had asked to cancel.
+            AND (events.kind = 'cancelled' AND given.kind NOT IN ('complete', 'failed') OR events.kind = given.kind
+              AND (given.code IS NULL OR (events.data::json ->> 'code') = given.code)))`
+      return new Set(rows.map(({ key }) => key))
+    },
+  }
+}
+
+const kindOf = ({ change }: AttemptEnd): string => (change.to === 'queued' ? change.cause : change.to)
+
+function codeOf({ change }: AttemptEnd): string | null {
+  if (change.to === 'complete' || change.to === 'cancelled') return null
+  return change.failure === null ? null : change.failure.code
+}

@@ -1,0 +1,85 @@
+import { RedressError } from '../../../core/errors.ts'
+import type { NewJob, Submitted } from '../../contract/store.ts'
+import type { How } from '../../scripts/tx/context.ts'
+import type { Tx } from '../connection/client.ts'
+import type { PgContext } from '../connection/context.ts'
+import { GroupCommit } from '../connection/group-commit.ts'
+import type { Submitting } from './submitting.ts'
+
+const JOBS_PER_FLUSH = 1_000
+
+/** Submits in a transaction, and throws when a backlog is full. */
+export type SubmitWithin = (tx: Tx, jobs: readonly NewJob[], nowMs: number) => Promise<Submitted[]>
+
+/** The submissions of this process: those that arrive while others are being written are written together. */
+export function openSubmissions(
+  { write, once, givenNowMs, hintWork }: PgContext,
+  submitting: Submitting,
+  submitWithin: SubmitWithin,
+) {
+  const submitPlain = async (jobs: readonly NewJob[]): Promise<Submitted[] | null> => {
+    if (!submitting.arePlain(jobs)) return null
+    return once('submitting', (sql) => submitting.submitPlain(sql, jobs, givenNowMs()), true, { isImpatient: true })
+  }
+
+  /** Ids make it safe to submit again what may have been committed: what is there already is only found. */
+  const submitAll = async (calls: readonly (readonly NewJob[])[]): Promise<Submitted[]> => {
+    const jobs = calls.flat()
+    const beganMonoMs = performance.now()
+    const how: How = { mayRepeat: true }
+    try {
+      const submitted = await submitPlain(jobs)
+      if (submitted !== null) return submitted
+    } catch (error) {
+      if (!isUnreachable(error)) throw error
+      // More than one statement, each of them a transaction: some may have been committed, whatever the last one says.
+      how.unknownSinceMonoMs = beganMonoMs
+    }
+    return write(
+      'submitting',
+      async (tx, nowMs, sinceMs) => {
+        hintWork(tx)
+        const answers = await submitWithin(tx, jobs, nowMs)
+        return sinceMs === null ? answers : ownAsNew(tx, jobs, answers, sinceMs)
+      },
+      undefined,
+      how,
+    )
+  }
+
+  const commit = async (calls: readonly (readonly NewJob[])[]): Promise<Submitted[][]> => {
+    const submitted = await submitAll(calls)
+    let begin = 0
+    return calls.map(({ length }) => {
+      begin += length
+      return submitted.slice(begin - length, begin)
+    })
+  }
+
+  const group = new GroupCommit(commit, { sizeOf: ({ length }: readonly NewJob[]) => length, sizeMax: JOBS_PER_FLUSH })
+
+  return {
+    submit: (jobs: readonly NewJob[]): Promise<Submitted[]> =>
+      jobs.length === 0 ? Promise.resolve([]) : group.add(jobs),
+
+    /** Before the store is stopped: what was begun is finished. */
+    drain: () => group.drain(),
+  }
+}
+
+const isUnreachable = (error: unknown): boolean => error instanceof RedressError && error.code === 'STORE_UNREACHABLE'
+
+/** An earlier try has submitted those that are of its time; for the caller they are as new as if it had been answered. */
+async function ownAsNew(
+  tx: Tx,
+  jobs: readonly NewJob[],
+  answers: readonly Submitted[],
+  sinceMs: number,
+): Promise<Submitted[]> {
+  const ids = answers.filter(({ id, isNew }, i) => !isNew && id === jobs[i]?.id).map(({ id }) => id)
+  if (ids.length === 0) return [...answers]
+  const rows = await tx<{ id: string }[]>`
+    SELECT id FROM job_specs WHERE id = ANY (${ids}::text[]) AND created_at >= ${Math.floor(sinceMs)}::bigint`
+  const own = new Set(rows.map(({ id }) => id))
+  return answers.map((answer) => (own.has(answer.id) ? { ...answer, isNew: true } : answer))
+}

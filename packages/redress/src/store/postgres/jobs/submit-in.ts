@@ -1,0 +1,108 @@
+import { RedressError } from '../../../core/errors.ts'
+import type { NewJob, Submitted } from '../../contract/store.ts'
+import type { AsyncExecutor, Executor } from '../../contract/transactional.ts'
+import { noTransaction, refuseWriteAhead } from '../../scripts/jobs/submitting.ts'
+import type { Tx } from '../connection/client.ts'
+import type { PgContext } from '../connection/context.ts'
+import { isTransient, storeError } from '../connection/errors.ts'
+import { foreignConnection } from '../connection/foreign-connection.ts'
+import { refuseTooNew, versionOf } from '../schema/migrate.ts'
+import type { SubmitWithin } from './submissions.ts'
+
+const DOING = 'submitting in your transaction'
+
+/** Submits on a connection of the caller's, inside the transaction that is open on it. */
+export function openSubmitIn(
+  { sql, types, givenNowMs, read, wakes }: PgContext,
+  schema: string,
+  submitWithin: SubmitWithin,
+) {
+  /** The mark of our own database, which no other one has. */
+  let ours: string | null = null
+  const ourMark = async (): Promise<string> => {
+    if (ours !== null) return ours
+    const [row] = await sql<{ store: string }[]>`SELECT store::text FROM redress_version`
+    ours = (row as { store: string }).store
+    return ours
+  }
+
+  /** The names of our tables mean ours for a while, whatever they mean to the caller. */
+  const findTables = async (tx: Tx, mark: string): Promise<{ path: string }> => {
+    const [row] = await tx<{ path: string; tables: string | null }[]>`
+      SELECT current_setting('search_path') AS path, to_regclass(format('%I.redress_version', ${schema}::text))::text AS tables`
+    const { path, tables } = row as { path: string; tables: string | null }
+    if (tables === null) throw wrongDatabase(schema)
+    await tx`SELECT set_config('search_path', quote_ident(${schema}::text), true)`
+    const found = await versionOf(tx)
+    if (found?.store !== mark) throw wrongDatabase(schema)
+    refuseTooNew(found, `The schema ${schema}`)
+    return { path }
+  }
+
+  const clock = async (tx: Tx): Promise<number> => {
+    const given = givenNowMs()
+    if (given !== null) return given
+    const [row] = await tx<{ now: number }[]>`SELECT redress_now() AS now`
+    return (row as { now: number }).now
+  }
+
+  const submitAll = async (tx: Tx, mark: string, jobs: readonly NewJob[]): Promise<Submitted[]> => {
+    const { path } = await findTables(tx, mark)
+    await types.keepUp(tx)
+    for (const { type } of jobs) refuseWriteAhead(await types.needed(type, tx))
+    const nowMs = await clock(tx)
+    const submitted = await submitWithin(tx, jobs, nowMs)
+    await wakes.tellIn(tx)
+    await tx`SELECT set_config('search_path', ${path}, true)`
+    return submitted
+  }
+
+  return async (executor: Executor, jobs: readonly NewJob[]): Promise<Submitted[]> => {
+    if (!isAsync(executor)) {
+      const message = 'This store is in PostgreSQL: give a client with `query(sql, values)`, as that of node-postgres.'
+      throw new RedressError('TX_WRONG_DATABASE', message)
+    }
+    const mark = await read(DOING, ourMark)
+    const tx = foreignConnection(executor)
+    try {
+      // Half a job, or half of the jobs, must not stay when the caller catches the refusal and commits all the same.
+      await tx`SAVEPOINT redress_submit`
+    } catch (error) {
+      throw codeOf(error) === '25P01' ? noTransaction(error) : inOurWords(error)
+    }
+    try {
+      const submitted = await submitAll(tx, mark, jobs)
+      await tx`RELEASE SAVEPOINT redress_submit`
+      return submitted
+    } catch (error) {
+      await undo(tx)
+      throw inOurWords(error)
+    }
+  }
+}
+
+/** With what was written goes the search path that was set since. */
+async function undo(tx: Tx): Promise<void> {
+  try {
+    await tx`ROLLBACK TO SAVEPOINT redress_submit`
+    await tx`RELEASE SAVEPOINT redress_submit`
+  } catch {
+    // Then the connection is gone, and the error that says so says more than this one.
+  }
+}
+
+const isAsync = (executor: unknown): executor is AsyncExecutor =>
+  typeof (executor as Partial<AsyncExecutor> | null)?.query === 'function'
+
+const codeOf = (error: unknown): unknown => (error as { code?: unknown } | null)?.code
+
+const wrongDatabase = (schema: string): RedressError =>
+  new RedressError('TX_WRONG_DATABASE', `This connection is to a database whose schema ${schema} is not this store.`)
+
+function inOurWords(error: unknown): RedressError {
+  if (!isTransient(error)) return storeError(error, DOING)
+  return new RedressError('STORE_BUSY', 'Your transaction and another one stood in each other’s way.', {
+    cause: error,
+    action: 'Roll back and do it again.',
+  })
+}

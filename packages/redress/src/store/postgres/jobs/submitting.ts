@@ -1,0 +1,231 @@
+import type { BatchKey, NewJob, Submitted } from '../../contract/store.ts'
+import type { Batches } from '../../scripts/batches/batches.ts'
+import {
+  isSpecial,
+  LOOKS_MAX,
+  limitKeyOf,
+  neverStill,
+  openSubmitSpecial,
+  originOf,
+} from '../../scripts/jobs/submitting.ts'
+import type { KnownType } from '../../scripts/jobs/types.ts'
+import { awaited, awaiting } from '../../scripts/tx/script.ts'
+import type { Sql, Tx } from '../connection/client.ts'
+import type { PgContext } from '../connection/context.ts'
+import { isTaken } from '../connection/errors.ts'
+import { numbers, printable, textOf, texts } from '../connection/values.ts'
+
+/** A job with all that has to be known before its rows are written. */
+interface Typed {
+  job: NewJob
+  type: KnownType
+}
+
+const PREPARED = { prepare: true } as const
+
+/** $1: the time, or NULL for the database's own clock; then one array for each column. */
+const GIVEN = `unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
+    $9::bigint[], $10::text[], $11::text[]`
+const GIVEN_AS = 'id, type, payload, owner, priority, delay, limit_key, forward_only, data, trace'
+
+function columnsOf(given: readonly Typed[], nowMs: number | null): (string | number | null)[] {
+  return [
+    nowMs,
+    texts(given.map(({ job }) => job.id)),
+    numbers(given.map(({ type }) => type.key)),
+    texts(given.map(({ job }) => job.payload)),
+    texts(given.map(({ job }) => freeText(job.owner))),
+    numbers(given.map(({ job }) => job.priority)),
+    numbers(given.map(({ job }) => (job.delayMs > 0 ? job.delayMs : null))),
+    texts(given.map(({ job, type }) => freeText(limitKeyOf(job, type)))),
+    numbers(given.map(({ type }) => Number(type.policy.forwardOnly))),
+    texts(given.map(({ job }) => textOf(originOf(job)))),
+    texts(given.map(({ job }) => job.trace ?? null)),
+  ]
+}
+
+/** A delayed job enters the queue when it is due, and is ordered there by its creation time. */
+const madeAndTold = (added: string): string => `
+  made AS (
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+      forward_only)
+    SELECT key, type, 'queued', priority, now, CASE WHEN due_at IS NULL THEN 1 END,
+      due_at, due_at, due_at, limit_key, forward_only FROM ${added}
+  ), told AS (
+    INSERT INTO events (job, at, kind, attempt, data)
+    SELECT key, now, 'queued', 0, CASE WHEN due_at IS NULL THEN data
+      ELSE coalesce(left(data, -1) || ',', '{') || '"dueAtMs":' || due_at || '}' END FROM ${added}
+  )`
+
+/**
+ * The hot path. Nobody has the ids yet, or nothing is added at all: what is there already need not be looked for, and
+ * each row comes with a third less work. $12: the version of the types; if they are of another one, nothing is added.
+ * For that it locks as `keepUp` does: the UPDATE of nothing is there for its lock, which is taken before the statement
+ * looks.
+ */
+const ADD_PLAIN_SQL = `
+  WITH lock AS (
+    UPDATE job_types SET queue = queue WHERE false
+  ), moment AS MATERIALIZED (
+    SELECT coalesce($1::bigint, redress_now()) AS now
+    WHERE $12::bigint = (SELECT position FROM cursors WHERE name = 'types')
+  ), given AS MATERIALIZED (
+    SELECT nextval('job_specs_key_seq') AS key, given.*, now, now + delay AS due_at
+    FROM moment CROSS JOIN ${GIVEN}) AS given (${GIVEN_AS})
+  ), specs AS (
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at, trace)
+    SELECT key, id, type, payload, owner, now, trace FROM given
+  ), ${madeAndTold('given')}
+  SELECT count(*) FROM moment`
+
+/**
+ * $12: dedupe keys, $13: their scopes, $14: the batch. The key comes before the row, in the order in which the jobs were
+ * given: so they stand in the line. The rows are written in the order of their dedupe keys: two transactions that write
+ * the same ones wait in the same order. IS TRUE keeps the planner from a join, of which it may only use the slowest kind
+ * here.
+ */
+const ADD_SQL = `
+  WITH given AS MATERIALIZED (
+    SELECT nextval('job_specs_key_seq') AS key, given.*, $1::bigint AS now, $1::bigint + delay AS due_at
+    FROM ${GIVEN}, $12::text[], $13::text[]) WITH ORDINALITY AS given (${GIVEN_AS}, dedupe_key, dedupe_scope, place)
+  ), specs AS (
+    INSERT INTO job_specs (key, id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch,
+      trace)
+    SELECT key, id, type, payload, owner, now, dedupe_key, dedupe_scope,
+      CASE WHEN dedupe_key IS NOT NULL THEN 1 END, $14::bigint, trace
+    FROM given ORDER BY dedupe_key, key
+    ON CONFLICT DO NOTHING RETURNING key
+  ), added AS MATERIALIZED (
+    SELECT * FROM given WHERE (key IN (SELECT key FROM specs)) IS TRUE
+  ), ${madeAndTold('added')}
+  SELECT string_agg(place::text, ',') AS places FROM added`
+
+const newlyQueued = ({ id }: NewJob): Submitted => ({ id, isNew: true, status: 'queued' })
+
+export type Submitting = ReturnType<typeof openSubmitting>
+
+export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches) {
+  const batches = awaited(batchScripts, txOf)
+  const submitSpecial = openSubmitSpecial(batchScripts)
+
+  /**
+   * Adds what is not there yet, in one statement, and answers with the places of what it added. DO NOTHING covers both
+   * unique keys: the id (a submission repeated after an unknown commit) and the dedupe key. Where another transaction
+   * has just written the same one, it waits for the end of that.
+   */
+  const addMany = async (tx: Tx, given: readonly Typed[], batch: BatchKey | null, nowMs: number): Promise<number[]> => {
+    const keys = given.map(({ job }) => freeText(job.dedupe?.key ?? null))
+    const scopes = given.map(({ job }) => job.dedupe?.scope ?? null)
+    const values = [...columnsOf(given, nowMs), texts(keys), texts(scopes), batch]
+    const [row] = await tx.unsafe<{ places: string | null }[]>(ADD_SQL, values, PREPARED)
+    const { places } = row as { places: string | null }
+    return places === null ? [] : places.split(',').map((place) => Number(place) - 1)
+  }
+
+  /** For each, the job that is there in its place, or null where it is gone meanwhile. */
+  const findTwins = async (sql: Sql, given: readonly Typed[]): Promise<(Submitted | null)[]> => {
+    const rows = await sql<{ place: number; id: string; status: Submitted['status'] }[]>`
+      SELECT place, twin.id, status
+      FROM unnest(${given.map(({ job }) => job.id)}::text[], ${given.map(({ type }) => type.key)}::bigint[],
+        ${given.map(({ job }) => freeText(job.dedupe?.key ?? null))}::text[])
+        WITH ORDINALITY AS given (id, type, dedupe_key, place)
+      CROSS JOIN LATERAL (
+        SELECT key, id, 1 AS choice FROM job_specs WHERE job_specs.id = given.id
+        UNION ALL
+        SELECT key, id, 2 FROM job_specs
+        WHERE job_specs.type = given.type AND job_specs.dedupe_key = given.dedupe_key AND dedupe_held IS NOT NULL
+        ORDER BY choice LIMIT 1) AS twin
+      JOIN jobs ON jobs.key = twin.key`
+    const found = new Map(rows.map(({ place, id, status }) => [place - 1, { id, isNew: false, status }]))
+    return given.map((_, i) => found.get(i) ?? null)
+  }
+
+  /** Adds each, or finds the job that is there in its place. */
+  const addOrFind = async (
+    tx: Tx,
+    given: readonly Typed[],
+    batch: BatchKey | null,
+    nowMs: number,
+  ): Promise<Submitted[]> => {
+    const answers: (Submitted | null)[] = given.map(() => null)
+    let open = given.map((_, i) => i)
+    for (let looks = 0; open.length > 0; looks++) {
+      if (looks === LOOKS_MAX) throw neverStill()
+      const tried = open.map((i) => given[i] as Typed)
+      for (const place of await addMany(tx, tried, batch, nowMs)) {
+        answers[open[place] as number] = newlyQueued((tried[place] as Typed).job)
+      }
+      const inTheWay = open.filter((i) => answers[i] === null)
+      if (inTheWay.length === 0) break
+      // A statement of its own sees what was committed while the first one waited.
+      const others = inTheWay.map((i) => given[i] as Typed)
+      const twins = await findTwins(tx, others)
+      for (const [place, i] of inTheWay.entries()) answers[i] = twins[place] ?? null
+      open = inTheWay.filter((i) => answers[i] === null)
+    }
+    return answers as Submitted[]
+  }
+
+  /** Jobs of which nothing special is asked, all in one batch or all in none. */
+  const submitAlike = async (tx: Tx, given: readonly Typed[], nowMs: number): Promise<Submitted[]> => {
+    const batchId = given[0]?.job.batch ?? null
+    const batch = batchId === null ? null : await batches.keyOf(tx, batchId)
+    const submitted = await addOrFind(tx, given, batch, nowMs)
+    const first = given[submitted.findIndex(({ isNew }) => isNew)]
+    if (batchId !== null && first !== undefined) {
+      const jobs = submitted.filter(({ isNew }) => isNew).length
+      await batches.entered(tx, batchId, first.type.policy, 'queued', false, nowMs, jobs)
+    }
+    return submitted
+  }
+
+  const submitMany = async (tx: Tx, jobs: readonly NewJob[], nowMs: number): Promise<Submitted[]> => {
+    await types.keepUp(tx)
+    const typed: Typed[] = []
+    for (const job of jobs) typed.push({ job, type: await types.needed(job.type, tx) })
+    const submitted: Submitted[] = []
+    while (submitted.length < typed.length) {
+      const rest = typed.slice(submitted.length)
+      const [first] = rest as [Typed]
+      const end = rest.findIndex(({ job }) => isSpecial(job) || job.batch !== first.job.batch)
+      if (end === 0) submitted.push(await awaiting(submitSpecial(txOf(tx), first.job, first.type, nowMs)))
+      else submitted.push(...(await submitAlike(tx, end === -1 ? rest : rest.slice(0, end), nowMs)))
+    }
+    return submitted
+  }
+
+  return {
+    /** Whether they can be submitted in one statement, as far as this process knows. */
+    arePlain: (jobs: readonly NewJob[]): boolean =>
+      jobs.every((job) => {
+        if (isSpecial(job) || job.batch !== null || job.dedupe !== null) return false
+        return types.knownByName(job.type)?.policy.backlog.max === null
+      }),
+
+    /**
+     * In one statement that is its own transaction; null when it was not done: the types are others than this process
+     * knows, or one of the ids is there already.
+     */
+    async submitPlain(sql: Sql, jobs: readonly NewJob[], nowMs: number | null): Promise<Submitted[] | null> {
+      const given = jobs.map((job) => ({ job, type: types.knownByName(job.type) as KnownType }))
+      const values = [...columnsOf(given, nowMs), types.version()]
+      try {
+        const [[moments]] = (await sql.unsafe(ADD_PLAIN_SQL, values, PREPARED).values()) as unknown as [[number]]
+        return moments === 0 ? null : jobs.map(newlyQueued)
+      } catch (error) {
+        if (isTaken(error)) return null
+        throw error
+      }
+    },
+
+    /** All of them, answered in their order; whoever calls undoes the transaction when it throws. */
+    submitMany,
+
+    async submit(tx: Tx, job: NewJob, nowMs: number): Promise<Submitted> {
+      const [submitted] = await submitMany(tx, [job], nowMs)
+      return submitted as Submitted
+    },
+  }
+}
+
+const freeText = (text: string | null): string | null => (text === null ? null : printable(text))

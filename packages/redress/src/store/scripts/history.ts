@@ -1,0 +1,108 @@
+import type { DecidedFailure } from '../../core/job/change.ts'
+import type { EventData, EventKind, SubjectEvents, SubjectThing } from '../../core/job/events.ts'
+import type { Status } from '../../core/job/states.ts'
+import type { NewNotice } from '../../core/notice/notice.ts'
+import type { AddedNotice } from '../contract/notices.ts'
+import type { BatchKey, By, JobKey, WorkerKey } from '../contract/store.ts'
+import { tellAll } from './outbox.ts'
+import type { Tx } from './tx/context.ts'
+import type { Script } from './tx/script.ts'
+import { type Sql, sql } from './tx/sql.ts'
+
+export interface FailedAttempt {
+  key: JobKey
+  atMs: number
+  attempt: number
+  worker: WorkerKey | null
+  failure: DecidedFailure
+  from: Status | null
+  to: Status
+  /** Only of a failure that ends its job. */
+  isPermanent?: boolean
+}
+
+/** An act of a person, or of a rule in a person's name. */
+export interface AuditEntry {
+  atMs: number
+  /** The name of the operation. */
+  act: string
+  /** What it was done to: 'job', 'batch', 'queue', ... */
+  target: string
+  ids: readonly string[]
+  data?: object | null
+}
+
+export type History = typeof history
+
+/** The append-only tables. A script that changes a row adds its event in the same transaction. */
+export const history = {
+  /** Leaves notices in the outbox, as part of the transaction that they tell of. */
+  tellAll,
+  *tell(
+    tx: Tx,
+    notices: readonly NewNotice[] | undefined,
+    batch: BatchKey | null,
+    nowMs: number,
+  ): Script<AddedNotice[]> {
+    return notices === undefined ? [] : yield* tellAll(tx, [{ notices, batch }], nowMs)
+  },
+
+  *event(tx: Tx, ...event: Parameters<typeof addEvent>): Script<void> {
+    yield* tx.run`${addEvent(...event)}`
+  },
+
+  /** An event of anything but a job: a batch, a breaker, a queue. `subject` is 'batch:ID' and so on. */
+  *subjectEvent<Thing extends SubjectThing>(
+    tx: Tx,
+    subject: `${Thing}:${string}`,
+    atMs: number,
+    kind: SubjectEvents[Thing][number],
+    data: object | null,
+  ): Script<void> {
+    yield* tx.run`
+      INSERT INTO events (job, at, kind, attempt, data, subject)
+      VALUES (0, ${atMs}, ${kind}, 0, ${jsonOf(data)}, ${subject})`
+  },
+
+  /** The actor, the act, the reason and the ids; part of the transaction that does it. */
+  *audit(tx: Tx, { actor, reason }: By, { atMs, act, target, ids, data = null }: AuditEntry): Script<void> {
+    yield* tx.run`
+      INSERT INTO audit (at, actor, act, reason, target, ids, data)
+      VALUES (${atMs}, ${actor}, ${act}, ${reason}, ${target}, ${JSON.stringify(ids)}, ${jsonOf(data)})`
+  },
+
+  /** Stores a failure with its decision and answers with its number. */
+  *failure(tx: Tx, failed: FailedAttempt): Script<number> {
+    const added = yield* tx.get<{ seq: number }>`${addFailure(failed)} RETURNING seq`
+    return (added as { seq: number }).seq
+  },
+}
+
+export const addEvent = (
+  key: JobKey,
+  atMs: number,
+  kind: EventKind,
+  attempt: number,
+  worker: WorkerKey | null,
+  durationMs: number | null,
+  data: EventData | null,
+): Sql => sql`
+  INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
+  VALUES (${key}, ${atMs}, ${kind}, ${attempt}, ${worker}, ${durationMs}, ${jsonOf(data)})`
+
+export const addFailure = ({ key, atMs, attempt, worker, failure, from, to, isPermanent }: FailedAttempt): Sql => sql`
+  INSERT INTO failures (job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail,
+    context, causes, rule, fingerprint, from_status, to_status, decision, permanent)
+  VALUES (${key}, ${atMs}, ${attempt}, ${worker}, ${failure.phase}, ${failure.layer}, ${failure.code},
+    ${failure.fault}, ${failure.message}, ${failure.waiting}, ${failure.detail},
+    ${isEmpty(failure.context) ? null : JSON.stringify(failure.context)},
+    ${failure.causes.length === 0 ? null : JSON.stringify(failure.causes)}, ${failure.rule},
+    ${failure.fingerprint}, ${from}, ${to}, ${JSON.stringify(failure.decision)},
+    ${isPermanent === undefined ? null : Number(isPermanent)})`
+
+const jsonOf = (data: object | null): string | null => (data === null ? null : JSON.stringify(data))
+
+function isEmpty(value: object): boolean {
+  for (const _ in value) return false
+  return true
+}

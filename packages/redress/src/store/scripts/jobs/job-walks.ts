@@ -1,0 +1,277 @@
+import { STATUSES, type Status } from '../../../core/job/states.ts'
+import type { BatchKey, JobKey } from '../../contract/store.ts'
+import type { Tx } from '../tx/context.ts'
+import { allOf, NONE, type Sql, sql } from '../tx/sql.ts'
+import type { KnownType } from './types.ts'
+
+/** A compound statement of SQLite has at most 500 parts. */
+const LANES_PER_STATEMENT = 100
+
+/** A filter in the database's own numbers. null: the filter does not ask for it. */
+export interface KeyFilter {
+  statuses: readonly Status[] | null
+  types: readonly number[] | null
+  owner: string | null
+  code: string | null
+  batch: BatchKey | null
+  orphans: SilentTypes | null
+  keys: readonly JobKey[] | null
+  retriedFrom: string | null
+  createdSinceMs: number | null
+  createdBeforeMs: number | null
+  /** Jobs that were created since then have this key or a higher one. */
+  sinceKey: JobKey
+  /** Jobs that were created before then have a lower key than this. */
+  beforeKey: JobKey
+}
+
+/**
+ * Types whose jobs are orphans as soon as their lease expires, reported or not. By type key: all jobs of `reporting`,
+ * and of `forwardOnly` the jobs submitted under a forward-only policy.
+ */
+export interface SilentTypes {
+  nowMs: number
+  reporting: readonly number[]
+  forwardOnly: readonly number[]
+}
+
+/** How many keys are wanted, and how many jobs may be walked over for them. */
+export interface Limits {
+  count: number
+  walkMax: number
+}
+
+/** A way to find jobs by an index. */
+export interface Walk {
+  /** False: all keys are gathered and sorted first, so the walk must be short. */
+  isOrdered: boolean
+  /** Each lane finds other keys. */
+  lanes: readonly Lane[]
+  /** The parts of the filter that every found job matches already. */
+  covers: readonly (keyof KeyFilter)[]
+}
+
+interface Lane {
+  /** Rows for each of which the keys are walked in turn. null: one walk. */
+  of: Sql | null
+  count: number
+  /** Selects keys, the newest first. */
+  keys: Sql
+}
+
+export const laneCount = ({ lanes }: Walk): number => lanes.reduce((sum, { count }) => sum + count, 0)
+
+export function inStatements({ lanes, ...walk }: Walk): Walk[] {
+  const parts: Walk[] = []
+  for (let i = 0; i < lanes.length; i += LANES_PER_STATEMENT)
+    parts.push({ ...walk, lanes: lanes.slice(i, i + LANES_PER_STATEMENT) })
+  return parts
+}
+
+/** Up to `max` jobs of a way are counted. */
+export function sizeOf({ lanes }: Walk, max: number): Sql {
+  return lanes
+    .map(({ of, keys }) => {
+      const found = sql`(${keys} LIMIT ${max}) AS found`
+      const from = of === null ? found : sql`${of} CROSS JOIN LATERAL ${found}`
+      return sql`(SELECT count(*) FROM (SELECT 1 FROM ${from} LIMIT ${max}) AS walked)`
+    })
+    .reduce((one, other) => sql`${one} + ${other}`)
+}
+
+/** The keys that match, of each lane the newest; and with `is_floor` the key at which a lane was cut off. */
+export function walked(tx: Tx, filter: KeyFilter, walk: Walk, { count, walkMax }: Limits): Sql {
+  const rest = conditionsOf(tx, filter, walk.covers)
+  // With nothing left to check, every job that is walked over is one of the page.
+  const most = rest === null ? count : Math.ceil(walkMax / laneCount(walk))
+  return walk.lanes
+    .map(({ of, keys }) => {
+      // In one statement, so that exactly those jobs are below the floor that were not looked at.
+      const lane = sql`
+        WITH page AS MATERIALIZED (
+          SELECT key FROM (${keys} LIMIT ${most}) AS walked WHERE ${rest ?? sql`true`} LIMIT ${count})
+        SELECT key, 0 AS is_floor FROM page
+        UNION ALL
+        SELECT key, 1 FROM (
+          ${keys} LIMIT (SELECT CASE WHEN count(*) < ${count} THEN 1 ELSE 0 END FROM page) OFFSET ${most - 1}) AS floor`
+      const from = of === null ? sql`(${lane}) AS found` : sql`${of} CROSS JOIN LATERAL (${lane}) AS found`
+      return sql`SELECT found.key, found.is_floor FROM ${from}`
+    })
+    .reduce((one, other) => sql`${one} UNION ALL ${other}`)
+}
+
+/** The checks of a job that is walked over. They are scalar: a planner might give a join another order. */
+function conditionsOf(tx: Tx, filter: KeyFilter, covers: Walk['covers']): Sql | null {
+  const { statuses, types, owner, code, batch, orphans, retriedFrom, createdSinceMs, createdBeforeMs, keys } = filter
+  const { inNumbers, inTexts } = tx.dialect
+  const check = (field: keyof KeyFilter, condition: () => Sql): Sql[] =>
+    filter[field] === null || covers.includes(field) ? [] : [condition()]
+  const ofJob = [
+    ...check('keys', () => sql`key ${inNumbers(keys ?? [])}`),
+    ...check('statuses', () => sql`status ${inTexts(statuses ?? [])}`),
+    ...check('types', () => sql`type ${inNumbers(types ?? [])}`),
+    // Only a failed job has ended with a code. A program of the previous version leaves it when it retries one.
+    ...check('code', () => sql`ended_with = ${code} AND failure IS NOT NULL`),
+    ...check('orphans', () => {
+      const isSilent = silent(tx, orphans as SilentTypes)
+      return sql`status = 'processing' AND (orphaned_at IS NOT NULL OR ${isSilent})`
+    }),
+  ]
+  const ofSpec = [
+    ...check('owner', () => sql`owner = ${owner}`),
+    ...check('batch', () => sql`batch = ${batch} AND left_batch IS NULL`),
+    ...check('retriedFrom', () => sql`retried_from = ${retriedFrom}`),
+    ...check('createdSinceMs', () => sql`created_at >= ${createdSinceMs}`),
+    ...check('createdBeforeMs', () => sql`created_at < ${createdBeforeMs}`),
+  ]
+  const checks = [
+    ...(ofJob.length > 0 ? [sql`(SELECT ${allOf(ofJob)} FROM jobs WHERE jobs.key = walked.key)`] : []),
+    ...(ofSpec.length > 0 ? [sql`(SELECT ${allOf(ofSpec)} FROM job_specs WHERE job_specs.key = walked.key)`] : []),
+  ]
+  return checks.length === 0 ? null : allOf(checks)
+}
+
+/** The lease expired, and the policy reports such jobs as orphans. */
+const silent = ({ dialect: { inNumbers } }: Tx, { nowMs, reporting, forwardOnly }: SilentTypes): Sql => sql`
+  lease_until <= ${nowMs} AND type ${inNumbers(forwardOnly)} AND (jobs.forward_only = 1 OR type ${inNumbers(reporting)})`
+
+/** Every index that matches a part of the filter, the most promising first. */
+export function waysOf(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
+  const { owner, code, batch, keys, statuses, types, orphans, retriedFrom } = filter
+  const ways: Walk[] = []
+  if (keys !== null) {
+    const rows = keys.toSorted((a, b) => b - a).map((key) => ({ key }))
+    const given = sql`SELECT key FROM ${tx.dialect.table({ key: 'bigint' }, rows)} AS given`
+    ways.push(oneLane(['keys'], sql`SELECT key FROM (${given}) AS given WHERE ${between(filter)} ORDER BY key DESC`))
+  }
+  if (retriedFrom !== null) {
+    const made = sql`SELECT key FROM job_specs ${indexedBy(tx, 'specs_by_origin')} WHERE retried_from = ${retriedFrom}`
+    ways.push(oneLane(['retriedFrom'], gathered(tx, made, filter)))
+  }
+  // A job that gave its place in the batch to another one is still in the index.
+  if (batch !== null) ways.push(oneLane([], ordered(tx, 'job_specs', 'specs_of_batch', 'batch', batch, filter)))
+  if (orphans !== null) ways.push({ ...oneLane(['orphans'], processing(tx, filter)), isOrdered: false })
+  if (code !== null) ways.push(oneLane([], ordered(tx, 'jobs', 'jobs_by_end', 'ended_with', code, filter)))
+  if (owner !== null) ways.push(oneLane(['owner'], ordered(tx, 'job_specs', 'specs_of_owner', 'owner', owner, filter)))
+  if (statuses !== null || types !== null) ways.push(...tx.dialect.choose(LISTS)(tx, filter, known))
+  return ways
+}
+
+const oneLane = (covers: Walk['covers'], keys: Sql): Walk => ({
+  isOrdered: true,
+  covers,
+  lanes: [{ of: null, count: 1, keys }],
+})
+
+export const walkOfAll = (filter: KeyFilter): Walk =>
+  oneLane([], sql`SELECT key FROM jobs WHERE ${between(filter)} ORDER BY key DESC`)
+
+const between = ({ beforeKey, sinceKey }: KeyFilter): Sql =>
+  sql`key < CAST(${beforeKey} AS bigint) AND key >= CAST(${sinceKey} AS bigint)`
+
+/** SQLite has no statistics of a new store, and would guess. */
+export const indexedBy = ({ dialect }: Tx, index: string): Sql =>
+  dialect.choose({ sqlite: sql([`INDEXED BY ${index}`]), postgres: NONE })
+
+/**
+ * The keys of one value of an index, in its order. PostgreSQL may rather walk back through the primary key until enough
+ * rows match, which takes a million where hardly any match. So its walk is ordered by all columns of the index, and bounded
+ * by comparisons that are no equality (an equal column would drop out of the order): no other index has that order.
+ */
+function ordered(
+  { dialect }: Tx,
+  table: string,
+  index: string,
+  column: string,
+  value: string | number,
+  filter: KeyFilter,
+): Sql {
+  const [from, by] = [sql([table]), sql([column])]
+  const of = typeof value === 'number' ? sql`CAST(${value} AS bigint)` : sql`CAST(${value} AS text)`
+  return dialect.choose({
+    sqlite: sql`
+      SELECT key FROM ${from} INDEXED BY ${sql([index])} WHERE ${by} = ${value} AND ${between(filter)} ORDER BY key DESC`,
+    postgres: sql`
+      SELECT key FROM ${from}
+      WHERE ${by} IS NOT NULL AND (${by}, key) < (${of}, CAST(${filter.beforeKey} AS bigint))
+        AND (${by}, key) >= (${of}, CAST(${filter.sinceKey} AS bigint))
+      ORDER BY ${by} DESC, key DESC`,
+  })
+}
+
+/** Few keys. OFFSET 0 makes PostgreSQL find all of them by their own index before it sorts them. */
+function gathered({ dialect }: Tx, few: Sql, filter: KeyFilter): Sql {
+  const first = dialect.choose({ sqlite: NONE, postgres: sql`OFFSET 0` })
+  return sql`SELECT key FROM (${few} ${first}) AS few WHERE ${between(filter)} ORDER BY key DESC`
+}
+
+/** Few: each is, or was, in the hands of a worker. */
+function processing(tx: Tx, filter: KeyFilter): Sql {
+  const { types, orphans } = filter
+  const ofType = types === null ? NONE : sql`AND type ${tx.dialect.inNumbers(types)}`
+  const isSilent = orphans === null ? NONE : sql`AND ${silent(tx, orphans)}`
+  return gathered(
+    tx,
+    sql`
+      SELECT key FROM jobs ${indexedBy(tx, 'jobs_leased')}
+      WHERE lease_until IS NOT NULL AND orphaned_at IS NULL ${ofType} ${isSilent}
+      UNION ALL
+      SELECT key FROM jobs ${indexedBy(tx, 'jobs_orphaned')}
+      WHERE orphaned_at IS NOT NULL AND status = 'processing' ${ofType}`,
+    filter,
+  )
+}
+
+/** Walks by status or type, or both. The databases have different indexes for them. */
+const LISTS = { sqlite: listedOnSqlite, postgres: listedOnPostgres }
+
+/** One range of one index for each type and status of the jobs that no worker holds. */
+function listedOnPostgres(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
+  const asked = filter.statuses ?? STATUSES
+  const resting = asked.filter((status) => status !== 'processing')
+  const types = filter.types ?? known.map(({ key }) => key)
+  const pairs = types.flatMap((type) => resting.map((status) => ({ type, status })))
+  const range = sql`SELECT key FROM jobs
+    WHERE lease_until IS NULL AND (type, status, key) < (lane.type, lane.status, CAST(${filter.beforeKey} AS bigint))
+      AND (type, status, key) >= (lane.type, lane.status, CAST(${filter.sinceKey} AS bigint))
+    ORDER BY type DESC, status DESC, key DESC`
+  const of = sql`${tx.dialect.table({ type: 'bigint', status: 'text' }, pairs)} AS lane`
+  return [
+    {
+      isOrdered: true,
+      covers: ['statuses', 'types'],
+      lanes: [
+        ...(asked.includes('processing') ? [{ of: null, count: 1, keys: processing(tx, filter) }] : []),
+        ...(pairs.length > 0 ? [{ of, count: pairs.length, keys: range }] : []),
+      ],
+    },
+  ]
+}
+
+/** Completed jobs have no index of their own: in most stores they are nearly all jobs, and every close would pay. */
+function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
+  const { statuses, types } = filter
+  const ways: Walk[] = []
+  const keysOf: Partial<Record<Status, Sql>> = {
+    queued: gathered(
+      tx,
+      sql`SELECT key FROM jobs INDEXED BY jobs_ready WHERE ready IS NOT NULL
+        UNION ALL SELECT key FROM jobs INDEXED BY jobs_waiting WHERE due_at IS NOT NULL AND ready IS NULL`,
+      filter,
+    ),
+    processing: processing(tx, { ...filter, types: null, orphans: null }),
+    failed: sql`SELECT key FROM jobs INDEXED BY jobs_failed
+      WHERE failure IS NOT NULL AND ${between(filter)} ORDER BY key DESC`,
+    cancelled: ordered(tx, 'jobs', 'jobs_by_end', 'ended_with', '', filter),
+  }
+  const lanes = statuses?.map((status) => keysOf[status])
+  if (lanes?.every((keys) => keys !== undefined)) {
+    const isOrdered = !statuses?.some((status) => status === 'queued' || status === 'processing')
+    ways.push({ isOrdered, covers: ['statuses'], lanes: lanes.map((keys) => ({ of: null, count: 1, keys })) })
+  }
+  if (types !== null) {
+    const keys = types.map((type) => ordered(tx, 'job_specs', 'specs_of_type', 'type', type, filter))
+    ways.push({ isOrdered: true, covers: ['types'], lanes: keys.map((one) => ({ of: null, count: 1, keys: one })) })
+  }
+  return ways
+}

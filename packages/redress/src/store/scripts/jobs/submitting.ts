@@ -1,0 +1,213 @@
+import { RedressError } from '../../../core/errors.ts'
+import { alreadyRetried } from '../../../core/job/actions.ts'
+import type { EventData } from '../../../core/job/events.ts'
+import type { Status } from '../../../core/job/states.ts'
+import { NOTHING_SPENT, packSpent, spendFailure } from '../../../core/policy/budget.ts'
+import { isCounted } from '../../../core/policy/policy.ts'
+import type { BatchKey, By, JobKey, NewJob, RetriedFrom, Submitted } from '../../contract/store.ts'
+import type { Batches } from '../batches/batches.ts'
+import { type AuditEntry, history } from '../history.ts'
+import { letterMarks } from '../letters/dead-letters.ts'
+import type { Tx } from '../tx/context.ts'
+import type { Script } from '../tx/script.ts'
+import { NONE, sql } from '../tx/sql.ts'
+import type { KnownType } from './types.ts'
+
+/** The failed job whose place in a batch a new one takes. */
+interface Predecessor {
+  key: JobKey
+  batch: BatchKey
+  permanent: number | null
+}
+
+type Twin = Omit<Submitted, 'isNew'>
+
+/** Until the end of the transaction, no other transaction changes the rows that a statement has read. */
+export const LOCK_JOB = { sqlite: NONE, postgres: sql`FOR UPDATE OF jobs, job_specs` }
+
+/** A twin may end between the insert that it prevented and the look for it; this often is unlikely. */
+export const LOOKS_MAX = 20
+
+export const neverStill = (): RedressError =>
+  new RedressError('STORE_BUSY', 'Jobs with the same dedupe key came and went while this one was submitted.')
+
+/** A job that is refused, that a person made, or that takes another job's place: each driver submits the others in bulk. */
+export const isSpecial = ({ rejected, retriedFrom, by }: NewJob): boolean =>
+  rejected !== null || retriedFrom !== null || by !== undefined
+
+export const limitKeyOf = ({ limitKey }: NewJob, { policy }: KnownType): string | null =>
+  limitKey ?? (isCounted(policy) ? '' : null)
+
+/** The data of a job's first event: who or what made it, if it was not simply submitted. */
+export function originOf({ retriedFrom, scheduled }: NewJob): EventData | null {
+  if (retriedFrom !== null) return { actor: retriedFrom.actor, reason: retriedFrom.reason }
+  if (scheduled === undefined) return null
+  return { ...scheduled.by, schedule: scheduled.name, scheduledForMs: scheduled.atMs }
+}
+
+/** A job that a person made. A job that is part of a replay of many letters is in the trail with that replay. */
+function auditOf({ id, by, retriedFrom }: NewJob, atMs: number): [By, AuditEntry] | null {
+  if (retriedFrom !== null && retriedFrom.replay === undefined) {
+    const act = retriedFrom.act ?? 'jobs.retry'
+    return [retriedFrom, { atMs, act, target: 'job', ids: [retriedFrom.id, id], data: { madeJob: id } }]
+  }
+  return by === undefined ? null : [by, { atMs, act: 'jobs.submit', target: 'job', ids: [id] }]
+}
+
+/** Submits one special job (`isSpecial`) inside the transaction of `tx`. */
+export function openSubmitSpecial(batches: Pick<Batches, 'keyOf' | 'entered' | 'moved'>) {
+  /**
+   * If several callers retry a failed job at once, only one makes a new job: the rows are locked until the end of the
+   * transaction. Returns the key of the failed job, or the job that this same retry made before.
+   */
+  const lockOrigin = function* (tx: Tx, job: NewJob, retriedFrom: RetriedFrom): Script<JobKey | Submitted | null> {
+    const origin = yield* tx.get<{ key: JobKey; status: Status; retried_as: string | null }>`
+      SELECT job_specs.key, status, retried_as FROM job_specs JOIN jobs ON jobs.key = job_specs.key
+      WHERE job_specs.id = ${retriedFrom.id} ${tx.dialect.choose(LOCK_JOB)}`
+    // A separate statement sees rows that were committed while the one before it waited for a lock.
+    const made = yield* jobById(tx, job.id)
+    if (made !== undefined) return { ...made, isNew: false }
+    if (origin === undefined) return null
+    const { key, status, retried_as: retriedAs } = origin
+    const { id, retriedAsSeen = null } = retriedFrom
+    if (status !== 'failed') {
+      throw new RedressError('JOB_WRONG_STATE', `Job ${id} is ${status} now, no longer failed. Nothing was done.`, {
+        jobId: id,
+      })
+    }
+    if (retriedAs !== null && retriedAs !== retriedAsSeen) {
+      throw alreadyRetried(id, retriedAs, (yield* jobById(tx, retriedAs))?.status ?? null)
+    }
+    return key
+  }
+
+  /**
+   * The job itself, or if it was retried before, the failed job that now has its place in the batch. Locked: until
+   * the commit it can neither give up its place nor go back to the queue.
+   */
+  const lockPredecessor = (tx: Tx, id: string) => tx.get<Predecessor>`
+    SELECT job_specs.key, batch, (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
+    FROM job_specs JOIN jobs ON jobs.key = job_specs.key
+    WHERE (id = ${id} OR retried_from = ${id}) AND batch IS NOT NULL AND left_batch IS NULL AND status = 'failed'
+    ORDER BY job_specs.key DESC LIMIT 1 ${tx.dialect.choose(LOCK_JOB)}`
+
+  /** Adds a row of `job_specs`, or finds the job that has its id or its dedupe key. */
+  const addSpec = function* (
+    tx: Tx,
+    job: NewJob,
+    type: KnownType,
+    batch: BatchKey | null,
+    nowMs: number,
+  ): Script<JobKey | Submitted> {
+    const { dedupe } = job
+    // A refused submission takes no key: the corrected one must be able to.
+    const holdsKey = dedupe !== null && job.rejected === null
+    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+      const spec = yield* tx.get<{ key: JobKey }>`
+        INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held,
+          retried_from, batch, trace)
+        VALUES (${job.id}, ${type.key}, ${job.payload}, ${job.owner}, ${nowMs}, ${dedupe?.key ?? null},
+          ${dedupe?.scope ?? null}, ${holdsKey ? 1 : null}, ${job.retriedFrom?.id ?? null}, ${batch}, ${job.trace ?? null})
+        ON CONFLICT DO NOTHING RETURNING key`
+      if (spec !== undefined) return spec.key
+      const twin = yield* findTwin(tx, job, type)
+      if (twin !== undefined) return { ...twin, isNew: false }
+    }
+    throw neverStill()
+  }
+
+  /** Counts a new job in its batch: as a new member, or in the place of the job that it was made from. */
+  const countInBatch = function* (
+    tx: Tx,
+    job: NewJob,
+    type: KnownType,
+    before: Predecessor | undefined,
+    nowMs: number,
+  ): Script<void> {
+    const isRejected = job.rejected !== null
+    if (before !== undefined) {
+      yield* tx.run`UPDATE job_specs SET left_batch = 1 WHERE key = ${before.key}`
+      yield* batches.moved(tx, before.batch, 'failed', 'queued', before.permanent === 1, nowMs)
+      if (isRejected) yield* batches.moved(tx, before.batch, 'queued', 'failed', true, nowMs)
+    } else if (job.batch !== null) {
+      yield* batches.entered(tx, job.batch, type.policy, isRejected ? 'failed' : 'queued', isRejected, nowMs)
+    }
+  }
+
+  return function* (tx: Tx, job: NewJob, type: KnownType, nowMs: number): Script<Submitted> {
+    const { id, retriedFrom, rejected, delayMs, priority } = job
+    const origin = retriedFrom === null ? null : yield* lockOrigin(tx, job, retriedFrom)
+    if (origin !== null && typeof origin !== 'number') return origin
+    const before = retriedFrom === null ? undefined : yield* lockPredecessor(tx, retriedFrom.id)
+    const batch = before?.batch ?? (job.batch === null ? null : yield* batches.keyOf(tx, job.batch))
+    const key = yield* addSpec(tx, job, type, batch, nowMs)
+    if (typeof key !== 'number') return key
+    const by = originOf(job)
+    const act = auditOf(job, nowMs)
+    if (act !== null) yield* history.audit(tx, ...act)
+    const forwardOnly = sql`(SELECT forward_only FROM job_types WHERE key = ${type.key})`
+
+    if (rejected !== null) {
+      const failed = {
+        key,
+        atMs: nowMs,
+        attempt: 0,
+        worker: null,
+        failure: rejected,
+        from: null,
+        to: 'failed',
+      } as const
+      const failure = yield* history.failure(tx, { ...failed, isPermanent: true })
+      const spent = packSpent(spendFailure(NOTHING_SPENT, rejected.code))
+      yield* tx.run`
+        INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, ended_with, spent, forward_only)
+        VALUES (${key}, ${type.key}, 'failed', ${priority}, ${nowMs}, ${nowMs}, ${failure}, ${rejected.code},
+          ${spent}, ${forwardOnly})`
+      const data = { ...by, failure, code: rejected.code, spent: spent ?? '' }
+      yield* history.event(tx, key, nowMs, 'failed', 0, null, null, data)
+      yield* countInBatch(tx, job, type, before, nowMs)
+      yield* history.tell(tx, job.notices, batch, nowMs)
+      return { id, isNew: true, status: 'failed' }
+    }
+
+    // A retry that is refused at once does not count: the failed job and its letter still wait for one.
+    if (origin !== null) {
+      yield* tx.run`UPDATE job_specs SET retried_as = ${id} WHERE key = ${origin}`
+      yield* letterMarks.replayed(tx, origin, id, nowMs)
+    }
+    const dueAtMs = delayMs > 0 ? nowMs + delayMs : null
+    yield* tx.run`
+      INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+        forward_only)
+      VALUES (${key}, ${type.key}, 'queued', ${priority}, ${nowMs}, ${dueAtMs === null ? 1 : null},
+        ${dueAtMs}, ${dueAtMs}, ${dueAtMs}, ${limitKeyOf(job, type)}, ${forwardOnly})`
+    yield* history.event(tx, key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
+    yield* countInBatch(tx, job, type, before, nowMs)
+    return { id, isNew: true, status: 'queued' }
+  }
+}
+
+const jobById = (tx: Tx, id: string) => tx.get<Twin>`
+  SELECT id, status FROM job_specs JOIN jobs ON jobs.key = job_specs.key WHERE id = ${id}`
+
+/** The job with the same id, or else the one that holds the dedupe key. */
+const findTwin = (tx: Tx, { id, dedupe }: NewJob, { key: type }: KnownType) => tx.get<Twin>`
+  SELECT twin.id, status FROM (
+    SELECT key, id, 1 AS choice FROM job_specs WHERE id = ${id}
+    UNION ALL
+    SELECT key, id, 2 FROM job_specs
+    WHERE type = ${type} AND dedupe_key = ${dedupe?.key ?? null} AND dedupe_held IS NOT NULL) AS twin
+  JOIN jobs ON jobs.key = twin.key ORDER BY choice LIMIT 1`
+
+// ---- submissions in a caller's transaction --------------------------------------------------------------------------
+
+export const noTransaction = (cause?: unknown): RedressError =>
+  new RedressError('TX_REQUIRED', 'No transaction is open on this connection. Nothing was submitted.', { cause })
+
+export function refuseWriteAhead({ name, policy }: KnownType): void {
+  if (policy.audit !== 'write-ahead') return
+  const message = `${name} has audit 'write-ahead': its line must be on disk before the job is, and whether your transaction commits is known only after it.`
+  throw new RedressError('TX_UNSUPPORTED', message, {
+    action: 'Submit it after your transaction has committed, with a dedupe key in case you do so twice.',
+  })
+}

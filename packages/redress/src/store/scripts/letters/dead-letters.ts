@@ -1,0 +1,255 @@
+import { obstacleTo, type Skip } from '../../../core/dead-letter/obstacle.ts'
+import type { DeadLetter } from '../../../core/job/change.ts'
+import {
+  type DeadLetterStore,
+  type LetterFilter,
+  madeAfter,
+  type Replayed,
+  type StoredDeadLetter,
+} from '../../contract/dead-letters.ts'
+import type { JobKey, NewJob, Submitted } from '../../contract/store.ts'
+import { type Row, toFailure, toLetter } from '../jobs/rows.ts'
+import type { ScriptContext, Tx } from '../tx/context.ts'
+import type { Script } from '../tx/script.ts'
+import { sql } from '../tx/sql.ts'
+import { countLetters, type LetterRange, matchingLetters, pageOfLetters } from './letter-pages.ts'
+
+/** What a replay, a retry, a purge or the retention writes on a letter. */
+export const letterMarks = {
+  /** The value of `jobs.dead_letter`: the offset of a new letter, 0 for a flag, or null. */
+  *add(
+    tx: Tx,
+    job: JobKey,
+    failure: number,
+    attempts: number,
+    deadLetter: DeadLetter,
+    nowMs: number,
+  ): Script<number | null> {
+    if (deadLetter !== 'queue') return deadLetter === 'flag' ? 0 : null
+    const letter = yield* tx.get<{ offset: number }>`
+      INSERT INTO dead_letters (job, failure, attempts, at) VALUES (${job}, ${failure}, ${attempts}, ${nowMs})
+      RETURNING "offset"`
+    return (letter as { offset: number }).offset
+  },
+
+  /** A new job was made from the letters' job, or that job itself went back to the queue. */
+  *replayed(tx: Tx, job: string | JobKey, as: string, nowMs: number): Script<void> {
+    const key = typeof job === 'string' ? sql`(SELECT key FROM job_specs WHERE id = ${job})` : sql`${job}`
+    yield* tx.run`
+      UPDATE dead_letters SET replays = replays + 1, replayed_at = ${nowMs}, replayed_as = ${as} WHERE job = ${key}`
+  },
+
+  /** The jobs and their history stay. */
+  *remove(tx: Tx, letters: readonly { job: JobKey; offset: number }[]): Script<void> {
+    if (letters.length === 0) return
+    const { inNumbers } = tx.dialect
+    const offsets = letters.map(({ offset }) => offset)
+    yield* tx.run`
+      UPDATE jobs SET dead_letter = NULL
+      WHERE key ${inNumbers(letters.map(({ job }) => job))} AND dead_letter ${inNumbers(offsets)}`
+    yield* tx.run`DELETE FROM dead_letters WHERE "offset" ${inNumbers(offsets)}`
+  },
+} as const
+
+/** A letter that will become a job, unless there is an obstacle. */
+export interface Replay {
+  offset: number
+  replaysSeen: number
+  job: NewJob
+}
+
+export type Letters = ReturnType<typeof openLetters>
+
+/** Dead letters inside a transaction: for the methods of the store, and for the replay of many. */
+export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'submit'>) {
+  /** Sorted by offset. */
+  const readLetters = function* (tx: Tx, offsets: readonly number[]): Script<StoredDeadLetter[]> {
+    if (offsets.length === 0) return []
+    const { inNumbers } = tx.dialect
+    // Another live job with the same key. A job that keeps its key for ever is no twin of itself.
+    const ofTwin = sql`twin.type = job_specs.type AND twin.dedupe_key = job_specs.dedupe_key
+      AND twin.dedupe_held IS NOT NULL AND twin.key <> job_specs.key`
+    const rows = yield* tx.all<Row>`
+      SELECT dead_letters."offset", dead_letters.failure, dead_letters.attempts AS letter_attempts,
+        dead_letters.at AS letter_at, replays, replayed_at, replayed_as, job_specs.id AS job_id, job_specs.retried_as,
+        job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
+        (SELECT id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch, jobs.status, priority, limit_key,
+        (SELECT twin.id FROM job_specs AS twin WHERE ${ofTwin}) AS twin_id,
+        (SELECT twins.status FROM job_specs AS twin JOIN jobs AS twins ON twins.key = twin.key WHERE ${ofTwin})
+          AS twin_status
+      FROM dead_letters JOIN job_specs ON job_specs.key = dead_letters.job JOIN jobs ON jobs.key = dead_letters.job
+      WHERE dead_letters."offset" ${inNumbers(offsets)}`
+    const failures = yield* tx.all<Row>`
+      SELECT failures.*, workers.id AS worker_id FROM failures LEFT JOIN workers ON workers.key = failures.worker
+      WHERE failures.seq ${inNumbers(rows.map(({ failure }) => failure as number))}`
+    const failureOf = new Map(failures.map((failure) => [failure.seq, failure]))
+    const found: StoredDeadLetter[] = []
+    for (const row of rows) {
+      // Removed between the two statements.
+      const failure = failureOf.get(row.failure as number)
+      if (failure === undefined) continue
+      const type = yield* types.byKey(tx, row.type_key as number)
+      found.push(toLetter(row, type, toFailure({ ...failure, job_id: row.job_id as string })))
+    }
+    return found.sort((a, b) => a.offset - b.offset)
+  }
+
+  const findMany = function* (tx: Tx, offsets: readonly number[]): Script<Map<number, StoredDeadLetter>> {
+    yield* types.refresh(tx)
+    const found = yield* readLetters(tx, offsets)
+    return new Map(found.map((letter) => [letter.offset, letter]))
+  }
+
+  /** The letters and their jobs: nothing about them changes until the end of the transaction. */
+  const lock = function* (tx: Tx, offsets: readonly number[]): Script<void> {
+    const found = yield* tx.all<{ job: JobKey }>`
+      SELECT DISTINCT job FROM dead_letters WHERE "offset" ${tx.dialect.inNumbers(offsets)}`
+    const jobs = found.map(({ job }) => job)
+    yield* tx.lockRows('jobs', 'key', jobs)
+    yield* tx.lockRows('dead_letters', 'offset', offsets)
+  }
+
+  /** Replays of letters of different jobs: one changes nothing about another, except by a dedupe key. */
+  const replayApart = function* (
+    tx: Tx,
+    replays: readonly Replay[],
+    isEdited: boolean,
+    nowMs: number,
+  ): Script<Replayed[]> {
+    const offsets = replays.map(({ offset }) => offset)
+    const facts = yield* findMany(tx, offsets)
+    const answers = replays.map(({ offset, replaysSeen }): Replayed | null => {
+      const skip = obstacleTo(facts.get(offset) ?? null, replaysSeen, isEdited)
+      return skip === null ? null : { job: null, skip }
+    })
+    const submitSome = function* (wanted: readonly number[], isKeyed: boolean): Script<Submitted[]> {
+      const jobs = wanted.map((i) => {
+        const { job, offset } = replays[i] as Replay
+        // It was not skipped, so the letter exists.
+        const letter = facts.get(offset) as StoredDeadLetter
+        const key = isKeyed && !isEdited ? letter.dedupeKey : null
+        return { ...madeAfter(letter, job), dedupe: key === null ? null : { key, scope: 'live' as const } }
+      })
+      return jobs.length === 0 ? [] : yield* submit(tx, jobs, nowMs)
+    }
+    const open = replays.flatMap((_, i) => (answers[i] === null ? [i] : []))
+    const submitted = yield* submitSome(open, true)
+    const inTheWay: number[] = []
+    for (const [place, i] of open.entries()) {
+      const { id } = submitted[place] as Submitted
+      // A job with the same id is the job itself, made before an answer was lost.
+      if (id === replays[i]?.job.id) answers[i] = { job: id, skip: null }
+      else inTheWay.push(i)
+    }
+    // The failed job itself keeps its key for ever (scope 'always'): the new one is its successor and needs none. Any
+    // other holder of the key came after the facts were read.
+    const isOwn = (i: number) => submitted[open.indexOf(i)]?.id === facts.get(replays[i]?.offset ?? 0)?.jobId
+    const successors = inTheWay.filter(isOwn)
+    const succeeded = yield* submitSome(successors, false)
+    for (const [place, { id }] of succeeded.entries()) answers[successors[place] as number] = { job: id, skip: null }
+    for (const i of inTheWay) if (!isOwn(i)) answers[i] = { job: null, skip: twinOf(submitted[open.indexOf(i)]) }
+    return answers as Replayed[]
+  }
+
+  /** -1 is the key of no type. */
+  const typeKey = ({ type }: LetterFilter): number | undefined =>
+    type === undefined ? undefined : (types.known().find(({ name }) => name === type)?.key ?? -1)
+
+  return {
+    findMany,
+
+    /** The facts are read in the transaction that makes the jobs: of any number of callers at once, one succeeds. */
+    *replayMany(tx: Tx, replays: readonly Replay[], isEdited: boolean, nowMs: number): Script<Replayed[]> {
+      const offsets = replays.map(({ offset }) => offset)
+      yield* lock(tx, offsets)
+      const answers: Replayed[] = []
+      while (answers.length < replays.length) {
+        // Up to the second letter of one job: the first one's replay counts for that letter, too.
+        const rest = replays.slice(answers.length)
+        const sources = rest.map(({ job }) => job.retriedFrom?.id)
+        const end = sources.findIndex((id, i) => id !== undefined && sources.indexOf(id) < i)
+        answers.push(...(yield* replayApart(tx, end === -1 ? rest : rest.slice(0, end), isEdited, nowMs)))
+      }
+      return answers
+    },
+
+    *list(tx: Tx, filter: LetterFilter, range: LetterRange): Script<StoredDeadLetter[]> {
+      yield* types.refresh(tx)
+      const offsets = yield* pageOfLetters(tx, filter, typeKey(filter), range)
+      const found = yield* readLetters(tx, offsets)
+      return range.isNewestFirst ? found.reverse() : found
+    },
+
+    *count(tx: Tx, filter: LetterFilter) {
+      yield* types.refresh(tx)
+      const rows = yield* countLetters(tx, filter, typeKey(filter))
+      const byCause: { type: string; code: string; letters: number }[] = []
+      for (const { type, code, n } of rows) {
+        const { name } = yield* types.byKey(tx, type)
+        byCause.push({ type: name, code, letters: n })
+      }
+      return {
+        letters: rows.reduce((sum, { n }) => sum + n, 0),
+        lastOffset: rows.reduce((most, { last }) => Math.max(most, last), 0),
+        byCause: byCause.sort((a, b) => b.letters - a.letters || (a.code < b.code ? -1 : 1)),
+      }
+    },
+
+    /** Removes the next ones. Answers with the removed offsets, and the last one looked at if there may be more. */
+    *purge(
+      tx: Tx,
+      filter: LetterFilter,
+      range: { afterOffset: number; upToOffset: number; limit: number },
+    ): Script<{ offsets: number[]; cursor: number | null }> {
+      yield* types.refresh(tx)
+      const page = yield* pageOfLetters(tx, filter, typeKey(filter), range)
+      yield* lock(tx, page)
+      // Compared again under the lock: a person may have replayed one since it was found.
+      const letters = yield* matchingLetters(tx, page, filter, typeKey(filter))
+      yield* letterMarks.remove(tx, letters)
+      const cursor = page.length < range.limit ? null : (page.at(-1) ?? null)
+      return { offsets: letters.map(({ offset }) => offset), cursor }
+    },
+  }
+}
+
+/** In the words of core, which has not seen this twin yet. */
+const twinOf = (twin: Submitted | undefined): Skip => {
+  const facts = { status: 'failed', manualRetry: 'in-place', replays: 0, replayedAs: null } as const
+  return obstacleTo({ ...facts, twin: twin ?? null }, 0, false) as Skip
+}
+
+export function openDeadLetters({ history, read, write }: ScriptContext, letters: Letters): DeadLetterStore {
+  return {
+    deadLetters: ({ afterOffset, limit, isNewestFirst = false, ...filter }) =>
+      read('reading dead letters', (tx) => letters.list(tx, filter, { afterOffset, limit, isNewestFirst }), {
+        isLong: true,
+      }),
+
+    deadLetter: ({ offset }) =>
+      read('reading a dead letter', function* (tx) {
+        const found = yield* letters.findMany(tx, [offset])
+        return found.get(offset) ?? null
+      }),
+
+    countDeadLetters: (filter) => read('counting dead letters', (tx) => letters.count(tx, filter), { isLong: true }),
+
+    replayDeadLetter: ({ offset, replaysSeen, isEdited, job }) =>
+      write('replaying a dead letter', function* (tx, nowMs) {
+        const [replayed] = yield* letters.replayMany(tx, [{ offset, replaysSeen, job }], isEdited, nowMs)
+        tx.hintWork()
+        return replayed as Replayed
+      }),
+
+    purgeDeadLetters: ({ actor, reason, filter, ...range }) =>
+      write('purging dead letters', function* (tx, atMs) {
+        const { offsets, cursor } = yield* letters.purge(tx, filter, range)
+        if (offsets.length > 0) {
+          const ids = offsets.map(String)
+          const entry = { atMs, act: 'dead-letters.purge', target: 'dead-letter', ids, data: { filter } }
+          yield* history.audit(tx, { actor, reason }, entry)
+        }
+        return { purged: offsets.length, cursor }
+      }),
+  }
+}

@@ -1,0 +1,57 @@
+import { openAccounts } from './accounts.ts'
+import { openActivity } from './activity.ts'
+import { openAudit } from './audit.ts'
+import { openBatchStore } from './batches/batch-store.ts'
+import type { Batches } from './batches/batches.ts'
+import { openFailureGroups } from './failure-groups.ts'
+import { openFeed } from './feed.ts'
+import { openExpiring } from './jobs/expiring.ts'
+import { openIntervening } from './jobs/intervening.ts'
+import { openJobs } from './jobs/jobs.ts'
+import { openPruning, type PruningParts } from './jobs/pruning.ts'
+import { typesOf } from './jobs/types.ts'
+import { openDeadLetters, openLetters } from './letters/dead-letters.ts'
+import { openReplays } from './letters/replays.ts'
+import { openBreakers } from './limits/breakers.ts'
+import { openDepths } from './limits/depths.ts'
+import { openQueues } from './limits/queues.ts'
+import { openNotices } from './notices.ts'
+import { openSchedules } from './schedules.ts'
+import type { ScriptContext } from './tx/context.ts'
+import { openWorkers } from './workers.ts'
+
+/** What a subject needs of its driver beside the context. */
+interface DriverParts {
+  batches: Batches
+  pruning: PruningParts
+  /** Calls the listener after each commit of this process; returns a function that ends it. */
+  onCommit: Parameters<typeof openFeed>[1]
+  /** Whether an error says that another live job has the dedupe key. */
+  isDedupeKeyTaken?: Parameters<typeof openIntervening>[2]
+}
+
+/** The methods of the store that are written once. A driver adds submit, claim, close and its connection. */
+export function openSubjects(context: ScriptContext, { batches, pruning, onCommit, isDedupeKeyTaken }: DriverParts) {
+  const letters = openLetters(context)
+  return {
+    ...openAccounts(context),
+    ...openActivity(context),
+    ...openAudit(context),
+    ...openBatchStore(context, batches),
+    ...openBreakers(context),
+    ...openDeadLetters(context, letters),
+    ...openDepths(context),
+    ...openExpiring(context),
+    ...openFailureGroups(context),
+    ...openFeed(context, onCommit),
+    ...openIntervening(context, batches, isDedupeKeyTaken),
+    ...openJobs(context),
+    ...openNotices(context),
+    ...openPruning(context, pruning),
+    ...openQueues(context),
+    ...openReplays(context, letters),
+    ...openSchedules(context),
+    ...openWorkers(context),
+    types: () => typesOf(context),
+  }
+}

@@ -1,0 +1,246 @@
+import type { Change, DecidedFailure } from '../../../core/job/change.ts'
+import {
+  cancelInstead,
+  endEventOf,
+  FREES_LIVE_KEY,
+  type HeldNow,
+  isCancelledInstead,
+  isStillReclaimable,
+} from '../../../core/job/ending.ts'
+import type { EventData } from '../../../core/job/events.ts'
+import type { Status } from '../../../core/job/states.ts'
+import { triesOfTask } from '../../../core/policy/budget.ts'
+import type { BatchKey, Close, CloseAnswer, Held, Reclaim, Renewal, Started, WorkerKey } from '../../contract/store.ts'
+import type { freeLiveKey } from '../../scripts/jobs/intervening.ts'
+import type { letterMarks } from '../../scripts/letters/dead-letters.ts'
+import type { AtOnce } from '../../scripts/tx/script.ts'
+import type { Connection } from '../connection/connection.ts'
+import type { Batches, History, RetryMeters } from './at-once.ts'
+import { HELD } from './fence.ts'
+
+interface HeldRow {
+  worker: WorkerKey
+  cancel_requested_at: number | null
+  orphaned_at: number | null
+  lease_until: number
+  claimed_at: number
+  started_at: number | null
+  batch: BatchKey | null
+}
+
+type Requeue = Extract<Change, { to: 'queued' }>
+
+const nowOf = ({ lease_until, started_at, orphaned_at }: HeldRow): HeldNow => ({
+  leaseUntilMs: lease_until,
+  startedAtMs: started_at,
+  orphanedAtMs: orphaned_at,
+})
+
+const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs > 0 ? nowMs + delayMs : null)
+
+export type Closing = ReturnType<typeof openClosing>
+
+/** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
+export function openClosing(
+  connection: Connection,
+  history: History,
+  batches: Batches,
+  retries: RetryMeters,
+  letters: AtOnce<{ add: typeof letterMarks.add; freeLiveKey: typeof freeLiveKey }>,
+) {
+  const selectHeld = connection.prepare(`
+    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at,
+      (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key AND left_batch IS NULL) AS batch FROM jobs WHERE ${HELD}`)
+  const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
+  const complete = connection.prepare(`
+    UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, max(claimed_at, ?4)), result = ?5 WHERE ${HELD}`)
+  const requeue = connection.prepare(`
+    UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
+      progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6 WHERE ${HELD}`)
+  // A copy of isCancelledInstead in core: the fence and the request to cancel are checked in one statement.
+  const requeueAsIs = connection.prepare(`
+    UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
+      progress = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6
+    WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
+  const fail = connection.prepare(`
+    UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7, ended_with = ?8 WHERE ${HELD}`)
+  const cancel = connection.prepare(`
+    UPDATE jobs SET status = 'cancelled', ended_with = '', worker = NULL, lease_until = NULL, finished_at = ?3,
+      started_at = coalesce(started_at, ?4) WHERE ${HELD}`)
+  const begin = connection.prepare(`UPDATE jobs SET started_at = coalesce(started_at, ?3) WHERE ${HELD}`)
+  const extend = connection.prepare(`
+    UPDATE jobs SET lease_until = ?3, progress = coalesce(?4, progress), orphaned_at = NULL WHERE ${HELD}`)
+  const orphan = connection.prepare(`UPDATE jobs SET orphaned_at = ?3 WHERE ${HELD}`)
+
+  const held = ({ key, attempt }: Held) => selectHeld.get(key, attempt) as HeldRow | undefined
+
+  /** A write that came too late changes nothing and leaves evidence. */
+  const refuse = ({ key, attempt }: Held, write: NonNullable<EventData['write']>, worker: WorkerKey, nowMs: number) => {
+    const row = standing.get(key) as { status: Status; attempt: number } | undefined
+    if (row === undefined) return
+    history.event(key, nowMs, 'lost', attempt, worker, null, { write, status: row.status, currentAttempt: row.attempt })
+  }
+
+  const failureOf = (
+    { key, attempt }: Held,
+    worker: WorkerKey,
+    failure: DecidedFailure,
+    to: Status,
+    atMs: number,
+    isPermanent?: boolean,
+  ): number =>
+    history.failure({
+      ...{ key, atMs, attempt, worker, failure, from: 'processing', to },
+      ...(isPermanent !== undefined && { isPermanent }),
+    })
+
+  /** Adds the event of an attempt that ends, with the numbers that the store gave. */
+  const tellEnd = (
+    { key, attempt }: Held,
+    worker: WorkerKey,
+    change: Change,
+    ranMs: number | null,
+    numbers: EventData | null,
+    nowMs: number,
+  ): void => {
+    const { kind, data } = endEventOf(change)
+    history.event(key, nowMs, kind, attempt, worker, ranMs, numbers === null ? data : { ...data, ...numbers })
+  }
+
+  /** The failure and the event of a job that goes back to the queue. */
+  const tellRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
+    const { failure } = change
+    const dueAtMs = dueAt(change, nowMs)
+    const numbers = {
+      ...(failure !== null && { failure: failureOf(at, worker, failure, 'queued', nowMs) }),
+      ...(dueAtMs !== null && { dueAtMs }),
+    }
+    tellEnd(at, worker, change, ranMs, numbers, nowMs)
+  }
+
+  /** Applies a change to a row that is known to be held in this transaction. */
+  const apply = (at: Held, row: HeldRow, change: Change, ranMs: number | null, nowMs: number): void => {
+    const { key, attempt } = at
+    const { worker } = row
+    const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
+    const tell = (numbers: EventData | null) => tellEnd(at, worker, change, ranMs, numbers, nowMs)
+
+    switch (change.to) {
+      case 'complete':
+        tell(null)
+        complete.run(key, attempt, nowMs, startedAtMs, change.result)
+        break
+      case 'cancelled':
+        tell(null)
+        cancel.run(key, attempt, nowMs, startedAtMs)
+        break
+      case 'queued': {
+        if (isCancelledInstead(change.to, row.cancel_requested_at !== null)) {
+          const { change: cancelled, failure } = cancelInstead(change)
+          if (failure !== null) failureOf(at, worker, failure, 'cancelled', nowMs)
+          apply(at, row, cancelled, ranMs, nowMs)
+          return
+        }
+        const priced = retries.price([change], nowMs)
+        const [retry] = priced.changes as [Requeue]
+        const { delayMs, spent } = retry
+        tellRequeue(at, worker, retry, ranMs, nowMs)
+        requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry, nowMs), spent, nowMs + delayMs)
+        retries.pay(priced)
+        return
+      }
+      case 'failed': {
+        const { failure: final, spent, deadLetter, isPermanent } = change
+        const failure = failureOf(at, worker, final, 'failed', nowMs, isPermanent)
+        const letter = letters.add(key, failure, triesOfTask(attempt, spent), deadLetter, nowMs)
+        tell({ failure, ...(letter ? { deadLetterOffset: letter } : {}) })
+        fail.run(key, attempt, nowMs, startedAtMs, failure, spent, letter, final.code)
+      }
+    }
+    if (FREES_LIVE_KEY.includes(change.to)) letters.freeLiveKey(key)
+    const isPermanent = change.to === 'failed' && change.isPermanent
+    if (row.batch !== null) batches.moved(row.batch, 'processing', change.to, isPermanent, nowMs)
+  }
+
+  return {
+    close(close: Close, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const { key, attempt, change } = close
+      const ranMs = close.ranMs === null ? null : Math.round(close.ranMs)
+      if (change.to === 'complete') {
+        // The hot path: the fence is in the UPDATE itself, and no row is read first.
+        const startedAtMs = ranMs === null ? null : nowMs - ranMs
+        if (complete.run(key, attempt, nowMs, startedAtMs, change.result).changes === 0) {
+          refuse(close, 'close', worker, nowMs)
+          return 'lost'
+        }
+        tellEnd(close, worker, change, ranMs, null, nowMs)
+        const { batch } = close
+        if (batch !== null && batch !== undefined) batches.moved(batch, 'processing', 'complete', false, nowMs)
+        return 'closed'
+      }
+      if (change.to === 'queued') {
+        // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
+        const priced = retries.price([change], nowMs)
+        const [retry] = priced.changes as [Requeue]
+        const { delayMs } = retry
+        const [ready, dueAtMs] = [delayMs > 0 ? null : 1, dueAt(retry, nowMs)]
+        if (requeueAsIs.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
+          retries.pay(priced)
+          tellRequeue(close, worker, retry, ranMs, nowMs)
+          return 'closed'
+        }
+      }
+      const row = held(close)
+      if (row === undefined) {
+        refuse(close, 'close', worker, nowMs)
+        return 'lost'
+      }
+      apply(close, row, change, ranMs, nowMs)
+      history.tell(close.notices, row.batch, nowMs)
+      return 'closed'
+    },
+
+    start(started: Started, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const row = held(started)
+      if (row === undefined) {
+        refuse(started, 'start', worker, nowMs)
+        return 'lost'
+      }
+      // Told again, because the answer to the first time was lost.
+      if (row.started_at !== null) return 'closed'
+      const startedAtMs = Math.max(row.claimed_at, nowMs - Math.round(started.agoMs))
+      history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null)
+      begin.run(started.key, started.attempt, startedAtMs)
+      return 'closed'
+    },
+
+    renew(renewal: Renewal, worker: WorkerKey, nowMs: number): CloseAnswer {
+      const { key, attempt } = renewal
+      const row = held(renewal)
+      if (row === undefined) {
+        refuse(renewal, 'renew', worker, nowMs)
+        return 'lost'
+      }
+      if (row.orphaned_at !== null) history.event(key, nowMs, 'recovered', attempt, row.worker, null, null)
+      extend.run(key, attempt, nowMs + renewal.ttlMs, renewal.progress)
+      return 'closed'
+    },
+
+    reclaim(reclaim: Reclaim, nowMs: number): CloseAnswer {
+      const row = held(reclaim)
+      // Not an error: the worker renewed, started or closed after the reclaiming one looked.
+      if (row === undefined || !isStillReclaimable(reclaim.expect, reclaim.change.to, nowOf(row), nowMs)) return 'lost'
+      if (reclaim.change.to === 'orphaned') {
+        history.event(reclaim.key, nowMs, 'orphaned', reclaim.attempt, row.worker, null, null)
+        orphan.run(reclaim.key, reclaim.attempt, nowMs)
+        history.tell(reclaim.notices, row.batch, nowMs)
+        return 'closed'
+      }
+      apply(reclaim, row, reclaim.change, null, nowMs)
+      history.tell(reclaim.notices, row.batch, nowMs)
+      return 'closed'
+    },
+  }
+}

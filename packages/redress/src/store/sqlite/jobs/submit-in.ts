@@ -1,0 +1,149 @@
+import { realpathSync } from 'node:fs'
+import { RedressError } from '../../../core/errors.ts'
+import type { NewJob, Submitted } from '../../contract/store.ts'
+import type { Executor, SyncExecutor } from '../../contract/transactional.ts'
+import { noTransaction, refuseWriteAhead } from '../../scripts/jobs/submitting.ts'
+import type { KnownType } from '../../scripts/jobs/types.ts'
+import { type Connection, refuseOldSqlite } from '../connection/connection.ts'
+import { isBusy, storeError } from '../connection/errors.ts'
+import { foreignConnection, isInTransaction } from '../connection/foreign-connection.ts'
+import { MIGRATIONS } from '../schema/schema.ts'
+
+interface SubmitInOptions {
+  /** The store's own file, or ':memory:'. */
+  path: string
+  /** The types of these jobs, as they are declared now. */
+  typesOf: (jobs: readonly NewJob[]) => KnownType[]
+  /** Submits as the store itself does, over another connection, and throws when the backlog is full. */
+  submitterOn: (connection: Connection) => (jobs: readonly NewJob[]) => Submitted[]
+}
+
+/** What is prepared once for each connection that a caller brings. */
+interface Prepared {
+  submit(jobs: readonly NewJob[]): Submitted[]
+  version(): number
+  savepoint(act: 'SAVEPOINT' | 'RELEASE' | 'ROLLBACK TO'): void
+}
+
+const DOING = 'submitting in your transaction'
+
+/** Submits on a connection of the caller's, inside the transaction that is open on it. */
+export function openSubmitIn({ path, typesOf, submitterOn }: SubmitInOptions) {
+  const known = new WeakMap<SyncExecutor, Prepared>()
+
+  const prepare = (handle: SyncExecutor): Prepared => {
+    const connection = foreignConnection(handle)
+    refuseOldSqlite((connection.prepare('SELECT sqlite_version() AS version').get() as { version: string }).version)
+    refuseOtherFile(connection, path)
+    const userVersion = connection.prepare('PRAGMA user_version')
+    const savepoints = {
+      SAVEPOINT: connection.prepare('SAVEPOINT redress_submit'),
+      RELEASE: connection.prepare('RELEASE redress_submit'),
+      'ROLLBACK TO': connection.prepare('ROLLBACK TO redress_submit'),
+    }
+    return {
+      submit: submitterOn(connection),
+      version: () => (userVersion.get() as { user_version: number }).user_version,
+      savepoint: (act) => void savepoints[act].run(),
+    }
+  }
+
+  const submitAll = (prepared: Prepared, jobs: readonly NewJob[]): Submitted[] => {
+    // Half a job, or half of the jobs, must not stay when the caller catches the refusal and commits all the same.
+    prepared.savepoint('SAVEPOINT')
+    try {
+      const submitted = prepared.submit(jobs)
+      prepared.savepoint('RELEASE')
+      return submitted
+    } catch (error) {
+      undo(prepared)
+      throw error
+    }
+  }
+
+  const submitOn = (handle: SyncExecutor, jobs: readonly NewJob[]): Submitted[] => {
+    const before = known.get(handle)
+    const prepared = before ?? prepare(handle)
+    known.set(handle, prepared)
+    try {
+      refuseOtherVersion(prepared.version(), path)
+      return submitAll(prepared, jobs)
+    } catch (error) {
+      known.delete(handle)
+      // The connection was closed and opened again since: what was prepared on it is gone, and nothing was done.
+      if (before !== undefined && isFinalized(error)) return submitOn(handle, jobs)
+      throw error
+    }
+  }
+
+  return (executor: Executor, jobs: readonly NewJob[]): Submitted[] => {
+    if (path === ':memory:') {
+      throw new RedressError('TX_UNSUPPORTED', 'This store is in memory, where no other connection can reach it.', {
+        action: 'Keep the store in a file, the one that your own tables are in.',
+      })
+    }
+    if (!isSync(executor)) {
+      const message = 'This store is an SQLite file: give an open database that has `prepare`, as node:sqlite does.'
+      throw new RedressError('TX_WRONG_DATABASE', message)
+    }
+    for (const type of typesOf(jobs)) refuseWriteAhead(type)
+    try {
+      if (!isInTransaction(executor)) throw noTransaction()
+      return submitOn(executor, jobs)
+    } catch (error) {
+      throw inOurWords(error)
+    }
+  }
+}
+
+const isSync = (executor: unknown): executor is SyncExecutor =>
+  typeof (executor as Partial<SyncExecutor> | null)?.prepare === 'function'
+
+const isFinalized = (error: unknown): boolean => error instanceof Error && /finalized/.test(error.message)
+
+/** Some errors (a full disk) end the whole transaction, and with it our savepoint. */
+function undo(prepared: Prepared): void {
+  try {
+    prepared.savepoint('ROLLBACK TO')
+    prepared.savepoint('RELEASE')
+  } catch {
+    // Then nothing of it is left, and the error that ended it says more than this one.
+  }
+}
+
+function refuseOtherFile(connection: Connection, path: string): void {
+  const databases = connection.prepare('PRAGMA database_list').all() as { name: string; file: string | null }[]
+  const file = databases.find(({ name }) => name === 'main')?.file ?? ''
+  // Symbolic links lead to the same file. A hard link is another name, by which SQLite would keep another log.
+  const ours = realPath(path)
+  if (realPath(file) === ours) return
+  const isAttached = databases.some((one) => realPath(one.file ?? '') === ours)
+  const attached = isAttached ? ' The store is only attached to it, and SQLite does not commit two files as one.' : ''
+  throw new RedressError(
+    'TX_WRONG_DATABASE',
+    `This connection is to ${file === '' ? 'a database in memory' : file}; the store is ${path}.${attached}`,
+  )
+}
+
+/** '' for what is no file, as SQLite says of a database in memory. */
+function realPath(path: string): string {
+  return path === '' ? '' : realpathSync(path)
+}
+
+function refuseOtherVersion(version: number, path: string): void {
+  if (version === MIGRATIONS.length) return
+  throw new RedressError(
+    'STORE_TOO_NEW',
+    `${path} is of version ${version} by now; this Redress writes version ${MIGRATIONS.length}.`,
+  )
+}
+
+function inOurWords(error: unknown): RedressError {
+  const code = (error as { code?: unknown } | null)?.code
+  const isBusyElsewhere = typeof code === 'string' && /^SQLITE_(BUSY|LOCKED)/.test(code)
+  if (!isBusy(error) && !isBusyElsewhere) return storeError(error, DOING)
+  return new RedressError('STORE_BUSY', 'Another connection wrote to the store since your transaction began.', {
+    cause: error,
+    action: 'Roll back and do it again, with BEGIN IMMEDIATE: that waits for its turn before anything is read.',
+  })
+}

@@ -1,0 +1,54 @@
+import type { NewJob, Submitted } from '../../contract/store.ts'
+import type { Batches } from '../../scripts/batches/batches.ts'
+import { isSpecial, limitKeyOf, type openSubmitSpecial, originOf } from '../../scripts/jobs/submitting.ts'
+import { atOnce, finish } from '../../scripts/tx/script.ts'
+import type { SqliteTx } from '../connection/tx.ts'
+import type { Types } from './at-once.ts'
+import { historyAtOnce } from './history.ts'
+
+/** Submits on the connection of `tx`, inside its transaction. */
+export function openSubmitting(
+  tx: SqliteTx,
+  types: Types,
+  batchScripts: Batches,
+  submitSpecial: ReturnType<typeof openSubmitSpecial>,
+) {
+  const { connection } = tx
+  const batches = atOnce(tx, batchScripts)
+  const { event } = historyAtOnce(tx)
+  // DO NOTHING covers both unique keys: the id (a submission repeated after an unknown commit) and the dedupe key.
+  const addSpec = connection.prepare(`
+    INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch, trace)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
+  // The direction is read here and not from what this process knows of the type: another one may have renewed it.
+  const addJob = connection.prepare(`
+    INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
+      forward_only)
+    VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?6, ?6, ?7, (SELECT forward_only FROM job_types WHERE key = ?2))`)
+  const findTwin = connection.prepare(`
+    SELECT id, status FROM job_specs JOIN jobs USING (key)
+    WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
+    ORDER BY id = ?1 DESC LIMIT 1`)
+
+  return (job: NewJob, nowMs: number): Submitted => {
+    const type = types.needed(job.type)
+    if (isSpecial(job)) return finish(submitSpecial(tx, job, type, nowMs))
+    const { id, dedupe, delayMs } = job
+    const [dedupeKey, scope, isHeld] = dedupe === null ? [null, null, null] : [dedupe.key, dedupe.scope, 1]
+    const batch = job.batch === null ? null : batches.keyOf(job.batch)
+    const { payload, owner, trace = null } = job
+    const added = addSpec.run(id, type.key, payload, owner, nowMs, dedupeKey, scope, isHeld, batch, trace)
+    if (added.changes === 0) {
+      const twin = findTwin.get(id, type.key, dedupeKey) as unknown as Omit<Submitted, 'isNew'>
+      return { id: twin.id, isNew: false, status: twin.status }
+    }
+    const key = Number(added.lastInsertRowid)
+    const dueAtMs = delayMs > 0 ? nowMs + delayMs : null
+    // A delayed job enters the queue when it is due, and is ordered there by its creation time.
+    addJob.run(key, type.key, job.priority, nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKeyOf(job, type))
+    const by = originOf(job)
+    event(key, nowMs, 'queued', 0, null, null, dueAtMs === null ? by : { ...by, dueAtMs })
+    if (job.batch !== null) batches.entered(job.batch, type.policy, 'queued', false, nowMs)
+    return { id, isNew: true, status: 'queued' }
+  }
+}

@@ -1,0 +1,145 @@
+import { type AttemptFailOptions, failWith } from '../../core/failure/attempt-failed.ts'
+import type { StageOptions, StageSummary } from '../../core/failure/stage.ts'
+import { type Duration, durationMs } from '../../core/text/duration.ts'
+import type { Lease } from '../../store/contract/store.ts'
+import { Snoozed } from './signals.ts'
+import { runStage, type StageWork } from './stage.ts'
+import { type GivenUp, StageBook, type StageGround } from './stage-book.ts'
+
+export { type AttemptFailOptions, failWith }
+
+/** What an attempt stands on. A flight is one. */
+export interface AttemptGround extends StageGround {
+  readonly span: { readonly traceparent: string } | null
+}
+
+/** One numbered dispatch of a job, as its handler sees it. `Code` narrows `fail` to the type's own taxonomy. */
+export class Attempt<Code extends string = string> {
+  readonly #lease: Lease
+  #controller: AbortController | null = null
+  #stopReason: unknown
+  #progress: number | null = null
+  #isProgressNew = false
+  /** Most attempts have neither. */
+  #context: Record<string, unknown> | null = null
+  #stages: StageBook | null = null
+  readonly #ground: AttemptGround
+
+  constructor(lease: Lease, ground: AttemptGround) {
+    this.#lease = lease
+    this.#ground = ground
+  }
+
+  get jobId(): string {
+    return this.#lease.id
+  }
+
+  get type(): string {
+    return this.#lease.type
+  }
+
+  /** Counts every dispatch of the job, from 1; also the fencing token to hand to whatever you write to. */
+  get number(): number {
+    return this.#lease.attempt
+  }
+
+  get owner(): string | null {
+    return this.#lease.owner
+  }
+
+  get retriedFrom(): string | null {
+    return this.#lease.retriedFrom
+  }
+
+  /**
+   * What to send as `traceparent` to whom this attempt calls, where no instrumentation does it: the attempt's own span,
+   * or the trace of its submission where nothing is traced here.
+   */
+  get traceparent(): string | null {
+    return this.#ground.span?.traceparent ?? this.#lease.trace
+  }
+
+  /** Aborted when the work no longer counts: lease lost, time over, cancelled, or the worker stops. */
+  get signal(): AbortSignal {
+    // Made when first asked for: most handlers of short jobs never do, and it is dear.
+    if (this.#controller === null) {
+      this.#controller = new AbortController()
+      if (this.#stopReason !== undefined) this.#controller.abort(this.#stopReason)
+    }
+    return this.#controller.signal
+  }
+
+  /** How far the work is, from 0 to 1. Written with the next renewal, not at once. */
+  progress(fraction: number): void {
+    if (!Number.isFinite(fraction))
+      throw new TypeError(`progress must be a number from 0 to 1, not ${String(fraction)}`)
+    this.#progress = Math.min(1, Math.max(0, fraction))
+    this.#isProgressNew = true
+  }
+
+  /** Ends the attempt with a code of the taxonomy. */
+  fail(code: Code, options?: AttemptFailOptions): never {
+    throw failWith(code, options)
+  }
+
+  /** Facts about this attempt. If it fails, they are part of the failure's context. */
+  context(fields: Record<string, unknown>): void {
+    this.#context = { ...this.#context, ...fields }
+  }
+
+  /**
+   * A part of the work with tries of its own: it is tried again, within this attempt, while the taxonomy calls its
+   * error transient. Rejects with its last error when it gives up; what was tried is kept with the attempt.
+   */
+  stage<T>(name: string, options: StageOptions<Code>, work: StageWork<T, Code>): Promise<Awaited<T>> {
+    this.#stages ??= new StageBook(this.#ground)
+    return runStage({ book: this.#stages, path: '', signal: () => this.signal }, name, options, work)
+  }
+
+  /** Puts the job back for later; spends nothing. Refused where the policy has no way back. */
+  snooze(delay: Duration, note?: string): never {
+    throw new Snoozed(durationMs(delay, 'snooze'), note ?? null)
+  }
+
+  /** For the worker. */
+  static stop(attempt: Attempt, reason: unknown): void {
+    attempt.#stopReason ??= reason
+    attempt.#controller?.abort(reason)
+  }
+
+  /** For the worker: why the handler was told to stop, if it was. */
+  static stopReasonOf(attempt: Attempt): unknown {
+    return attempt.#stopReason
+  }
+
+  /** For the worker: progress not told to the store yet. */
+  static takeProgress(attempt: Attempt): number | null {
+    if (!attempt.#isProgressNew) return null
+    attempt.#isProgressNew = false
+    return attempt.#progress
+  }
+
+  /**
+   * For the worker: the progress that it took was not written, so it is reported again, unless there is newer
+   * progress.
+   */
+  static giveBackProgress(attempt: Attempt): void {
+    attempt.#isProgressNew = true
+  }
+
+  /** For the worker: what the author said about the attempt, if anything. */
+  static contextOf(attempt: Attempt): Readonly<Record<string, unknown>> | null {
+    return attempt.#context
+  }
+
+  /** For the worker: the stage that gave up with this error, or was cut short by this time limit. */
+  static givenUpWith(attempt: Attempt, thrown: unknown, isTimeLimit: boolean): GivenUp | null {
+    if (attempt.#stages === null) return null
+    return isTimeLimit ? attempt.#stages.cutShort() : attempt.#stages.givenUpWith(thrown)
+  }
+
+  /** For the worker: the stages worth telling, if there are any. */
+  static stagesOf(attempt: Attempt): readonly StageSummary[] | null {
+    return attempt.#stages?.summary() ?? null
+  }
+}

@@ -1,0 +1,379 @@
+import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../../core/failure/attempt-failed.ts'
+import { isInstance } from '../../core/failure/facts.ts'
+import type { Change } from '../../core/job/change.ts'
+import { noticesField } from '../../core/notice/notice.ts'
+import { unpackSpent } from '../../core/policy/budget.ts'
+import type { Close, CloseAnswer, WorkerKey } from '../../store/contract/store.ts'
+import { type AttemptSpan, traceAttempt } from '../../tracing/tracing.ts'
+import type { BreakerWatch } from '../claim/breaker-watch.ts'
+import type { SlotPools } from '../claim/slot-pool.ts'
+import type { Deadlines } from '../leases/deadlines.ts'
+import type { FullWorkerOptions } from '../options.ts'
+import type { Recorder } from '../record/recorder.ts'
+import type { StartRecorder } from '../record/start-recorder.ts'
+import { callAcquire, callHandler, callVerify } from './call-handler.ts'
+import { Interruption, type Step, type Steps, UNTIL_RESUMED } from './course.ts'
+import type { Closing, Flight, Running } from './flight.ts'
+import type { Handler } from './handler.ts'
+import { changeFor, changeForShutdown, type Outcome, packResult, release } from './outcome.ts'
+import { type Cancelled, LeaseLost } from './signals.ts'
+
+/** A job claimed ahead that still has no slot after this long is better off with another worker. */
+const BUFFERED_MS_MAX = 1_000
+/** How long a job that may be what kills its workers waits while another such job runs. */
+const SUSPECT_WAIT_MS = 10_000
+const HELD_UP_MS_MIN = 100
+
+/** The parts of a worker that an attempt passes through. */
+export interface AttemptParts {
+  readonly id: string
+  readonly options: FullWorkerOptions
+  readonly held: Map<number, Flight>
+  readonly pools: SlotPools
+  readonly breakers: BreakerWatch | null
+  readonly starts: StartRecorder
+  readonly recorder: Recorder
+  readonly deadlines: Deadlines
+  key(): WorkerKey
+  isAlive(): boolean
+  crash(): void
+  /** The loop must turn soon: there is an outcome to send, or room for more. */
+  turn(): void
+  /** An attempt is over. */
+  over(): void
+}
+
+/** The attempts of one worker: the course of each, and what can happen to it from outside. */
+export class Attempts {
+  readonly #parts: AttemptParts
+
+  constructor(parts: AttemptParts) {
+    this.#parts = parts
+  }
+
+  /** A job was leased: its attempt begins. */
+  claimed(flight: Flight): void {
+    const { held, deadlines } = this.#parts
+    const { lease } = flight
+    const earlier = held.get(lease.key)
+    // Every claim has a new number: this worker already holds the lease, and a search for lost claims found it again.
+    if (!this.#parts.isAlive() || earlier?.lease.attempt === lease.attempt) return
+    // The job was taken back and leased to this worker again. The earlier handler must not run beside this one.
+    if (earlier !== undefined) this.lose(earlier)
+    held.set(lease.key, flight)
+    deadlines.watch(flight.trustedUntilMonoMs)
+    flight.follow(this.#attempt(flight))
+  }
+
+  /**
+   * One attempt, in order. `yield` is `await` without a promise where there is none; at UNTIL_RESUMED it waits for
+   * another part of the worker.
+   */
+  *#attempt(flight: Flight): Steps {
+    const { pools, breakers, starts, options, key } = this.#parts
+    const { clock } = options
+    const { handler, lease, attempt } = flight
+    const pool = pools.of(flight)
+
+    if (!this.#enter('claim', flight)) return
+    pool.line.add(flight)
+    // Null when a slot is free. Otherwise the attempt was cancelled or given back while it waited.
+    let change: Change | null = yield UNTIL_RESUMED
+
+    if (change === null) {
+      if (!this.#enter('start', flight)) return
+      change = breakers?.refusal(flight) ?? null
+    }
+    if (change === null) {
+      pool.take()
+      const beganMonoMs = clock.monoMs()
+      const running = this.#begin(flight, beganMonoMs)
+      let outcome: Outcome
+      try {
+        const { acquire, verify } = handler
+        if (acquire !== null) yield acquireFor(flight, acquire)
+        this.#started(flight, running, acquire === null ? beganMonoMs : clock.monoMs())
+        if (mustRecordStart(flight)) yield starts.recordNow(key(), flight)
+        else starts.recordLater(key(), flight)
+
+        if (!this.#enter('run', flight)) return
+        running.span = spanOf(flight)
+        if (this.#isTotalOver(flight)) throw this.#timeoutOf(flight)
+        const input: unknown = yield handler.readInput(JSON.parse(lease.payload))
+        running.phase = 'execution'
+        const output: unknown = yield this.#call(flight, () => callHandler(handler, input, attempt))
+
+        if (!this.#enter('verify', flight)) return
+        if (verify !== null) {
+          running.phase = 'verification'
+          yield this.#call(flight, () => callVerify(verify, output, attempt))
+          running.phase = 'execution'
+        }
+        outcome = { kind: 'succeeded', result: packResult(output, options.resultBytesMax) }
+      } catch (thrown) {
+        const { phase } = running
+        outcome = isInstance(thrown, Interruption)
+          ? { kind: 'interrupted', ...thrown }
+          : { kind: 'failed', phase, thrown }
+      }
+      if (flight.hasToRelease && outcome.kind !== 'interrupted') outcome = yield* released(flight, outcome)
+
+      if (!this.#enter('decide', flight)) return
+      change = this.#decide(flight, running, outcome)
+    }
+
+    const closing = flight.close(clock.monoMs())
+    if (!this.#enter('record', flight)) return
+    const close = this.#record(flight, closing, change)
+    const answer: CloseAnswer = yield UNTIL_RESUMED
+
+    if (!this.#enter('report', flight)) return
+    this.#report(flight, closing, close, answer)
+  }
+
+  // ---- its steps ----------------------------------------------------------------------------------------------
+
+  /** False when nothing more may happen: the lease is lost, or the worker is dead, or falls dead at this step. */
+  #enter(step: Step, flight: Flight): boolean {
+    const { options, crash, isAlive } = this.#parts
+    const { lease, isAbandoned } = flight
+    if (options.probe?.(step, { jobId: lease.id, number: lease.attempt }) === 'crash') crash()
+    return isAlive() && !isAbandoned
+  }
+
+  #begin(flight: Flight, nowMonoMs: number): Running {
+    const { breakers, options, deadlines } = this.#parts
+    const running = flight.run(nowMonoMs, breakers?.callEpoch(flight) ?? null)
+    options.onStart?.(flight.lease.type, flight.storeNowMs(nowMonoMs) - flight.lease.dueSinceMs)
+    deadlines.watch(running.deadlineMonoMs)
+    return running
+  }
+
+  #started({ handler }: Flight, running: Running, nowMonoMs: number): void {
+    const { stuckAfterMs } = handler.policy.orphan
+    running.startedMonoMs = nowMonoMs
+    if (stuckAfterMs === null) return
+    running.stuckMonoMs = nowMonoMs + stuckAfterMs
+    this.#parts.deadlines.watch(running.stuckMonoMs)
+  }
+
+  /** Calls the author's code. */
+  #call(flight: Flight, work: () => unknown): unknown {
+    const { clock } = this.#parts.options
+    const { span } = flight
+    const beganMonoMs = clock.monoMs()
+    try {
+      return span === null ? work() : span.run(work)
+    } finally {
+      const heldUpMs = clock.monoMs() - beganMonoMs
+      if (heldUpMs > HELD_UP_MS_MIN) this.#forgive(flight, heldUpMs)
+    }
+  }
+
+  #decide(flight: Flight, { deadlineMonoMs, span }: Running, heard: Outcome): Change {
+    const { clock, chance } = this.#parts.options
+    const nowMonoMs = clock.monoMs()
+    // A handler that held up the event loop could not be stopped at its limit. The limit holds all the same.
+    const isLate = heard.kind === 'succeeded' && nowMonoMs > deadlineMonoMs
+    const outcome: Outcome = isLate ? { kind: 'interrupted', reason: this.#timeoutOf(flight) } : heard
+    const change = changeFor(flight, outcome, nowMonoMs, chance())
+    const code = 'failure' in change ? (change.failure?.code ?? null) : null
+    span?.end(change.to === 'queued' ? change.cause : change.to, code)
+    return change
+  }
+
+  #record(flight: Flight, closing: Closing, change: Change): Close {
+    const { id, pools, breakers, recorder, turn } = this.#parts
+    const { lease, handler } = flight
+    const { ran, endedMonoMs } = closing
+    if (ran !== null && ran.callEpoch !== null) breakers?.ended(flight, ran.callEpoch, change, endedMonoMs)
+    const { key, attempt, batch } = lease
+    const startedMonoMs = ran?.startedMonoMs ?? null
+    const ranMs = startedMonoMs === null ? null : endedMonoMs - startedMonoMs
+    const close = { key, attempt, batch, change, ranMs, ...noticesField(lease, change, handler.policy, id) }
+    recorder.add(flight, close)
+    const pool = pools.of(flight)
+    if (ran !== null && !closing.keepsSlot) pool.free()
+    pool.want()
+    turn()
+    return close
+  }
+
+  /** The outcome is durable. A listener may throw: nothing of the worker's depends on it. */
+  #report(flight: Flight, { ran }: Closing, { change, ranMs }: Close, answer: CloseAnswer): void {
+    const { breakers, options, over } = this.#parts
+    const { id: jobId, type, attempt } = flight.lease
+    // A renewal may have found out earlier that the lease was lost, and reported it.
+    const isLossReported = flight.state.kind === 'gone'
+    this.#leave(flight)
+    if (answer === 'lost') {
+      options.log.warn({ job_id: jobId, attempt }, 'an outcome came after its lease was gone and does not count')
+      if (!isLossReported) this.#reportLoss(flight)
+    }
+    const breaker = breakers?.statusOf(flight.handler.policy) ?? null
+    const trace = ran?.span?.traceparent ?? flight.lease.trace
+    try {
+      options.onOutcome?.({ jobId, type, attempt, answer, change, ranMs, breaker, trace })
+    } catch (error) {
+      options.log.error({ err: error, job_id: jobId }, 'an outcome is recorded, but a listener for outcomes threw')
+    }
+    over()
+  }
+
+  #reportLoss({ lease: { id: jobId, type, attempt } }: Flight): void {
+    const { onLeaseLost, log } = this.#parts.options
+    try {
+      onLeaseLost?.({ jobId, type, attempt })
+    } catch (error) {
+      log.error({ err: error, job_id: jobId }, 'a lease is lost, and a listener for lost leases threw')
+    }
+  }
+
+  #leave(flight: Flight): void {
+    const { held, pools } = this.#parts
+    const { state, lease } = flight
+    const pool = pools.of(flight)
+    flight.leave()
+    if (held.get(lease.key) === flight) held.delete(lease.key)
+    // Only now, when its outcome is safe: the next one may kill us before it could be recorded.
+    if (pool.line.ended(flight)) pool.beginSoon()
+    if (state.kind === 'running' || (state.kind === 'closing' && state.keepsSlot)) pool.free()
+  }
+
+  // ---- what can happen to it from outside ---------------------------------------------------------------------
+
+  /** A slot is free for it. */
+  start(flight: Flight): void {
+    flight.resume(null)
+  }
+
+  /** The store has answered what became of its close. */
+  recorded(flight: Flight, answer: CloseAnswer): void {
+    if (this.#parts.isAlive()) flight.resume(answer)
+  }
+
+  /** The handler decides how to stop; what it answers then is recorded as cancelled unless it succeeded first. */
+  cancel(flight: Flight, reason: Cancelled): void {
+    if (flight.state.kind === 'buffered') {
+      this.#parts.pools.takeWaiting((other) => other === flight)
+      flight.resume({ to: 'cancelled', note: reason.message })
+    } else flight.stop(reason)
+  }
+
+  /** The job is not ours any more: stop the work, and write nothing. */
+  lose(flight: Flight): void {
+    const { id, pools, options, turn } = this.#parts
+    if (flight.state.kind === 'gone') return
+    const { id: job_id, type, attempt } = flight.lease
+    options.log.warn({ job_id, type, attempt, worker_id: id }, 'lease lost; the attempt is stopped')
+    this.#reportLoss(flight)
+    flight.span?.end('lost', null)
+    if (flight.state.kind === 'buffered') pools.takeWaiting((other) => other === flight)
+    this.#leave(flight)
+    flight.stop(new LeaseLost())
+    pools.of(flight).want()
+    turn()
+  }
+
+  /** Its time limit is over. */
+  endByTimeout(flight: Flight): void {
+    const reason = this.#endOf(flight)
+    flight.stop(reason)
+    flight.interrupt(reason)
+    const { id: job_id, type, attempt } = flight.lease
+    const isStuck = reason instanceof AttemptStuck
+    const what = isStuck ? 'a stuck attempt was taken back' : 'an attempt was stopped at its time limit'
+    const fields = { job_id, type, attempt, ...(isStuck && { count: 1 }) }
+    this.#parts.options.log.warn(fields, `${what}; its handler may still be working`)
+  }
+
+  /** Neighbours must not pay for a handler that held them up: the time they lost is not counted. */
+  #forgive(blocking: Flight, ms: number): void {
+    for (const flight of this.#parts.held.values()) {
+      if (flight !== blocking && flight.state.kind === 'running') flight.state.deadlineMonoMs += ms
+    }
+  }
+
+  /** Gives back jobs that wait too long for a slot. */
+  giveBackWaiting(): void {
+    const nowMonoMs = this.#parts.options.clock.monoMs()
+    const hasWaited = ({ claimedMonoMs, handler }: Flight) =>
+      nowMonoMs - claimedMonoMs > BUFFERED_MS_MAX && !handler.policy.forwardOnly
+    for (const flight of this.#parts.pools.takeWaiting(hasWaited)) {
+      flight.resume(
+        flight.isSuspect
+          ? release(flight, 'another job that may be what kills its workers runs first', SUSPECT_WAIT_MS)
+          : release(flight, 'no slot became free'),
+      )
+    }
+  }
+
+  /** Gives back all jobs that wait for a slot, because the worker stops. */
+  giveBackAll(): void {
+    const { clock, chance } = this.#parts.options
+    for (const flight of this.#parts.pools.takeWaiting(() => true)) {
+      flight.resume(
+        flight.handler.policy.shutdown === 'fail'
+          ? changeForShutdown(flight, clock.monoMs(), chance())
+          : release(flight, 'the worker stopped before it began'),
+      )
+    }
+  }
+
+  /** The worker is dead: nothing more is written or told. */
+  crash(): void {
+    const { held, pools } = this.#parts
+    for (const flight of held.values()) flight.leave()
+    held.clear()
+    pools.clear()
+  }
+
+  /** Why the attempt is stopped at `endMonoMs`. */
+  #endOf(flight: Flight): AttemptTimeout | TotalTimeout | AttemptStuck {
+    const { stuckAfterMs } = flight.handler.policy.orphan
+    const isStuck = stuckAfterMs !== null && flight.endMonoMs < flight.deadlineMonoMs
+    return isStuck ? new AttemptStuck(stuckAfterMs) : this.#timeoutOf(flight)
+  }
+
+  #timeoutOf(flight: Flight): AttemptTimeout | TotalTimeout {
+    const { attemptMs, totalMs } = flight.handler.policy.timeout
+    return this.#isTotalOver(flight) ? new TotalTimeout(totalMs ?? 0) : new AttemptTimeout(attemptMs ?? 0)
+  }
+
+  #isTotalOver(flight: Flight): boolean {
+    if (flight.handler.policy.timeout.totalMs === null) return false
+    return flight.totalDeadlineMonoMs() <= this.#parts.options.clock.monoMs()
+  }
+}
+
+async function acquireFor(flight: Flight, acquire: NonNullable<Handler['acquire']>): Promise<void> {
+  const { handler, lease, attempt } = flight
+  flight.hold(await callAcquire(acquire, await handler.readInput(JSON.parse(lease.payload)), attempt))
+}
+
+/** What the attempt holds is let go before its outcome is known. If that fails, the work is not complete. */
+function* released(flight: Flight, outcome: Outcome): Steps<Outcome> {
+  try {
+    const refusal: { thrown: unknown } | null = yield flight.release()
+    if (refusal === null || outcome.kind === 'failed') return outcome
+    return { kind: 'failed', phase: 'execution', ...refusal }
+  } catch (interruption) {
+    return { kind: 'interrupted', ...(interruption as Interruption) }
+  }
+}
+
+/**
+ * Where the record must say "it began" before it begins: by policy, because an earlier worker died holding the job, or
+ * because the process stood still for longer than the lease. In that case the store knows who has the job.
+ */
+function mustRecordStart({ handler, lease, startedMonoMs, trustedUntilMonoMs }: Flight): boolean {
+  if (handler.policy.audit === 'write-ahead' || (startedMonoMs !== null && trustedUntilMonoMs <= startedMonoMs))
+    return true
+  if (lease.spent === null) return false
+  const { reclaims, releases } = unpackSpent(lease.spent)
+  return reclaims > 0 || releases > 0
+}
+
+function spanOf({ lease: { id: jobId, type, attempt, trace }, handler: { queue } }: Flight): AttemptSpan | null {
+  return traceAttempt({ jobId, type, queue, attempt, trace })
+}

@@ -1,0 +1,191 @@
+import { type Spent, unpackSpent } from '../../core/policy/budget.ts'
+import type { Policy } from '../../core/policy/policy.ts'
+import { describe } from '../../core/text/describe.ts'
+import type { Lease } from '../../store/contract/store.ts'
+import type { AttemptSpan } from '../../tracing/tracing.ts'
+import { Attempt } from './attempt.ts'
+import { Course } from './course.ts'
+import type { Handler } from './handler.ts'
+import type { StageWorld } from './stage-book.ts'
+
+/** All times that end in `MonoMs` are the worker's monotonic time; the store's clock is `storeNowMs`. */
+export type FlightState =
+  /** Leased, waiting for a slot. */
+  | { readonly kind: 'buffered' }
+  | Running
+  | Closing
+  /** Recorded, lost, or left behind by a dead worker. */
+  | { readonly kind: 'gone' }
+
+/** With its handler. */
+export interface Running {
+  readonly kind: 'running'
+  /** Null while `acquire` runs: nothing has begun until then. */
+  startedMonoMs: number | null
+  deadlineMonoMs: number
+  /** From this moment the attempt counts as stuck, and its job is taken back. */
+  stuckMonoMs: number
+  /** Where the attempt is: this becomes the phase of a failure. */
+  phase: 'dispatch' | 'execution' | 'verification'
+  /** The epoch of its breaker when it began: the calls of this attempt are counted in that epoch. */
+  readonly callEpoch: number | null
+  /** Null where nothing records spans. */
+  span: AttemptSpan | null
+}
+
+/** Its outcome is decided and goes to the store. */
+export interface Closing {
+  readonly kind: 'closing'
+  /** Null when it never began. */
+  readonly ran: Running | null
+  readonly endedMonoMs: number
+  /** Where the record comes first, it also comes before this slot's next job (P66). */
+  readonly keepsSlot: boolean
+  /**
+   * While it is `sent`, no renewal and no start may follow it: they would arrive after the close, and look like writes
+   * of a worker that lost its lease. `refused`: the store did not take it, and it will be sent again.
+   */
+  record: 'unsent' | 'sent' | 'refused'
+}
+
+const BUFFERED = { kind: 'buffered' } as const
+const GONE = { kind: 'gone' } as const
+
+/** An attempt on its way through this worker. */
+export class Flight extends Course {
+  readonly lease: Lease
+  readonly handler: Handler
+  readonly attempt: Attempt
+  readonly world: StageWorld
+  /** It lost so many workers that it may be what kills them; two such jobs never run in one worker at once. */
+  readonly isSuspect: boolean
+  readonly claimedMonoMs: number
+  state: FlightState = BUFFERED
+  /** Until then no other worker can have the job. */
+  trustedUntilMonoMs: number
+  renewedMonoMs: number
+  /** Set by `acquire`. */
+  #release: (() => unknown) | null = null
+  readonly #storeMinusMonoMs: number
+
+  constructor(lease: Lease, handler: Handler, world: StageWorld, storeNowMs: number, askedMonoMs: number) {
+    super()
+    this.lease = lease
+    this.handler = handler
+    this.world = world
+    this.attempt = new Attempt(lease, this)
+    this.isSuspect = lease.spent !== null && isSuspect(unpackSpent(lease.spent), handler.policy)
+    this.claimedMonoMs = askedMonoMs
+    this.renewedMonoMs = askedMonoMs
+    // Counted from when we asked, not from the answer: a slow reply must not make the worker trust its lease
+    // longer than the store does.
+    this.trustedUntilMonoMs = askedMonoMs + handler.policy.lease.ttlMs
+    this.#storeMinusMonoMs = storeNowMs - askedMonoMs
+  }
+
+  /** The store's time, without asking it and without this machine's wall clock. */
+  storeNowMs(monoMs: number): number {
+    return this.#storeMinusMonoMs + monoMs
+  }
+
+  run(nowMonoMs: number, callEpoch: number | null): Running {
+    const { attemptMs } = this.handler.policy.timeout
+    const state: Running = {
+      kind: 'running',
+      startedMonoMs: null,
+      deadlineMonoMs: Math.min(nowMonoMs + (attemptMs ?? Number.POSITIVE_INFINITY), this.totalDeadlineMonoMs()),
+      stuckMonoMs: Number.POSITIVE_INFINITY,
+      phase: 'dispatch',
+      callEpoch,
+      span: null,
+    }
+    this.state = state
+    return state
+  }
+
+  close(nowMonoMs: number): Closing {
+    const ran = this.state.kind === 'running' ? this.state : null
+    const keepsSlot = ran !== null && this.handler.policy.audit === 'write-ahead'
+    const state: Closing = { kind: 'closing', ran, endedMonoMs: nowMonoMs, keepsSlot, record: 'unsent' }
+    this.state = state
+    return state
+  }
+
+  /** The worker has nothing more to do with it, though its handler may still run. */
+  leave(): void {
+    // An attempt whose close is with the store goes on: its answer is still reported.
+    if (this.state.kind !== 'closing') this.abandon()
+    this.state = GONE
+  }
+
+  get startedMonoMs(): number | null {
+    const { state } = this
+    if (state.kind === 'running') return state.startedMonoMs
+    return state.kind === 'closing' ? (state.ran?.startedMonoMs ?? null) : null
+  }
+
+  get deadlineMonoMs(): number {
+    return this.state.kind === 'running' ? this.state.deadlineMonoMs : Number.POSITIVE_INFINITY
+  }
+
+  /** When its time limit expires, unless its lease expires first. */
+  get endMonoMs(): number {
+    const { state } = this
+    return state.kind === 'running' ? Math.min(state.deadlineMonoMs, state.stuckMonoMs) : Number.POSITIVE_INFINITY
+  }
+
+  /** When `timeout.total` ends. */
+  totalDeadlineMonoMs(): number {
+    const { totalMs } = this.handler.policy.timeout
+    return totalMs === null ? Number.POSITIVE_INFINITY : this.lease.queuedAtMs + totalMs - this.#storeMinusMonoMs
+  }
+
+  get isVerifying(): boolean {
+    return this.state.kind === 'running' && this.state.phase === 'verification'
+  }
+
+  get span(): AttemptSpan | null {
+    return this.state.kind === 'running' ? this.state.span : null
+  }
+
+  get stopReason(): unknown {
+    return Attempt.stopReasonOf(this.attempt)
+  }
+
+  /** Tells the handler to stop. */
+  stop(reason: Error): void {
+    Attempt.stop(this.attempt, reason)
+  }
+
+  /** Other attempts want what this one holds. */
+  protected endedLate(): void {
+    void this.release()
+  }
+
+  get hasToRelease(): boolean {
+    return this.#release !== null
+  }
+
+  /** Keeps what `acquire` returned. */
+  hold(release: unknown): void {
+    if (typeof release === 'function') this.#release = release as () => unknown
+  }
+
+  /** Lets go of what `acquire` got hold of. Answers with the error, if that fails. */
+  async release(): Promise<{ thrown: unknown } | null> {
+    const release = this.#release
+    this.#release = null
+    try {
+      await release?.()
+      return null
+    } catch (thrown) {
+      this.attempt.context({ notReleased: describe(thrown) })
+      return { thrown }
+    }
+  }
+}
+
+/** Half of what it may lose is spent. Jobs that merely ran beside a poisonous one get no further than that. */
+function isSuspect({ reclaims }: Spent, { orphan }: Policy): boolean {
+  return reclaims >= Math.max(1, Math.floor(orphan.maxReclaims / 2))
+}

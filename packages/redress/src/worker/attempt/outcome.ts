@@ -1,0 +1,252 @@
+import { RedressError } from '../../core/errors.ts'
+import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../../core/failure/attempt-failed.ts'
+import { type Captured, captureFailure, engineFailure } from '../../core/failure/capture.ts'
+import { isInstance } from '../../core/failure/facts.ts'
+import type { Phase } from '../../core/failure/failure.ts'
+import type { StageRecord } from '../../core/failure/stage.ts'
+import type { Taxonomy } from '../../core/failure/taxonomy.ts'
+import type { Change } from '../../core/job/change.ts'
+import type { RetryBudget } from '../../core/limits/retry-budget.ts'
+import { noticesField } from '../../core/notice/notice.ts'
+import { addTries, packSpent, spendRelease, spendSnooze, unpackSpent } from '../../core/policy/budget.ts'
+import { decide, decideOrphan } from '../../core/policy/decide.ts'
+import type { Policy } from '../../core/policy/policy.ts'
+import { formatMs } from '../../core/text/duration.ts'
+import type { Close, Reclaim } from '../../store/contract/store.ts'
+import { Attempt } from './attempt.ts'
+import type { Flight } from './flight.ts'
+import { Cancelled, ShuttingDown, Snoozed } from './signals.ts'
+import type { GivenUp } from './stage-book.ts'
+
+/** What became of an attempt, before the policy is asked. */
+export type Outcome =
+  | { kind: 'succeeded'; result: string | null }
+  | { kind: 'failed'; phase: 'dispatch' | 'execution' | 'verification'; thrown: unknown }
+  /** The worker ended it, and its handler may still run. */
+  | { kind: 'interrupted'; reason: unknown }
+
+/** Turns what happened into what is to be recorded. Pure but for the arguments it is given. */
+export function changeFor(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
+  const change = changeOf(flight, outcome, monoMs, chance)
+  const stages = Attempt.stagesOf(flight.attempt)
+  return stages === null ? change : { ...change, stages }
+}
+
+function changeOf(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
+  if (outcome.kind === 'succeeded') return { to: 'complete', result: outcome.result }
+  const thrown = outcome.kind === 'failed' ? outcome.thrown : outcome.reason
+  // Whatever happens before the attempt began is a failure of its dispatch.
+  const phase = flight.startedMonoMs === null ? 'dispatch' : outcome.kind === 'failed' ? outcome.phase : 'execution'
+  const { stopReason } = flight
+  if (stopReason instanceof Cancelled) return { to: 'cancelled', note: stopReason.message }
+  if (stopReason instanceof ShuttingDown) return changeForShutdown(flight, monoMs, chance)
+  if (isInstance(thrown, AttemptStuck)) return changeForStuck(flight, thrown, monoMs)
+  if (isInstance(thrown, Snoozed)) return changeForSnooze(flight, thrown, monoMs, chance)
+  const isTimeLimit = isInstance(thrown, AttemptTimeout) || isInstance(thrown, TotalTimeout)
+  const givenUp = Attempt.givenUpWith(flight.attempt, thrown, isTimeLimit)
+  return decided(flight, capture(flight, thrown, phase, monoMs, givenUp), monoMs, chance, givenUp?.final)
+}
+
+/** The worker stops and this attempt did not end in time. */
+export function changeForShutdown(flight: Flight, monoMs: number, chance: number): Change {
+  if (flight.handler.policy.shutdown === 'requeue') return release(flight, 'the worker stopped')
+  const failure = engineFailure({
+    code: 'SHUTDOWN',
+    phase: flight.startedMonoMs === null ? 'dispatch' : 'execution',
+    type: flight.lease.type,
+    codes: flight.handler.codes,
+    detail: 'the worker was told to stop, and the attempt did not end in the time it was given',
+    context: Attempt.contextOf(flight.attempt) ?? undefined,
+  })
+  return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
+}
+
+/** Its handler hangs in a live worker; the policy treats it like a lost worker. */
+function changeForStuck(flight: Flight, { limitMs }: AttemptStuck, monoMs: number): Change {
+  const { lease, handler } = flight
+  const job = {
+    ...lease,
+    isStarted: true,
+    isStuck: true,
+    isCancelRequested: false,
+    detail: `the attempt was still running after ${formatMs(limitMs)}; its worker told the handler to stop`,
+    context: { ...Attempt.contextOf(flight.attempt), stuckAfterMs: limitMs },
+  }
+  const change = changeForLost(job, handler.policy, handler.codes, flight.storeNowMs(monoMs))
+  if (change.to === 'orphaned') throw new Error('a policy with orphan.stuckAfter takes jobs back')
+  return change
+}
+
+/** The process is about to end with this attempt in its hands; what the policy says of lost workers is done at once. */
+export function closeForExit(flight: Flight, exitCode: number, monoMs: number): Close[] {
+  const { lease, handler, state } = flight
+  // What is closing was decided already and is sent as it is.
+  if (state.kind !== 'running' && state.kind !== 'buffered') return []
+  const ranMs = flight.startedMonoMs === null ? null : monoMs - flight.startedMonoMs
+  const job = {
+    ...lease,
+    isStarted: ranMs !== null,
+    isCancelRequested: flight.stopReason instanceof Cancelled,
+    detail: `the worker's process ended with exit code ${exitCode} while this attempt was running in it`,
+    context: { exitCode },
+  }
+  const change = changeForLost(job, handler.policy, handler.codes, flight.storeNowMs(monoMs))
+  // A mere report is left to maintenance: it finds the expired lease.
+  if (change.to === 'orphaned') return []
+  const { key, attempt, batch } = lease
+  return [{ key, attempt, batch, change, ranMs, ...noticesField(lease, change, handler.policy, '') }]
+}
+
+/** Given back unharmed: spends nothing. */
+export function release(flight: Flight, note: string, delayMs = 0): Change {
+  const spent = packSpent(spendRelease(unpackSpent(flight.lease.spent)))
+  return { to: 'queued', cause: 'released', delayMs, spent, failure: null, note }
+}
+
+function changeForSnooze(flight: Flight, { delayMs, note }: Snoozed, monoMs: number, chance: number): Change {
+  if (!flight.handler.policy.forwardOnly) {
+    const spent = packSpent(spendSnooze(unpackSpent(flight.lease.spent)))
+    return { to: 'queued', cause: 'snoozed', delayMs, spent, failure: null, note }
+  }
+  const failure = engineFailure({
+    code: 'SNOOZE_REFUSED',
+    phase: 'execution',
+    type: flight.lease.type,
+    codes: flight.handler.codes,
+    detail: `the handler asked to wait ${formatMs(delayMs)}, but a job of this type only goes forward`,
+  })
+  return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
+}
+
+function capture(flight: Flight, thrown: unknown, phase: Phase, monoMs: number, givenUp: GivenUp | null): Captured {
+  const { codes, rules } = flight.handler
+  const { type } = flight.lease
+  // The payload no longer fits its schema: found by us, so no rule of the author's is asked.
+  if (phase === 'dispatch' && isInstance(thrown, RedressError)) {
+    const failure = engineFailure({ code: 'INPUT_INVALID', phase, type, codes, detail: describeProblems(thrown) })
+    return { failure, retry: 'never', retryAfterMs: null }
+  }
+  if (isInstance(thrown, ResultInvalid)) {
+    const failure = engineFailure({ code: 'RESULT_INVALID', phase, type, codes, detail: thrown.message })
+    return { failure, retry: 'never', retryAfterMs: null }
+  }
+  const nowMs = flight.storeNowMs(monoMs)
+  const said = Attempt.contextOf(flight.attempt)
+  if (said === null && givenUp === null) return captureFailure({ thrown, phase, type, codes, rules, nowMs })
+  const context = { ...said, ...givenUp?.context }
+  const captured = captureFailure({ thrown, phase, type, codes, rules: givenUp?.rules ?? rules, context, nowMs })
+  if (givenUp === null) return captured
+  const { failure } = captured
+  return { ...captured, failure: { ...failure, context: { ...failure.context, stage: givenUp.record } } }
+}
+
+function decided(
+  flight: Flight,
+  captured: Captured,
+  monoMs: number,
+  chance: number,
+  final: GivenUp['final'] = null,
+): Change {
+  const { lease, handler } = flight
+  const { stage } = captured.failure.context as { stage?: Partial<StageRecord> }
+  const spentBefore = addTries(unpackSpent(lease.spent), stage?.tries ?? 1)
+  const job = { spent: spentBefore, attempt: lease.attempt, createdAtMs: lease.queuedAtMs }
+  const facts = { code: captured.failure.code, retry: captured.retry, retryAfterMs: captured.retryAfterMs, final }
+  const decision = decide(job, facts, handler.policy, flight.storeNowMs(monoMs), chance)
+  const failure = { ...captured.failure, decision: decision.reasons }
+  const spent = packSpent(decision.spent)
+  return decision.kind === 'retry'
+    ? { to: 'queued', cause: 'retry', delayMs: decision.delayMs, spent, failure, note: null, ...budgetOf(flight) }
+    : { to: 'failed', spent, failure, deadLetter: decision.deadLetter, isPermanent: decision.isPermanent }
+}
+
+/** Types without a budget for retries pay nothing for one. */
+function budgetOf({ lease, handler }: Flight): { budget?: RetryBudget } {
+  const { budget } = handler.policy.retry
+  return budget === null ? {} : { budget: { type: lease.type, ...budget } }
+}
+
+function describeProblems(error: RedressError): string {
+  return [error.message, ...error.problems].join('\n')
+}
+
+/** The handler's output cannot be kept. */
+class ResultInvalid extends Error {
+  override readonly name = 'ResultInvalid'
+}
+
+/** Results are kept as JSON; `undefined` is no result. */
+export function packResult(output: unknown, bytesMax: number): string | null {
+  if (output === undefined) return null
+  let text: string | undefined
+  try {
+    text = JSON.stringify(output)
+  } catch (error) {
+    throw new ResultInvalid(
+      `the result cannot be written as JSON: ${error instanceof Error ? error.message : 'it threw'}`,
+    )
+  }
+  if (text === undefined) throw new ResultInvalid(`the result is a ${typeof output}, which JSON cannot hold`)
+  // A character is at most three bytes of UTF-8 per UTF-16 unit: only a long text has to be measured.
+  if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
+    throw new ResultInvalid(`the result has ${Buffer.byteLength(text)} bytes; at most ${bytesMax} are kept`)
+  }
+  return text
+}
+
+export interface LostJob {
+  type: string
+  attempt: number
+  spent: string | null
+  queuedAtMs: number
+  isStarted: boolean
+  isStuck?: boolean
+  isCancelRequested: boolean
+  /** For the failure record, should there be one. */
+  detail: string
+  context: Record<string, unknown>
+}
+
+/** What the policy makes of a job whose worker is gone, or never began it. */
+export function changeForLost(job: LostJob, policy: Policy, codes: Taxonomy, nowMs: number): Reclaim['change'] {
+  const decision = decideOrphan(
+    {
+      spent: unpackSpent(job.spent),
+      attempt: job.attempt,
+      started: job.isStarted,
+      stuck: job.isStuck === true,
+      cancelRequested: job.isCancelRequested,
+      createdAtMs: job.queuedAtMs,
+    },
+    policy,
+    nowMs,
+  )
+  switch (decision.kind) {
+    case 'report':
+      return { to: 'orphaned' }
+    case 'cancel':
+      return { to: 'cancelled', note: decision.reasons.because }
+    case 'requeue': {
+      const spent = packSpent(decision.spent)
+      return {
+        to: 'queued',
+        cause: 'reclaimed',
+        delayMs: 0,
+        spent,
+        failure: null,
+        note: `${decision.reasons.because}; ${job.detail}`,
+      }
+    }
+    case 'fail': {
+      const { type, detail, context } = job
+      const failure = engineFailure({ code: decision.code, phase: decision.phase, type, codes, detail, context })
+      return {
+        to: 'failed',
+        spent: packSpent(decision.spent),
+        failure: { ...failure, decision: decision.reasons },
+        deadLetter: decision.deadLetter,
+        isPermanent: decision.code === 'QUARANTINED',
+      }
+    }
+  }
+}

@@ -1,0 +1,264 @@
+import type { Clock } from '../../runtime/clock.ts'
+import type { WorkerKey } from '../../store/contract/store.ts'
+import type { Flight } from '../attempt/flight.ts'
+import type { Handler } from '../attempt/handler.ts'
+import { answerWithin, PATIENCE_MS, SILENCE } from '../patience.ts'
+import type { Intake } from './intake.ts'
+
+const HINT_SOON_MS = 100
+
+interface SlotPoolOptions {
+  clock: Clock
+  intake: Intake
+  slots: number
+  pollMs: number
+  /** Jobs start only while this is true. */
+  isRunning: () => boolean
+  /** Every job that the worker holds. */
+  held: () => Iterable<Flight>
+  /**
+   * A job was leased. A claim may also return jobs of other pools: those of an earlier claim whose answer was lost.
+   */
+  claimed: (flight: Flight) => void
+  /** Jobs of any pool may now be waiting for a slot. */
+  begin: () => void
+  start: (flight: Flight) => void
+  /** No job may start before the store has answered a query. */
+  mustLookFirst: () => boolean
+  /** More work is known: the loop must run at once. */
+  turn: () => void
+  /** The loop should turn within this time, and want work for every pool. */
+  poll: (withinMs: number) => void
+  /** A claim ended, whatever it returned. */
+  changed: () => void
+}
+
+/**
+ * Some slots of a worker, and the jobs claimed for them. Most types share one pool. A type with its own slots has its
+ * own pool: its jobs never wait behind other work.
+ */
+export class SlotPool {
+  readonly #options: SlotPoolOptions
+  readonly line = new WaitingLine()
+  #running = 0
+  #isWanted = true
+  #hasHint = false
+  #isClaiming = false
+  #isFilling = false
+  #isBeginScheduled = false
+
+  constructor(options: SlotPoolOptions) {
+    this.#options = options
+  }
+
+  get isClaiming(): boolean {
+    return this.#isClaiming
+  }
+
+  /** A slot or work may be available: the next run of the loop claims. */
+  want(): void {
+    this.#isWanted = true
+  }
+
+  /** There is new work. Work that arrives during a claim may be missing from its answer. */
+  hint(): void {
+    this.#isWanted = true
+    this.#hasHint = true
+  }
+
+  hintSoon(): void {
+    this.#options.poll(HINT_SOON_MS)
+  }
+
+  async claim(worker: WorkerKey): Promise<void> {
+    const { clock, intake, slots, pollMs, turn, poll, changed } = this.#options
+    const free = slots - this.#running - this.line.length
+    if (this.#isClaiming || !this.#isWanted || !intake.isWorthAsking(free, this.line.length)) {
+      poll(pollMs)
+      return
+    }
+    this.#isClaiming = true
+    this.#isWanted = false
+    this.#hasHint = false
+    const claimed = intake.claim(worker, free, this.#options.held()).then((taken) => {
+      for (const flight of taken.flights) this.#options.claimed(flight)
+      return taken
+    })
+    const taken = await answerWithin(clock, PATIENCE_MS, claimed)
+    this.#isClaiming = false
+    if (taken === SILENCE) {
+      intake.isSilent(PATIENCE_MS)
+      // Jobs in a late answer are still leased to this worker.
+      void claimed.then(() => this.#claimed())
+      poll(pollMs)
+      changed()
+      return
+    }
+    this.#claimed()
+    if (taken.hasMore) this.#isWanted = true
+    if (taken.hasMore || this.#hasHint) turn()
+    else poll(Math.max(0, Math.min(pollMs, taken.nextDueInMs)))
+  }
+
+  #claimed(): void {
+    this.#options.begin()
+    this.#options.changed()
+  }
+
+  /** Starts waiting attempts while slots are free. A handler that ends at once frees its slot inside this loop. */
+  begin(): void {
+    const { slots, isRunning, mustLookFirst, start } = this.#options
+    if (this.#isFilling) return
+    this.#isFilling = true
+    while (this.#running < slots && isRunning() && !mustLookFirst()) {
+      const flight = this.line.takeNext()
+      if (flight === undefined) break
+      start(flight)
+    }
+    this.#isFilling = false
+  }
+
+  take(): void {
+    this.#running++
+  }
+
+  free(): void {
+    this.#running--
+    this.#options.intake.done()
+    this.beginSoon()
+  }
+
+  /** Not called from the handler that just ended: its stack would appear below the next one's, in every error. */
+  beginSoon(): void {
+    if (this.#isBeginScheduled || this.#isFilling || this.line.length === 0) return
+    this.#isBeginScheduled = true
+    queueMicrotask(() => {
+      this.#isBeginScheduled = false
+      this.begin()
+    })
+  }
+}
+
+/** The pools of a worker: one per type with its own slots, and one for all other types. */
+export class SlotPools {
+  readonly #shared: SlotPool
+  readonly #own: readonly SlotPool[]
+  readonly #byType: ReadonlyMap<string, SlotPool>
+
+  constructor(
+    handlers: Iterable<Handler>,
+    concurrency: number,
+    makePool: (served: readonly Handler[], slots: number) => SlotPool,
+  ) {
+    const all = [...handlers]
+    const own = all.filter(({ ownSlots }) => ownSlots !== null)
+    const shared = all.filter(({ ownSlots }) => ownSlots === null)
+    this.#shared = makePool(shared, concurrency)
+    this.#own = own.map((handler) => makePool([handler], handler.ownSlots as number))
+    this.#byType = new Map([
+      ...shared.map(({ type }) => [type, this.#shared] as const),
+      ...own.map(({ type }, i) => [type, this.#own[i] as SlotPool] as const),
+    ])
+  }
+
+  get #all(): SlotPool[] {
+    return [this.#shared, ...this.#own]
+  }
+
+  get isClaiming(): boolean {
+    return this.#all.some((pool) => pool.isClaiming)
+  }
+
+  get isAnyWaiting(): boolean {
+    return this.#all.some(({ line }) => line.length > 0)
+  }
+
+  of({ lease }: Flight): SlotPool {
+    return this.#byType.get(lease.type) as SlotPool
+  }
+
+  want(): void {
+    for (const pool of this.#all) pool.want()
+  }
+
+  /** Most hints are about other work, so types with their own slots are claimed a moment later, together. */
+  hint(): void {
+    this.#shared.hint()
+    this.#own[0]?.hintSoon()
+  }
+
+  claim(worker: WorkerKey): void {
+    for (const pool of this.#all) void pool.claim(worker)
+  }
+
+  begin(): void {
+    for (const pool of this.#all) pool.begin()
+  }
+
+  /** Removes the chosen jobs from the queues in which they wait for a slot. */
+  takeWaiting(isChosen: (flight: Flight) => boolean): Flight[] {
+    return this.#all.flatMap(({ line }) => line.take(isChosen))
+  }
+
+  clear(): void {
+    for (const { line } of this.#all) line.clear()
+  }
+}
+
+/** Attempts that are leased and wait for a slot of this worker, in order. */
+class WaitingLine {
+  #flights: Flight[] = []
+  #next = 0
+  /** Suspects that must wait until the one that runs has ended. */
+  #suspects: Flight[] = []
+  #runningSuspect: Flight | null = null
+
+  get length(): number {
+    return this.#flights.length - this.#next + this.#suspects.length
+  }
+
+  add(flight: Flight): void {
+    this.#flights.push(flight)
+  }
+
+  /** The first that may begin now. */
+  takeNext(): Flight | undefined {
+    if (this.#runningSuspect === null && this.#suspects.length > 0) return this.#begin(this.#suspects.shift())
+    while (this.#next < this.#flights.length) {
+      const flight = this.#flights[this.#next++] as Flight
+      if (!flight.isSuspect || this.#runningSuspect === null) return this.#begin(flight)
+      this.#suspects.push(flight)
+    }
+    this.#flights = []
+    this.#next = 0
+    return undefined
+  }
+
+  #begin(flight: Flight | undefined): Flight | undefined {
+    if (flight?.isSuspect) this.#runningSuspect = flight
+    return flight
+  }
+
+  /** Takes those chosen out of the line. */
+  take(isChosen: (flight: Flight) => boolean): Flight[] {
+    const waiting = [...this.#suspects, ...this.#flights.slice(this.#next)]
+    const chosen = waiting.filter(isChosen)
+    if (chosen.length === 0) return chosen
+    this.#flights = waiting.filter((flight) => !chosen.includes(flight))
+    this.#next = 0
+    this.#suspects = []
+    return chosen
+  }
+
+  /** Its outcome is safe. True when that lets another one begin. */
+  ended(flight: Flight): boolean {
+    if (this.#runningSuspect !== flight) return false
+    this.#runningSuspect = null
+    return this.#suspects.length > 0
+  }
+
+  clear(): void {
+    this.take(() => true)
+    this.#runningSuspect = null
+  }
+}

@@ -1,0 +1,397 @@
+import { hostname } from 'node:os'
+import { systemChance } from '../runtime/chance.ts'
+import { Alarm, type Clock } from '../runtime/clock.ts'
+import type { Log } from '../runtime/log.ts'
+import type { Store, WorkerKey } from '../store/contract/store.ts'
+import { Attempts } from './attempt/attempts.ts'
+import type { Flight } from './attempt/flight.ts'
+import type { Handler } from './attempt/handler.ts'
+import { Cancelled, ShuttingDown } from './attempt/signals.ts'
+import { BreakerWatch } from './claim/breaker-watch.ts'
+import { Intake } from './claim/intake.ts'
+import { SlotPool, SlotPools } from './claim/slot-pool.ts'
+import { DutyLoop } from './duty.ts'
+import { Deadlines } from './leases/deadlines.ts'
+import { LeaseKeeper } from './leases/lease-keeper.ts'
+import { Maintenance, type MaintenanceReport } from './leases/maintenance.ts'
+import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
+import { answerOrThrow } from './patience.ts'
+import { beforeProcessExit, recordAtExit } from './record/process-exit.ts'
+import { Recorder } from './record/recorder.ts'
+import { StartRecorder } from './record/start-recorder.ts'
+
+const BLOCKED_MS_WORTH_TELLING = 1_000
+const STOP_SETTLE_MS = 250
+/** How long a stopping worker goes on trying to record outcomes when its store does not take them. */
+const STOP_RECORD_MS = 10_000
+
+/**
+ * Claims jobs, runs their handlers, and records what became of them. One `cycle` sends outcomes, claims more and
+ * begins what fits; a poll, finished work and new work in this process each ask for one.
+ */
+export class Worker {
+  readonly id: string
+  readonly #options: FullWorkerOptions
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #store: Store
+  readonly #keeper: LeaseKeeper
+  readonly #recorder: Recorder
+  readonly #maintenance: Maintenance
+  readonly #attempts: Attempts
+  readonly #breakers: BreakerWatch | null
+  readonly #starts: StartRecorder
+  readonly #poll: Alarm
+  readonly #deadlines: Deadlines
+  readonly #quiet: Quiet
+  readonly #duties: readonly DutyLoop[]
+  readonly #held = new Map<number, Flight>()
+  readonly #pools: SlotPools
+  #key: WorkerKey | null = null
+  #state: 'new' | 'running' | 'stopping' | 'stopped' | 'dead' = 'new'
+  #isCycleScheduled = false
+  #cancelling: Promise<void> | null = null
+  #forgetHint: () => void = () => undefined
+  #forgetExit: () => void = () => undefined
+
+  constructor(options: WorkerOptions) {
+    this.#options = fullOptions(options)
+    const { store, clock, log, handlers } = this.#options
+    this.#store = store
+    this.#clock = clock
+    this.#log = log
+    this.id = options.id ?? `${hostname()}:${process.pid}:${Math.floor(systemChance() * 2 ** 32).toString(36)}`
+    const shortestMs = Math.min(...[...handlers.values()].map(({ policy }) => policy.lease.ttlMs))
+    const lost = (flight: Flight) => this.#attempts.lose(flight)
+    this.#keeper = new LeaseKeeper(store, clock, log, shortestMs, lost)
+    this.#recorder = new Recorder(store, clock, log, (flight, answer) => this.#attempts.recorded(flight, answer))
+    this.#starts = new StartRecorder(store, clock, log, lost)
+    this.#maintenance = new Maintenance({ store, log, codesOf: (type) => handlers.get(type)?.codes })
+    this.#breakers = BreakerWatch.of({
+      ...this.#options,
+      toSend: () => this.#scheduleCycle(),
+      looked: () => this.#pools.begin(),
+      // Jobs that wait here for a slot go back when their breaker shuts.
+      changed: (breakers) => {
+        for (const flight of this.#pools.takeWaiting((one) => breakers.refusal(one) !== null)) {
+          this.#attempts.start(flight)
+        }
+      },
+    })
+    this.#pools = new SlotPools(handlers.values(), this.#options.concurrency, this.#makePool)
+    this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
+    this.#poll = new Alarm(clock, (lateMs) => this.#onPoll(lateMs))
+    this.#deadlines = new Deadlines({
+      ...{ clock, held: this.#held, lost },
+      timedOut: (flight) => this.#attempts.endByTimeout(flight),
+      stoodStill: () => void this.#keepLeases(),
+    })
+    this.#attempts = new Attempts({
+      id: this.id,
+      options: this.#options,
+      held: this.#held,
+      pools: this.#pools,
+      breakers: this.#breakers,
+      starts: this.#starts,
+      recorder: this.#recorder,
+      deadlines: this.#deadlines,
+      key: () => this.#workerKey,
+      isAlive: () => this.#isAlive,
+      crash: () => this.crash(),
+      turn: () => this.#scheduleCycle(),
+      over: () => this.#quiet.look(),
+    })
+    const duties = [
+      { name: 'maintenance', everyMs: this.#options.maintenanceMs, run: () => this.maintain() },
+      { name: 'pruning', everyMs: this.#options.pruneMs, run: () => this.prune() },
+      ...this.#options.duties,
+    ]
+    this.#duties = duties.map((duty) => new DutyLoop(clock, log, duty))
+  }
+
+  get held(): number {
+    return this.#held.size
+  }
+
+  /** Begins to work, until `stop`. */
+  async start(): Promise<void> {
+    await this.enlist()
+    if (this.#state !== 'running') return
+    this.#forgetHint = this.#store.onWork(() => this.#hint())
+    this.#forgetExit = beforeProcessExit(this.#onProcessExit)
+    for (const duty of this.#duties) duty.start()
+    this.#wantWork()
+  }
+
+  /** Makes the worker known without starting its loop: tests drive it with `tick`. */
+  async enlist(): Promise<void> {
+    if (this.#state !== 'new') return
+    this.#state = 'running'
+    const types = [...this.#options.handlers.keys()]
+    try {
+      this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid, types })
+    } catch (error) {
+      // Whoever tries again must find a worker that is not known yet, not one that seems to run and never does.
+      if (this.#state === 'running') this.#state = 'new'
+      throw error
+    }
+    this.#log.info({ worker_id: this.id, types }, 'worker started')
+  }
+
+  /** One turn of the loop: keep leases, stop what is over, claim what is due, and wait until nothing moves by itself. */
+  async tick(): Promise<void> {
+    await this.enlist()
+    await this.#keepLeases()
+    await this.#readCancellations()
+    this.#wantWork()
+    await this.#settled()
+  }
+
+  /** Reclaims jobs of lost workers. Own leases first: a process that was suspended for long must not rob itself. */
+  async maintain(): Promise<MaintenanceReport> {
+    if (this.#key !== null && this.#isAlive) await this.#keeper.keep(this.#key, this.#held)
+    return this.#maintenance.reclaimStalled()
+  }
+
+  prune(): Promise<number> {
+    return this.#maintenance.prune()
+  }
+
+  /** Runs each duty once: for tests, which drive the worker by hand. */
+  async runDuties(): Promise<void> {
+    for (const duty of this.#options.duties) await duty.run()
+  }
+
+  /**
+   * Stops claiming, gives back what has not begun, and lets handlers finish for `graceMs`. Then they are told through
+   * their signal, and what has still not ended is requeued or failed, as its policy says.
+   */
+  async stop({ graceMs = 30_000 }: { graceMs?: number } = {}): Promise<void> {
+    if (this.#state === 'stopped' || this.#state === 'dead') return
+    const wasEnlisted = this.#state !== 'new'
+    this.#state = 'stopping'
+    this.#forgetHint()
+    for (const duty of this.#duties) duty.stop()
+    if (wasEnlisted) {
+      this.#attempts.giveBackAll()
+      this.#scheduleCycle()
+      // A store that never answers must not block the stop. Without a limit, only handlers are awaited.
+      const isEnough = Number.isFinite(graceMs) ? undefined : () => [...this.#held.values()].every(hasEnded)
+      await this.#quiet.within(graceMs, isEnough)
+      if (!this.#isQuiet) await this.#endRunning()
+      if (!this.#isAlive) return
+      await this.#leave()
+    }
+    this.#poll.cancel()
+    this.#deadlines.cancel()
+    this.#forgetExit()
+    this.#state = 'stopped'
+    this.#log.info({ worker_id: this.id }, 'worker stopped')
+  }
+
+  async #leave(): Promise<void> {
+    await this.#breakers?.end(this.#clock.monoMs())
+    const unrecorded = this.#recorder.end().length
+    if (unrecorded > 0) {
+      this.#log.error({ outcomes: unrecorded }, 'outcomes were not recorded before the worker stopped')
+    }
+    try {
+      if (this.#key !== null) await answerOrThrow(this.#clock, this.#store.dismiss({ worker: this.#key }))
+    } catch (error) {
+      // Its leases run out all the same, and its silence says the rest.
+      this.#log.error({ err: error }, 'the worker could not say that it stopped')
+    }
+  }
+
+  /** Falls dead, as a killed process does: nothing more is written and nothing is told to anybody. */
+  crash(): void {
+    this.#state = 'dead'
+    this.#forgetHint()
+    this.#poll.cancel()
+    this.#deadlines.cancel()
+    for (const duty of this.#duties) duty.stop()
+    this.#forgetExit()
+    this.#breakers?.crash()
+    this.#recorder.end()
+    this.#attempts.crash()
+    this.#quiet.look()
+  }
+
+  // ---- the loop -----------------------------------------------------------------------------------------------
+
+  get #isAlive(): boolean {
+    return this.#state === 'running' || this.#state === 'stopping'
+  }
+
+  get #workerKey(): WorkerKey {
+    if (this.#key === null) throw new Error('the worker was not enlisted')
+    return this.#key
+  }
+
+  get #isQuiet(): boolean {
+    return this.#held.size === 0 && this.#recorder.isIdle && !this.#pools.isClaiming
+  }
+
+  #hint(): void {
+    this.#pools.hint()
+    this.#scheduleCycle()
+  }
+
+  #wantWork(): void {
+    this.#pools.want()
+    this.#scheduleCycle()
+  }
+
+  readonly #makePool = (served: readonly Handler[], slots: number): SlotPool => {
+    const { clock, pollMs } = this.#options
+    return new SlotPool({
+      ...{ clock, slots, pollMs },
+      intake: new Intake({
+        ...this.#options,
+        served,
+        learn: (standings, askedMonoMs) => this.#breakers?.learn(standings, askedMonoMs),
+      }),
+      isRunning: () => this.#state === 'running',
+      held: () => this.#held.values(),
+      claimed: (flight) => this.#attempts.claimed(flight),
+      begin: () => this.#pools.begin(),
+      start: (flight) => this.#attempts.start(flight),
+      mustLookFirst: () => this.#mustLookFirst(),
+      turn: () => this.#scheduleCycle(),
+      poll: (withinMs) => this.#poll.setWithin(withinMs),
+      changed: () => {
+        if (this.#state === 'stopping') this.#attempts.giveBackAll()
+        this.#quiet.look()
+      },
+    })
+  }
+
+  #scheduleCycle(): void {
+    if (this.#isCycleScheduled || !this.#isAlive) return
+    this.#isCycleScheduled = true
+    setImmediate(this.#cycle)
+  }
+
+  readonly #cycle = (): void => {
+    this.#isCycleScheduled = false
+    if (!this.#isAlive || this.#key === null) return
+    this.#starts.send(this.#key)
+    this.#recorder.send(this.#key)
+    this.#breakers?.send(this.#clock.monoMs())
+    if (this.#state === 'running') this.#pools.claim(this.#key)
+    else this.#poll.setWithin(this.#options.pollMs)
+    this.#quiet.look()
+  }
+
+  /** Renews leases, stops attempts whose time is over, and releases jobs that wait too long. */
+  async #keepLeases(): Promise<void> {
+    if (this.#key === null || !this.#isAlive) return
+    await this.#keeper.keep(this.#key, this.#held)
+    this.#deadlines.endOverdue()
+    this.#attempts.giveBackWaiting()
+    this.#mustLookFirst()
+  }
+
+  async #readCancellations(): Promise<void> {
+    if (this.#key === null || !this.#isAlive || this.#held.size === 0) return
+    try {
+      const cancellations = await answerOrThrow(this.#clock, this.#store.cancellations({ worker: this.#key }))
+      for (const { key, attempt, actor, reason } of cancellations) {
+        const flight = this.#held.get(key)
+        if (flight?.lease.attempt === attempt) this.#attempts.cancel(flight, new Cancelled(actor, reason))
+      }
+    } catch (error) {
+      this.#log.error({ err: error }, 'cancellations could not be read; will try again')
+    }
+  }
+
+  #mustLookFirst(): boolean {
+    return this.#breakers !== null && this.#pools.isAnyWaiting && this.#breakers.looksFirst(this.#clock.monoMs())
+  }
+
+  /** At the end of the grace: tell the handlers, give them a moment, then decide for them. */
+  async #endRunning(): Promise<void> {
+    const running = [...this.#held.values()].filter(({ state }) => state.kind === 'running')
+    for (const flight of running) flight.stop(new ShuttingDown())
+    await this.#quiet.within(STOP_SETTLE_MS)
+    for (const flight of running) flight.interrupt(flight.stopReason)
+    await this.#quiet.within(STOP_RECORD_MS)
+  }
+
+  /** `process.exit` in a handler, or an uncaught error: what a store can still write at once, it writes. */
+  readonly #onProcessExit = (exitCode: number): void => {
+    if (!this.#isAlive || this.#key === null) return
+    recordAtExit({
+      store: this.#store,
+      log: this.#log,
+      worker: this.#key,
+      held: [...this.#held.values()],
+      unsent: this.#recorder.end(),
+      exitCode,
+      nowMonoMs: this.#clock.monoMs(),
+    })
+  }
+
+  // ---- timers and waiting -------------------------------------------------------------------------------------
+
+  #onPoll(lateMs: number): void {
+    if (!this.#isAlive) return
+    if (lateMs > BLOCKED_MS_WORTH_TELLING) {
+      const running = [...this.#held.values()]
+        .filter(({ state }) => state.kind === 'running')
+        .map(({ lease }) => lease.id)
+      this.#log.warn({ blocked_ms: Math.round(lateMs), running }, 'something held up the event loop of this worker')
+    }
+    // These run in parallel: a slow answer of the store must not hold up the others.
+    void this.#keepLeases()
+    this.#cancelling ??= this.#readCancellations().finally(() => {
+      this.#cancelling = null
+    })
+    this.#wantWork()
+  }
+
+  /** Turns the event loop until claims and closes are answered and only handlers that wait for something are left. */
+  async #settled(): Promise<void> {
+    for (let still = 0; still < 3; ) {
+      await new Promise<void>((resolve) => setImmediate(resolve))
+      const isMoving =
+        this.#isCycleScheduled || this.#pools.isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
+      still = isMoving || this.#breakers?.isMoving ? 0 : still + 1
+    }
+  }
+}
+
+const hasEnded = ({ state }: Flight): boolean => state.kind === 'closing' || state.kind === 'gone'
+
+/** Lets somebody wait until a worker has nothing left in its hands. */
+export class Quiet {
+  readonly #clock: Clock
+  readonly #isQuiet: () => boolean
+  #waiting: { isEnough: () => boolean; wake: () => void }[] = []
+
+  constructor(clock: Clock, isQuiet: () => boolean) {
+    this.#clock = clock
+    this.#isQuiet = isQuiet
+  }
+
+  /** Something changed: whoever waits looks again. */
+  look(): void {
+    if (this.#waiting.length === 0) return
+    const woken = this.#waiting.filter(({ isEnough }) => isEnough())
+    this.#waiting = this.#waiting.filter((one) => !woken.includes(one))
+    for (const { wake } of woken) wake()
+  }
+
+  /** Resolves when no work is left, when the caller's condition holds, or after `ms` of the clock. */
+  async within(ms: number, isEnough = this.#isQuiet): Promise<void> {
+    if (isEnough()) return
+    await new Promise<void>((resolve) => {
+      const timer = Number.isFinite(ms) ? this.#clock.setTimer(ms, resolve) : null
+      const wake = () => {
+        timer?.cancel()
+        resolve()
+      }
+      this.#waiting.push({ isEnough, wake })
+    })
+  }
+}

@@ -1,0 +1,280 @@
+import type { Page } from 'playwright-core'
+import { describe, expect, test } from 'vitest'
+import { expectAccessible } from '../../../../test/support/browser/axe.ts'
+import { until } from '../../../../test/support/until.ts'
+import { act, told } from './acts.ts'
+import { makeDesk } from './desk.ts'
+import type { Desk } from './open-desk.ts'
+
+const verdictOf = (page: Page) => page.getByRole('region', { name: 'Verdict' })
+
+/** The first job that a filter of the story finds. */
+async function idOf({ app }: Desk, filter: object): Promise<string> {
+  const { jobs } = await app.perform('jobs.list', filter)
+  return jobs[0]?.id ?? ''
+}
+
+/** A job that is new, and that has been worked on. */
+async function worked({ app, kit }: Desk, type: string, input: object, options = {}): Promise<string> {
+  const { id } = await app.submit(type, input, options)
+  await kit.tick()
+  return id
+}
+
+describe('a job that failed', () => {
+  test('says whose fault it is, what was tried, that nothing will happen by itself, and who else has it', async () => {
+    const desk = await makeDesk()
+    const id = await worked(desk, 'mail.send', { does: 'unreachable' }, { owner: 'ann' })
+    await worked(desk, 'mail.send', { does: 'unreachable' })
+    const page = await desk.open(`/jobs/${id}`)
+    const verdict = verdictOf(page)
+    await verdict.getByText('GW_5XX: The converter answered 503.').waitFor()
+    for (const said of ['Dependency', 'It was not the input.', 'Tried 1 of 1.', 'Nothing will happen by itself.']) {
+      await verdict.getByText(said).waitFor()
+    }
+    await verdict.getByText('Cancel: no, only a queued or processing job can be cancelled').waitFor()
+    expect(await verdict.getByRole('button').allTextContents()).toEqual(['Retry', 'Edit and retry'])
+    await page.getByText('converter.internal answered 503').first().waitFor()
+    await page.getByText('retry.max, which went from 0 to 1 of 1').waitFor()
+    await page.getByRole('img', { name: /^Timeline: it .*ran for/ }).waitFor()
+    await page.getByText('The same in words').click()
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: /Attempt 1 ran for .* and failed\./ })
+      .waitFor()
+    await page.getByText('No person has done anything to this job.').waitFor()
+    await expectAccessible(page)
+    await verdict.getByRole('link', { name: 'One other failed the same way' }).click()
+    await page.waitForURL('**/failures/*')
+  })
+
+  test('of a type whose failures are not summed up is compared with nothing', async () => {
+    const desk = await makeDesk()
+    const id = await idOf(desk, { code: 'DISK_FULL' })
+    const page = await desk.open(`/jobs/${id}`)
+    await verdictOf(page).getByText('System').waitFor()
+    expect(await page.getByText('failed the same way').count()).toBe(0)
+  })
+
+  test('is retried, and who did it and why is kept with it', async () => {
+    const desk = await makeDesk()
+    const id = await idOf(desk, { type: 'thumb.render', status: 'failed' })
+    const page = await desk.open(`/jobs/${id}`)
+    await verdictOf(page).getByText('Nobody has said yet what this failure means.').waitFor()
+    const preview = await act(page, { open: 'Retry', verb: 'Retry', reason: 'the width is checked now' })
+    expect(preview).toContain('sends it back to the queue with a fresh budget')
+    await told(page).getByText('is back in the queue').waitFor()
+    await verdictOf(page).getByText('QUEUED again by olga: the width is checked now.').waitFor()
+    await verdictOf(page).getByRole('link', { name: 'Held by queue media' }).waitFor()
+    const trail = page.getByRole('table', { name: 'Acts on this job, the newest first' })
+    await trail.getByText('jobs.retry').waitFor()
+    await trail.getByText('the width is checked now').waitFor()
+    // Its attempts before and after are told apart by what a person did between them.
+    await desk.app.perform('queues.resume', { name: 'media', actor: 'olga', reason: 'a test' })
+    await desk.kit.tick()
+    await verdictOf(page).getByText('UNKNOWN: Something went wrong').waitFor()
+    await until('both attempts are told, the newest first', async () => {
+      const steps = (await page.locator('.step-head').allTextContents()).map((head) => head.slice(0, 9))
+      return steps.join() === 'Attempt 2,Sent back,Attempt 1,Submitted'
+    })
+  })
+
+  test('is retried as a new job with another input, and each leads to the other', async () => {
+    const desk = await makeDesk()
+    const id = await idOf(desk, { type: 'mail.send', status: 'failed' })
+    const page = await desk.open(`/jobs/${id}`)
+    await verdictOf(page).getByRole('button', { name: 'Edit and retry' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Edit the input and retry' })
+    const input = dialog.getByLabel('Input')
+    expect(JSON.parse(await input.inputValue())).toEqual({ does: 'refuse', host: 'example.org' })
+    await input.fill('{ "does": ')
+    await dialog.getByText('this is not JSON').waitFor()
+    // What its type refuses is said before anything is done.
+    await input.fill('{ "does": "dance" }')
+    await dialog.getByText('Not possible:').waitFor()
+    await input.fill('{ "does": "succeed" }')
+    await dialog.getByText('This makes a new job with the given input').waitFor()
+    await expectAccessible(page)
+    await dialog.getByLabel('Reason').fill('it was a GIF')
+    await dialog.getByRole('button', { name: 'Retry with this input' }).click()
+    const made = page.getByRole('status').getByRole('link')
+    await made.waitFor()
+    await page.getByRole('definition').filter({ hasText: 'queued' }).getByRole('link', { name: /…/ }).waitFor()
+    await made.click()
+    await verdictOf(page).getByText('queued', { exact: true }).waitFor()
+    await desk.kit.tick()
+    await verdictOf(page).getByText('COMPLETE at the first attempt').waitFor()
+    await page.getByText('"does": "succeed"').waitFor()
+    await page.getByText('"pages": 12').waitFor()
+    await page
+      .getByRole('definition')
+      .getByRole('link', { name: `${id.slice(0, 8)}…${id.slice(-4)}` })
+      .click()
+    await page.waitForURL(`**/jobs/${id}`)
+    // It was retried once; a second retry is refused with the id of the new job.
+    const [first = ''] = (await desk.app.jobs.list({ retriedFrom: id })).jobs.map((job) => job.id)
+    await verdictOf(page).getByText(`It was retried as job ${first}, which is complete.`).waitFor()
+    expect(await verdictOf(page).getByRole('button').allTextContents()).toEqual(['Retry again', 'Edit and retry again'])
+    await verdictOf(page).getByRole('button', { name: 'Retry again', exact: true }).click()
+    const again = page.getByRole('dialog', { name: 'Retry this job once more' })
+    await again.getByText('It was retried already, as job').getByRole('link', { name: first }).waitFor()
+    await again.getByText('This makes a new job with the same input').waitFor()
+    await expectAccessible(page)
+    await again.getByLabel('Reason').fill('once more')
+    await again.getByRole('button', { name: 'Retry', exact: true }).click()
+    await again.waitFor({ state: 'detached' })
+    expect((await desk.app.jobs.list({ retriedFrom: id })).jobs).toHaveLength(2)
+  })
+})
+
+describe('whatever a job was given or said', () => {
+  const HOSTILE = `<img src=x onerror="alert(1)"><script>alert(2)</script>`
+  const ARABIC = '\u202eفشل التحويل: الملف تالف'
+
+  test('is text: no element is made of it, no dialog opens, and a megabyte does not stop the page', async () => {
+    const desk = await makeDesk()
+    const long = `${'a line of a log\n'.repeat(10)}${'x'.repeat(1_000_000)}THE END`
+    const note = { HOSTILE, ARABIC, long }
+    const id = await worked(desk, 'mail.send', { does: 'unreachable', host: `${HOSTILE} ${ARABIC}`, note })
+    const page = await desk.open('/jobs')
+    const opened: string[] = []
+    page.on('dialog', async (dialog) => {
+      opened.push(dialog.message())
+      await dialog.dismiss()
+    })
+    await page.goto(`/jobs/${id}`)
+    await page.getByText(`AttemptFailed: ${HOSTILE}`).waitFor()
+    await page.getByText(ARABIC.slice(1)).first().waitFor()
+    const input = page.getByRole('group', { name: 'the input' })
+    expect(((await input.textContent()) ?? '').length).toBeLessThan(20_000)
+    const beganMs = performance.now()
+    await page.getByRole('button', { name: 'Show all, 1 million characters' }).click()
+    await until('all of it is there', async () => (await input.textContent())?.includes('THE END'))
+    // Generous, for a machine that is busy: the page must not freeze, which takes much longer.
+    expect(performance.now() - beganMs).toBeLessThan(10_000)
+    await page.getByRole('button', { name: 'Show less' }).click()
+    expect(await page.locator('main img, main script').count()).toBe(0)
+    expect(opened).toEqual([])
+    await expectAccessible(page)
+  })
+
+  test('of a program that failed, the end of its stderr is shown', async () => {
+    const desk = await makeDesk({
+      story: async (kit) => {
+        const job = kit.app.job('ffmpeg.cut', {
+          run: () => {
+            throw Object.assign(new Error('ffmpeg ended with 1', { cause: new Error('no such codec') }), {
+              exitCode: 1,
+              stderrTail: `line 1\n${HOSTILE}\nUnknown encoder 'x265'`,
+            })
+          },
+        })
+        await job.submit({})
+        await kit.tick()
+      },
+    })
+    const page = await desk.open(`/jobs/${await idOf(desk, {})}`)
+    await page.getByText('Error: no such codec').waitFor()
+    await page.getByText('"exitCode": 1').waitFor()
+    const tail = page.getByRole('group', { name: 'the end of stderr' })
+    expect(await tail.textContent()).toContain(HOSTILE)
+    await expectAccessible(page)
+  })
+})
+
+describe('who looks at a job', () => {
+  test('two at once: what one does the other sees, and what comes too late is refused in plain words', async () => {
+    const desk = await makeDesk()
+    const id = await idOf(desk, { type: 'thumb.render', status: 'failed' })
+    const olga = await desk.open(`/jobs/${id}`)
+    const otto = await desk.open(`/jobs/${id}`, { name: 'otto' })
+    await verdictOf(otto).getByRole('button', { name: 'Retry' }).click()
+    const dialog = otto.getByRole('dialog')
+    await dialog.getByText('sends it back to the queue').waitFor()
+    await act(olga, { open: 'Retry', verb: 'Retry', reason: 'mine' })
+    await told(olga).getByText('is back in the queue').waitFor()
+    // Behind his dialog, the page of the other has followed without being asked.
+    await otto.getByText('QUEUED again by olga: mine.').waitFor()
+    await dialog.getByRole('status').getByText('only a failed job can be retried; this one is queued').waitFor()
+    await dialog.getByLabel('Reason').fill('mine, too')
+    await dialog.getByRole('button', { name: 'Retry', exact: true }).click()
+    await dialog.getByRole('alert').getByText('only a failed job can be retried; this one is queued').waitFor()
+    await dialog.getByRole('button', { name: 'Leave it' }).click()
+    await verdictOf(otto).getByText('Retry: no, only a failed job can be retried').waitFor()
+    // Who has closed the dialog before the answer came is told it all the same.
+    const held = Promise.withResolvers<void>()
+    await olga.route('**/mark-failed', async (route) => {
+      if (!route.request().postData()?.includes('dryRun')) await held.promise
+      await route.continue()
+    })
+    await act(olga, { open: 'Mark failed', verb: 'Mark failed', reason: 'too slow' })
+    await olga.getByRole('button', { name: 'Working …' }).waitFor()
+    await olga.keyboard.press('Escape')
+    await act(otto, { open: 'Cancel', verb: 'Cancel', reason: 'not needed' })
+    await verdictOf(olga).getByText('CANCELLED by otto: not needed.').waitFor()
+    held.resolve()
+    await told(olga)
+      .getByText(/^Mark this job as failed: .* this one is cancelled/)
+      .waitFor()
+  })
+
+  test('a viewer cannot act, and reads why', async () => {
+    const desk = await makeDesk()
+    const page = await desk.open(`/jobs/${await idOf(desk, { type: 'mail.send', status: 'failed' })}`, { as: 'viewer' })
+    await verdictOf(page).getByText('This needs the role operator; vera has viewer.').last().waitFor()
+    const retry = verdictOf(page).getByRole('button', { name: /^Retry/ })
+    expect(await retry.getAttribute('aria-disabled')).toBe('true')
+    await retry.click({ force: true })
+    expect(await page.getByRole('dialog').count()).toBe(0)
+    await expectAccessible(page)
+  })
+
+  test('an owner sees their own without what is for operators, may retry it, and no job of others', async () => {
+    const desk = await makeDesk()
+    const id = await idOf(desk, { type: 'mail.send', status: 'failed', owner: 'ann' })
+    const page = await desk.open(`/jobs/${id}`, { as: 'owner' })
+    await verdictOf(page).getByText('NOT_PDF: This file is not a PDF.').waitFor()
+    expect(await page.getByRole('heading', { name: 'Who did what to it' }).count()).toBe(0)
+    expect(await page.getByText('failed the same way').count()).toBe(0)
+    expect(await page.getByText('GIF89a').count()).toBe(0)
+    expect(await page.getByText('worker-1').count()).toBe(0)
+    await expectAccessible(page)
+    await act(page, { open: 'Retry', verb: 'Retry', reason: 'please' })
+    await told(page).getByText('Made job').waitFor()
+    await page.goto(`/jobs/${await idOf(desk, { owner: 'bob' })}`)
+    await page.getByText('or it is the job of somebody else').waitFor()
+  })
+
+  test('a job that is not there may have been removed; the page leads on', async () => {
+    const desk = await makeDesk()
+    const page = await desk.open('/jobs/01a00000-0000-7000-8000-000000000000')
+    await page.getByRole('alert').getByText('There is no job 01a00000').waitFor()
+    await page.getByText('kept as long as the retention of its type says').waitFor()
+    await expectAccessible(page)
+    await page.getByRole('link', { name: 'Look for it among the jobs' }).click()
+    await page.getByRole('heading', { level: 1, name: 'Jobs' }).waitFor()
+  })
+})
+
+test('a job that is held says by what; one whose worker is gone says that a person decides', async () => {
+  const desk = await makeDesk()
+  const id = await idOf(desk, { type: 'pdf.convert', status: 'queued', owner: 'ann' })
+  const page = await desk.open(`/jobs/${id}`)
+  await verdictOf(page).getByRole('link', { name: 'Held by breaker converter' }).waitFor()
+  await verdictOf(page).getByText('QUEUED again: it was released.').waitFor()
+  await act(page, { open: 'Mark failed', verb: 'Mark failed', reason: 'the file is gone' })
+  await verdictOf(page).getByText('olga marked it as failed: the file is gone').first().waitFor()
+  await page.goto(`/jobs/${(await desk.app.perform('orphans.list', {})).jobs[0]?.id}`)
+  await verdictOf(page).getByText('ORPHANED.').waitFor()
+  await verdictOf(page).getByText('Cancel: no, its policy has cancel: false.').waitFor()
+  await page.getByText('Nobody knows how far it came.').waitFor()
+  // What held a job that was never begun until then is still known when it has gone on.
+  const bobs = await idOf(desk, { type: 'pdf.convert', status: 'queued', owner: 'bob' })
+  await desk.kit.advance('20s')
+  await desk.app.perform('breakers.close', { name: 'converter', actor: 'olga', reason: 'a test' })
+  await desk.kit.tick()
+  await page.goto(`/jobs/${bobs}`)
+  await verdictOf(page).getByText('COMPLETE at the first attempt').waitFor()
+  await page.getByText('The same in words').click()
+  await page.getByRole('listitem').getByText('It was held back by breaker converter for 20 s.').waitFor()
+})

@@ -1,0 +1,36 @@
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { json, redress } from '../command.ts'
+import { type PreparedStore, prepareStore } from '../prepared-store.ts'
+
+let store: PreparedStore
+let at: string[]
+beforeEach(async () => {
+  store = await prepareStore()
+  at = ['--data', store.data]
+})
+afterEach(() => store.remove())
+
+test('the CLI pauses and resumes a queue, and the list shows who paused it and why [D34]', async () => {
+  const reason = 'the disk is nearly full'
+  const paused = await redress(['queues', 'pause', 'default', '--for', '30m', '--reason', reason, ...at])
+  expect(paused).toMatchObject({
+    code: 0,
+    stdout: 'Queue default is paused: what waits in it is not begun for 30 m; what runs goes on.\n',
+  })
+  expect(paused.stderr).toContain('redress queues resume default')
+  const { stdout } = await redress(['queues', 'list', ...at])
+  expect(stdout).toMatch(/OLDEST +PAUSED$/m)
+  expect(stdout).toMatch(/^default +pdf\.convert .* by tess: the disk is nearly full \(until .*Z\)$/m)
+  const queues = (await json(['queues', ...at])) as { paused: unknown }[]
+  expect(queues[0]?.paused).toMatchObject({ by: 'tess', reason })
+
+  const resumed = await redress(['queues', 'resume', 'default', '--reason', 'there is room', ...at])
+  expect(resumed).toMatchObject({ code: 0, stdout: 'Queue default goes on.\n' })
+})
+
+test('a queue that no type has is refused with the names of those there are, and without a reason nothing is done', async () => {
+  const unknown = await redress(['queues', 'pause', 'uploads', '--reason', 'full', ...at])
+  expect(unknown).toMatchObject({ code: 3 })
+  expect(unknown.stderr).toContain('No job type has the queue uploads; known here: default.')
+  expect(await redress(['queues', 'pause', 'default', ...at])).toMatchObject({ code: 2 })
+})

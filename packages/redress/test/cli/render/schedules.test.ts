@@ -1,0 +1,68 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { redress as makeApp } from '../../../src/index.ts'
+import { folder, json, redress } from '../command.ts'
+
+describe('redress schedules', () => {
+  const by = ['--reason', 'a test']
+
+  async function prepared(): Promise<string[]> {
+    const data = folder()
+    const app = makeApp({ store: `sqlite:${join(data, 'redress.db')}` })
+    const report = app.job('report', { run: () => undefined })
+    app.schedule('nightly', { cron: '0 3 * * *', timezone: 'Europe/Berlin', job: report, input: { pages: 3 } })
+    app.schedule('by-code', { cron: '@hourly', job: report, input: ({ scheduledFor }) => ({ scheduledFor }) })
+    await app.store()
+    await app.stop()
+    return ['--data', data]
+  }
+
+  let help = ''
+  beforeAll(async () => {
+    help = (await redress(['schedules', '--help'])).stdout
+  })
+
+  test('are listed with their next run', async () => {
+    const at = await prepared()
+    const { stdout } = await redress(['schedules', 'list', ...at])
+    expect(stdout).toMatch(/SCHEDULE +STATE +CRON +ZONE +JOB +NEXT/)
+    expect(stdout).toMatch(/nightly +active +0 3 \* \* \* +Europe\/Berlin +report +\d{4}-\d\d-\d\dT0[12]:00:00.000Z/)
+    const shown = await redress(['schedules', 'show', 'nightly', ...at])
+    expect(shown.stdout).toContain('{"pages":3}')
+    expect(shown.stdout).toContain('once: one run stands for all of them')
+    for (const word of ['list', 'show', 'pause', 'resume', 'trigger', 'remove']) expect(help).toContain(word)
+  })
+
+  test('are paused, resumed, triggered and removed, with a reason', async () => {
+    const at = await prepared()
+    const refused = await redress(['schedules', 'pause', 'nightly', ...at])
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('No reason is given')])
+    const paused = await redress(['schedules', 'pause', 'nightly', ...by, ...at])
+    expect(paused.stdout).toBe('Schedule nightly is paused: ticks that come meanwhile are skipped.\n')
+    const show = await json(['schedules', 'show', 'nightly', ...at])
+    expect(show).toMatchObject({ state: 'paused', paused: { actor: 'tess', reason: 'a test' } })
+    expect((await redress(['schedules', 'resume', 'nightly', ...by, ...at])).code).toBe(0)
+    const triggered = (await json(['schedules', 'trigger', 'nightly', ...by, ...at])) as { jobId: string }
+    expect(await json(['jobs', 'show', triggered.jobId, ...at])).toMatchObject({ type: 'report', input: { pages: 3 } })
+    const elsewhere = await redress(['schedules', 'trigger', 'by-code', ...by, ...at])
+    expect([elsewhere.code, elsewhere.stderr]).toEqual([2, expect.stringContaining('made by the program')])
+    const declared = await redress(['schedules', 'remove', 'nightly', ...by, '--yes', ...at])
+    expect([declared.code, declared.stderr]).toEqual([4, expect.stringContaining('A program declares the schedule')])
+    const database = new DatabaseSync(join(at[1] as string, 'redress.db'))
+    database.exec('UPDATE schedules SET seen_at = seen_at - 180001')
+    database.close()
+    expect(await json(['schedules', 'remove', 'nightly', ...by, '--yes', ...at])).toMatchObject({
+      isDone: true,
+      schedule: null,
+    })
+    expect(await json(['schedules', 'list', ...at])).toMatchObject([{ name: 'by-code' }])
+  })
+
+  test('that are not there are said not to be', async () => {
+    const at = await prepared()
+    const { code, stderr } = await redress(['schedules', 'show', 'nigthly', ...at])
+    expect(code).toBe(3)
+    expect(stderr).toContain('There is no schedule nigthly; there are: by-code, nightly.')
+  })
+})

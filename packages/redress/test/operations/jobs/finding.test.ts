@@ -1,0 +1,95 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { expect, test } from 'vitest'
+import { temporaryFolder } from '../../../../../test/support/stores/sqlite.ts'
+import type { Caller } from '../../../src/operations/caller.ts'
+import type { OutputOf } from '../../../src/operations/table.ts'
+import { MIGRATIONS } from '../../../src/store/sqlite/schema/schema.ts'
+import { openSqlite } from '../../../src/store/sqlite/store.ts'
+import { makeBench, refusal, WHO } from '../bench.ts'
+
+const owner = (account: string): Caller => ({ name: account, role: 'owner', account, scopes: null, isPerson: true })
+
+test('a list says when it was read, and how many jobs are not over yet, whatever else was asked for', async () => {
+  const { app, clock, submit, finish } = await makeBench()
+  await finish(['GW_4XX'], { owner: 'ann' })
+  await submit(['ok'], { owner: 'ann' })
+  await submit(['ok'], { owner: 'ann', delay: '1h' })
+  await submit(['ok'], { owner: 'bob' })
+  const timestamp = new Date(clock.nowMs()).toISOString()
+  expect(await app.jobs.list({ status: 'failed' })).toMatchObject({ activeCount: 3, timestamp, nextCursor: null })
+  expect(await app.jobs.list({ owner: 'ann', limit: 1 })).toMatchObject({
+    activeCount: 2,
+    nextCursor: expect.any(String),
+  })
+})
+
+test('an owner finds and counts only their own, by whatever they look for', async () => {
+  const { app, finish, submit } = await makeBench()
+  const theirs = await finish(['GW_4XX'], { owner: 'bob', dedupe: 'key' })
+  const own = await submit(['ok'], { owner: 'ann' })
+  const ann = owner('ann')
+  const idsOf = async (input: Record<string, unknown>) => {
+    const { jobs } = (await app.performAs(ann, 'jobs.list', input)) as OutputOf<'jobs.list'>
+    return jobs.map(({ id }) => id)
+  }
+  expect(await app.performAs(ann, 'jobs.list', {})).toMatchObject({ activeCount: 1, jobs: [{ id: own }] })
+  expect(await idsOf({ owner: 'bob' })).toEqual([own])
+  for (const q of [theirs, theirs.slice(0, 30), 'bob', 'key', 'GW_4XX']) expect(await idsOf({ q }), q).toEqual([])
+  expect(await idsOf({ q: 'step' })).toEqual([own])
+  expect(await idsOf({ code: 'GW_4XX' })).toEqual([])
+  expect(await app.performAs(ann, 'jobs.count', { status: 'failed' })).toEqual({ count: 0, isMore: false })
+})
+
+test('jobs are found by code, queue and time, and what is not a time is refused', async () => {
+  const { app, clock, finish, submit } = await makeBench()
+  const failed = await finish(['GW_4XX'])
+  await clock.advance(3_600_000)
+  const fresh = await submit(['ok'])
+  const idsOf = async (filter: Parameters<typeof app.jobs.list>[0]) =>
+    (await app.jobs.list(filter)).jobs.map(({ id }) => id)
+  expect(await idsOf({ code: 'GW_4XX' })).toEqual([failed])
+  expect(await idsOf({ since: '30m' })).toEqual([fresh])
+  expect(await idsOf({ since: new Date(clock.nowMs()).toISOString() })).toEqual([fresh])
+  expect(await idsOf({ since: '1d', code: 'GW_4XX' })).toEqual([failed])
+  expect(await idsOf({ queue: 'default' })).toEqual([fresh, failed])
+  expect(await idsOf({ queue: 'elsewhere' })).toEqual([])
+  expect(await idsOf({ q: `  ${failed}\n` })).toEqual([failed])
+  expect(await idsOf({ until: '30m' })).toEqual([failed])
+  expect(await idsOf({ since: '1d', until: '30m' })).toEqual([failed])
+  expect(await idsOf({ since: '30m', until: '1d' })).toEqual([])
+  expect(await app.perform('jobs.count', { until: '30m' })).toEqual({ count: 1, isMore: false })
+  for (const filter of [{ since: 'yesterday' }, { until: 'tomorrow' }]) {
+    expect(await refusal(app.jobs.list(filter))).toMatchObject({ code: 'OPTION_INVALID' })
+  }
+})
+
+test('jobs that a person made from another one are found by that one', async () => {
+  const { app, finish } = await makeBench({ manualRetry: 'new-job' })
+  const id = await finish(['GW_4XX'], { owner: 'ann' })
+  const { job } = await app.jobs.retry(id, WHO)
+  const idsOf = async (filter: Parameters<typeof app.jobs.list>[0]) =>
+    (await app.jobs.list(filter)).jobs.map((one) => one.id)
+  expect(await idsOf({ retriedFrom: id })).toEqual([job.id])
+  expect(await idsOf({ retriedFrom: job.id })).toEqual([])
+  expect(await app.perform('jobs.count', { retriedFrom: id })).toEqual({ count: 1, isMore: false })
+  expect(await app.performAs(owner('bob'), 'jobs.list', { retriedFrom: id })).toMatchObject({ jobs: [] })
+})
+
+test('a store from before knows the codes of its failed jobs when it was brought up to date', async () => {
+  const path = join(temporaryFolder(), 'redress.db')
+  const old = new DatabaseSync(path)
+  for (const migration of MIGRATIONS.slice(0, 2)) old.exec(migration)
+  old.exec(`
+    PRAGMA application_id = ${0x72647273}; PRAGMA user_version = 2;
+    INSERT INTO job_types VALUES (1, 'old', 'default', '{}', 0, 0);
+    INSERT INTO job_specs (key, id, type, payload, created_at) VALUES (1, 'one', 1, '{}', 0);
+    INSERT INTO failures (seq, job, at, attempt, stage, owner, code, fault, message, waiting, detail, rule, fingerprint,
+      to_status, decision) VALUES (7, 1, 0, 1, 'execution', 'worker', 'OLD_CODE', 'code', '', '', '', '', '', 'failed', '{}');
+    INSERT INTO jobs (key, type, status, priority, queued_at, attempt, finished_at, forward_only, failure)
+      VALUES (1, 1, 'failed', 0, 0, 1, 0, 0, 7)`)
+  old.close()
+  const store = openSqlite({ path, nowMs: Date.now })
+  expect(await store.jobs({ code: 'OLD_CODE', limit: 5 })).toMatchObject([{ id: 'one', failure: 7 }])
+  await store.stop()
+})

@@ -1,0 +1,109 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { startPostgres, type TestPostgres } from '../../../../test/support/stores/postgres.ts'
+import { temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
+import { policy } from '../../src/core/policy/policy.ts'
+import type { Store } from '../../src/store/contract/store.ts'
+import { openPool } from '../../src/store/postgres/connection/client.ts'
+import { KNOWN_VERSION, versionOf } from '../../src/store/postgres/schema/migrate.ts'
+import { openPostgres } from '../../src/store/postgres/store.ts'
+import { APPLICATION_ID } from '../../src/store/sqlite/connection/connection.ts'
+import { MIGRATIONS } from '../../src/store/sqlite/schema/schema.ts'
+import { openSqlite } from '../../src/store/sqlite/store.ts'
+
+const NOW_MS = Date.UTC(2026, 0, 1)
+const nowMs = () => NOW_MS
+
+let server: TestPostgres
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server.stop())
+
+/** A job that waits since before the store was brought up to date says since when, and what happens is counted. */
+async function expectUpToDate(store: Store): Promise<void> {
+  onTestFinished(() => store.stop())
+  const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: [] })
+  const claim = async () => (await store.claim({ worker, lanes: [{ type: 'old', ttlMs: 1_000 }], max: 1 })).leases[0]
+  const lease = await claim()
+  expect(lease).toMatchObject({ id: 'one', queuedAtMs: 5, dueSinceMs: 5 })
+  const { key = 0, attempt = 0 } = lease ?? {}
+  const change = { to: 'queued', cause: 'released', delayMs: 0, spent: null, failure: null, note: null } as const
+  expect(await store.close({ worker, closes: [{ key, attempt, change, ranMs: null }] })).toEqual(['closed'])
+  expect(await claim()).toMatchObject({ queuedAtMs: 5, dueSinceMs: NOW_MS })
+  await store.addActivity({ counts: [{ agoMs: 0, type: 'old', what: 'complete', count: 2 }] })
+  expect(await store.activity({ types: ['old'], sinceMs: 0 })).toEqual([
+    { minuteMs: NOW_MS, what: 'complete', count: 2 },
+  ])
+}
+
+const JOB = `
+  INSERT INTO job_types (key, name, queue, policy, forward_only, registered_at) VALUES (1, 'old', 'default', '{}', 0, 0);
+  INSERT INTO job_specs (key, id, type, payload, created_at) VALUES (1, 'one', 1, '{}', 5);
+  INSERT INTO jobs (key, type, status, priority, queued_at, ready, forward_only) VALUES (1, 1, 'queued', 0, 5, 1, 0);`
+
+test('a file from before activity was counted is brought up to date', async () => {
+  const path = join(temporaryFolder(), 'redress.db')
+  const old = new DatabaseSync(path)
+  for (const migration of MIGRATIONS.slice(0, 3)) old.exec(migration)
+  old.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = 3; ${JOB}`)
+  old.close()
+  await expectUpToDate(openSqlite({ path, nowMs }))
+})
+
+test('a schema from before activity was counted is brought up to date, and older programs may go on with it', async () => {
+  const schema = 'before_activity'
+  await (await openPostgres({ url: server.url, schema, nowMs })).stop()
+  const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
+  onTestFinished(() => sql.end())
+  await sql.unsafe(`
+    DROP TABLE activity; ALTER TABLE jobs DROP COLUMN due_since, DROP COLUMN counts_from;
+    ALTER TABLE job_specs DROP COLUMN retried_as; ALTER TABLE job_types DROP COLUMN stuck_after; UPDATE redress_version SET version = 2; ${JOB}`)
+  await expectUpToDate(await openPostgres({ url: server.url, schema, nowMs }))
+  expect(await versionOf(sql)).toMatchObject({ version: KNOWN_VERSION, oldest: 1 })
+})
+
+/** The fields of a policy that the first version knows. It refuses any other field. */
+const FIRST_FIELDS = `
+  retry.max retry.perCode retry.backoff retry.unknown retry.budget retry.retryAfterMsMax manualRetry.mode manualRetry.budget
+  orphan.action orphan.budget orphan.maxReclaims lease.ttlMs lease.startTimeoutMs timeout.attemptMs timeout.totalMs
+  deadLetter reject audit errors aggregates cancel deny forwardOnly retention.completeMs retention.failedMs
+  retention.cancelledMs retention.deadLettersMs breaker concurrency.max concurrency.perKey rate backlog.max rollup
+  notify.failed notify.orphaned notify.settled notify.windowMs locked shutdown`.split(/\s+/)
+
+test('a policy is stored in the fields that a program of the version before reads', async () => {
+  const schema = 'beside_older'
+  const store = await openPostgres({ url: server.url, schema, nowMs })
+  const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
+  onTestFinished(async () => {
+    await store.stop()
+    await sql.end()
+  })
+  const declared = policy({ orphan: { action: 'requeue', stuckAfter: '30m' } })
+  await store.register({ types: [{ name: 'new', queue: 'default', policy: declared }] })
+  const [row] = await sql<{ policy: string }[]>`SELECT policy FROM job_types`
+  const stored = JSON.parse(row?.policy ?? '')
+  const isSection = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
+  const fields = Object.entries(stored).flatMap(([name, value]) =>
+    isSection(value) ? Object.keys(value as object).map((field) => `${name}.${field}`) : [name],
+  )
+  expect(fields.filter((field) => !FIRST_FIELDS.includes(field))).toEqual([])
+})
+
+test('the total time of a job counts from its retry by a program of the version before', async () => {
+  const schema = 'retried_by_older'
+  const store = await openPostgres({ url: server.url, schema, nowMs })
+  const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
+  onTestFinished(async () => {
+    await store.stop()
+    await sql.end()
+  })
+  await sql.unsafe(JOB)
+  await sql`UPDATE jobs SET counts_from = 10, queued_at = 70`
+  expect((await store.job({ id: 'one' }))?.queuedAtMs).toBe(70)
+  const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: [] })
+  const { leases } = await store.claim({ worker, lanes: [{ type: 'old', ttlMs: 0 }], max: 1 })
+  expect(leases).toMatchObject([{ id: 'one', queuedAtMs: 70 }])
+  expect(await store.stalled({ unstartedForMs: 0, limit: 1 })).toMatchObject([{ queuedAtMs: 70 }])
+})

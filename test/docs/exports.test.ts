@@ -1,0 +1,45 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { ROOT_EXPORTS, SUBPATH_EXPORTS } from '../../scripts/reference-exports.ts'
+
+const PACKAGE = join(import.meta.dirname, '../../packages/redress')
+const manifest = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8')) as { exports: Record<string, unknown> }
+
+test('the package exports the root, the documented subpaths and nothing else', () => {
+  const subpaths = Object.keys(SUBPATH_EXPORTS).map((name) => `./${name}`)
+  expect(Object.keys(manifest.exports).sort()).toEqual(['.', './package.json', ...subpaths].sort())
+})
+
+test('redress exports exactly the names that the reference explains', () => {
+  expect(exportedBy('index.ts')).toEqual(Object.keys(ROOT_EXPORTS).sort())
+})
+
+test.each(Object.entries(SUBPATH_EXPORTS))('redress/%s exports exactly the documented names', (subpath, { names }) => {
+  expect(exportedBy(`${subpath}/index.ts`)).toEqual([...names].sort())
+})
+
+test('the names of the running modules are those of their sources', async () => {
+  for (const file of ['index.ts', ...Object.keys(SUBPATH_EXPORTS).map((subpath) => `${subpath}/index.ts`)]) {
+    const running = Object.keys((await import(join(PACKAGE, 'src', file))) as object)
+    expect(exportedBy(file)).toEqual(expect.arrayContaining(running))
+  }
+})
+
+/** Types and values, as the text of the file says. */
+function exportedBy(file: string): string[] {
+  const text = readFileSync(join(PACKAGE, 'src', file), 'utf8')
+  const lists = [...text.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list = '']) => list.split(','))
+  const listed = lists
+    .map(
+      (item) =>
+        item
+          .trim()
+          .replace(/^type /, '')
+          .split(' as ')
+          .at(-1) ?? '',
+    )
+    .filter(Boolean)
+  const declared = [...text.matchAll(/^export (?:async )?(?:function|const|class|interface|type) (\w+)/gm)]
+  return [...listed, ...declared.map(([, name = '']) => name)].sort()
+}

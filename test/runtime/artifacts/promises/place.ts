@@ -1,8 +1,0 @@
-import type { ArtifactStore } from '../../../../src/runtime/artifacts/artifact-store.ts'
-import type { Bench } from '../benches.ts'
-
-/** Made anew before each test. */
-export interface Place {
-  bench: Bench
-  store: ArtifactStore
-}
