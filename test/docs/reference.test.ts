@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { CATALOG } from '../../packages/redress/src/operations/catalog.ts'
@@ -26,23 +26,13 @@ test('every operation is in the reference of the commands, with its route', () =
 })
 
 test('every link between the documents leads somewhere', () => {
-  const pages = ['README.md', ...readdirSync(join(ROOT, 'docs'), { recursive: true }).map((name) => `docs/${name}`)]
-  const broken = pages
-    .filter((path) => path.endsWith('.md'))
-    .flatMap((path) =>
-      [...read(path).matchAll(/\]\(([^)#\s]+)(#[^)]*)?\)/g)]
-        .map((link) => link[1] as string)
-        .filter((target) => !/^https?:/.test(target))
-        .filter((target) => !exists(join(path, '..', target)))
-        .map((target) => `${path} -> ${target}`),
-    )
+  const pages = globSync(['*.md', 'packages/*/README.md', 'apps/*/README.md', 'docs/**/*.md'], { cwd: ROOT })
+  const broken = pages.flatMap((path) =>
+    [...read(path).matchAll(/\]\(([^)#\s]+)(#[^)]*)?\)/g)]
+      .map((link) => link[1] as string)
+      .filter((target) => !/^https?:/.test(target))
+      .filter((target) => !existsSync(join(ROOT, path, '..', target)))
+      .map((target) => `${path} -> ${target}`),
+  )
   expect(broken).toEqual([])
 })
-
-function exists(path: string): boolean {
-  try {
-    return readdirSync(join(ROOT, path, '..')).includes(path.split('/').at(-1) ?? '')
-  } catch {
-    return false
-  }
-}
