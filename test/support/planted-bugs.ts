@@ -79,7 +79,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a failed job keeps its live dedupe key',
-    file: ENDING,
+    file: 'packages/redress/src/core/job/dedupe.ts',
     find: `FREES_LIVE_KEY: readonly Status[] = ['failed', 'cancelled']`,
     replace: `FREES_LIVE_KEY: readonly Status[] = ['cancelled']`,
     caughtBy: promise('a live key is free again'),

@@ -1,21 +1,26 @@
+import type { Failure } from '../failure/failure.ts'
 import { attemptFactsOf, type Change, type DecidedFailure } from './change.ts'
 import type { EventData, EventKind } from './events.ts'
-import type { Status } from './states.ts'
 
-type Requeue = Extract<Change, { to: 'queued' }>
-type Cancel = Extract<Change, { to: 'cancelled' }>
-
-/** A job that an operator asked to cancel does not go back to the queue: the request was acknowledged. */
-export const isCancelledInstead = (to: Change['to'], isCancelRequested: boolean): boolean =>
-  to === 'queued' && isCancelRequested
-
-/** The end of such a job. Its failure is stored, although no change to `failed` follows. */
-export function cancelInstead({ failure, stages }: Requeue): { change: Cancel; failure: DecidedFailure | null } {
-  return { change: { to: 'cancelled', note: 'it was asked to cancel', ...(stages && { stages }) }, failure }
+/**
+ * Cancel-on-requeue: a job that an operator asked to cancel does not go back to the queue, because the request was
+ * acknowledged. Its failure is stored, although no change to `failed` follows.
+ */
+export function cancelOnRequeue(
+  change: Change,
+  isCancelRequested: boolean,
+): { change: Change; keptFailure: DecidedFailure | null } {
+  if (change.to !== 'queued' || !isCancelRequested) return { change, keptFailure: null }
+  const { failure, stages } = change
+  return {
+    change: { to: 'cancelled', note: 'it was asked to cancel', ...(stages && { stages }) },
+    keptFailure: failure,
+  }
 }
 
-/** A dedupe key of scope `live` is free again when its job ends in one of these states. */
-export const FREES_LIVE_KEY: readonly Status[] = ['failed', 'cancelled']
+/** The kinds of event that may have recorded this end: that of the change, or that of `cancelOnRequeue`. */
+export const recordedKindsOf = (change: Change): { kind: EventKind; otherKind: EventKind | null } =>
+  change.to === 'queued' ? { kind: change.cause, otherKind: 'cancelled' } : { kind: change.to, otherKind: null }
 
 /**
  * The event of an attempt that ends. The store adds the numbers that only it knows: the failure, the offset of the dead
@@ -29,7 +34,7 @@ export function endEventOf(change: Change): { kind: EventKind; data: EventData |
     case 'cancelled':
       return { kind: 'cancelled', data: change.note === null ? facts : { reason: change.note, ...facts } }
     case 'failed':
-      return { kind: 'failed', data: { code: change.failure.code, spent: change.spent ?? '', ...facts } }
+      return { kind: 'failed', data: { ...failedEventData(change), ...facts } }
     case 'queued': {
       const data: EventData = { spent: change.spent ?? '', ...facts }
       if (change.failure !== null) data.code = change.failure.code
@@ -38,6 +43,12 @@ export function endEventOf(change: Change): { kind: EventKind; data: EventData |
     }
   }
 }
+
+/** The event of a job that fails for good, by policy, by a person or at its submission, has at least this data. */
+export const failedEventData = ({ failure, spent }: { failure: Failure; spent: string | null }): EventData => ({
+  code: failure.code,
+  spent: spent ?? '',
+})
 
 /** What a worker saw of a job that it takes back from a lost worker. */
 export type ReclaimExpectation = 'expired' | 'expired-unstarted' | 'unstarted' | 'stuck'

@@ -1,5 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
 import { actionsFor } from '../../core/job/actions.ts'
+import { successorDedupe, successorOutcome } from '../../core/job/dedupe.ts'
 import { viewJob } from '../../core/views/job.ts'
 import type { JobRow, NewJob, Store, Submitted } from '../../store/contract/store.ts'
 import type { Context } from '../operation.ts'
@@ -59,18 +60,11 @@ function madeBefore(made: JobRow, failed: JobRow): JobActed {
   })
 }
 
-/**
- * The new job takes over the dedupe key, or a submission that comes while it works would do the same work twice. An
- * edited input is other work, so its key would be another one.
- */
 async function submitOnce(store: Store, job: NewJob, failed: JobRow, isEdited: boolean): Promise<Submitted> {
-  const key = isEdited ? null : failed.dedupeKey
-  const dedupe: NewJob['dedupe'] = key === null ? null : { key, scope: 'live' }
-  const submitted = await submitOne(store, { ...job, dedupe })
-  // Two who bring one id at once made one job.
-  if (submitted.isNew || submitted.id === job.id) return submitted
-  // The failed job itself keeps its key for good (scope 'always'): the retry is its successor and needs none.
-  if (submitted.id === failed.id) return submitOne(store, { ...job, dedupe: null })
+  const submitted = await submitOne(store, { ...job, dedupe: successorDedupe(failed.dedupeKey, isEdited) })
+  const outcome = successorOutcome(submitted.id, job.id, failed.id)
+  if (outcome === 'made') return submitted
+  if (outcome === 'keyless') return submitOne(store, { ...job, dedupe: null })
   throw new RedressError(
     'JOB_WRONG_STATE',
     `Job ${failed.id} has a twin: ${submitted.id} holds the same dedupe key and is ${submitted.status}. Nothing was done.`,

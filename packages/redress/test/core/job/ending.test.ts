@@ -1,14 +1,12 @@
 import { expect, test } from 'vitest'
 import type { Change } from '../../../src/core/job/change.ts'
 import {
-  cancelInstead,
+  cancelOnRequeue,
   endEventOf,
-  FREES_LIVE_KEY,
-  isCancelledInstead,
   isStillReclaimable,
   type ReclaimExpectation,
+  recordedKindsOf,
 } from '../../../src/core/job/ending.ts'
-import { STATUSES } from '../../../src/core/job/states.ts'
 
 type Requeue = Extract<Change, { to: 'queued' }>
 type Failure = NonNullable<Requeue['failure']>
@@ -20,25 +18,32 @@ const requeue = (parts: Partial<Requeue> = {}): Requeue => ({
 })
 
 test('only a requeue is turned into a cancellation, and only after a request to cancel', () => {
-  expect(isCancelledInstead('queued', true)).toBe(true)
-  expect(isCancelledInstead('queued', false)).toBe(false)
-  for (const to of ['complete', 'failed', 'cancelled'] as const) expect(isCancelledInstead(to, true)).toBe(false)
+  expect(cancelOnRequeue(requeue(), true).change.to).toBe('cancelled')
+  const others: Change[] = [
+    { to: 'complete', result: null },
+    { to: 'cancelled', note: null },
+    { to: 'failed', spent: null, failure, deadLetter: 'none', isPermanent: true },
+  ]
+  for (const change of others) expect(cancelOnRequeue(change, true)).toEqual({ change, keptFailure: null })
+  for (const change of [requeue(), ...others])
+    expect(cancelOnRequeue(change, false)).toEqual({ change, keptFailure: null })
 })
 
 test('a requeue that is turned into a cancellation keeps its failure and its stages', () => {
   const stages: NonNullable<Requeue['stages']> = []
-  expect(cancelInstead(requeue({ failure, stages }))).toEqual({
+  expect(cancelOnRequeue(requeue({ failure, stages }), true)).toEqual({
     change: { to: 'cancelled', note: 'it was asked to cancel', stages },
-    failure,
+    keptFailure: failure,
   })
-  expect(cancelInstead(requeue())).toEqual({
+  expect(cancelOnRequeue(requeue(), true)).toEqual({
     change: { to: 'cancelled', note: 'it was asked to cancel' },
-    failure: null,
+    keptFailure: null,
   })
 })
 
-test('a live dedupe key is free after a failure or a cancellation, and after nothing else', () => {
-  expect(STATUSES.filter((status) => FREES_LIVE_KEY.includes(status)).toSorted()).toEqual(['cancelled', 'failed'])
+test('an end is recorded by its own kind of event, and a requeue perhaps as a cancellation', () => {
+  expect(recordedKindsOf(requeue({ cause: 'snoozed' }))).toEqual({ kind: 'snoozed', otherKind: 'cancelled' })
+  expect(recordedKindsOf({ to: 'complete', result: null })).toEqual({ kind: 'complete', otherKind: null })
 })
 
 test('the event of a requeue names its cause, the budget spent, the code, the HTTP status and the note', () => {

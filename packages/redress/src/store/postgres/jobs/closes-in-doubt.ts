@@ -1,3 +1,4 @@
+import { recordedKindsOf } from '../../../core/job/ending.ts'
 import type { JobKey } from '../../contract/store.ts'
 import type { Tx } from '../connection/client.ts'
 import { numbers, texts } from '../connection/values.ts'
@@ -29,24 +30,23 @@ export function openClosesInDoubt() {
 
     /** The keys of those that were recorded after all. */
     async recorded(tx: Tx, ends: readonly AttemptEnd[]): Promise<ReadonlySet<JobKey>> {
+      const kinds = ends.map(({ change }) => recordedKindsOf(change))
       const rows = await tx<{ key: JobKey }[]>`
         SELECT given.key
         FROM unnest(${numbers(ends.map(({ key }) => key))}::bigint[], ${numbers(ends.map(({ attempt }) => attempt))}::bigint[],
             ${numbers(ends.map(({ worker }) => worker))}::bigint[], ${numbers(ends.map(({ ranMs }) => ranMs))}::bigint[],
-            ${texts(ends.map(kindOf))}::text[], ${texts(ends.map(codeOf))}::text[])
-          AS given (key, attempt, worker, ran, kind, code)
+            ${texts(kinds.map(({ kind }) => kind))}::text[], ${texts(kinds.map(({ otherKind }) => otherKind))}::text[],
+            ${texts(ends.map(codeOf))}::text[])
+          AS given (key, attempt, worker, ran, kind, other_kind, code)
         WHERE EXISTS (
           SELECT 1 FROM events WHERE events.job = given.key AND events.attempt = given.attempt
             AND events.worker = given.worker AND events.duration_ms IS NOT DISTINCT FROM given.ran
-            -- Going back to the queue became the end of it where somebody had asked to cancel.
-            AND (events.kind = 'cancelled' AND given.kind NOT IN ('complete', 'failed') OR events.kind = given.kind
+            AND (events.kind = given.other_kind OR events.kind = given.kind
               AND (given.code IS NULL OR (events.data::json ->> 'code') = given.code)))`
       return new Set(rows.map(({ key }) => key))
     },
   }
 }
-
-const kindOf = ({ change }: AttemptEnd): string => (change.to === 'queued' ? change.cause : change.to)
 
 function codeOf({ change }: AttemptEnd): string | null {
   if (change.to === 'complete' || change.to === 'cancelled') return null

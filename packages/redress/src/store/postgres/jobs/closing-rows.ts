@@ -1,5 +1,7 @@
 import type { Change, DecidedFailure } from '../../../core/job/change.ts'
-import { endEventOf, FREES_LIVE_KEY } from '../../../core/job/ending.ts'
+import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
+import { endEventOf } from '../../../core/job/ending.ts'
+import { triesOfTask } from '../../../core/policy/budget.ts'
 import type { BatchKey, Held, JobKey, WorkerKey } from '../../contract/store.ts'
 import type { Sql } from '../connection/client.ts'
 import { numbers, printable, textOf, texts } from '../connection/values.ts'
@@ -11,8 +13,8 @@ export interface AttemptEnd extends Held {
   change: Change
   /** In whole milliseconds; null when the handler never began. */
   ranMs: number | null
-  /** A failure that is kept though the change has none. */
-  failure?: DecidedFailure | null
+  /** A failure that is stored although the change has none. */
+  keptFailure?: DecidedFailure | null
 }
 
 const PREPARED = { prepare: true } as const
@@ -63,8 +65,8 @@ export async function completeAll(
 const keysIn = (list: string): JobKey[] => (list === '' ? [] : list.split(',').map(Number))
 
 /**
- * $1: the time, or NULL for the database's own clock. $2 to $16: an array for each column. $17 to $26: the shapes of what
- * is recorded, of which many attempts have the same.
+ * $1: the time, or NULL for the database's own clock. $2 to $16 and $27: an array for each column. $17 to $26: the shapes of
+ * what is recorded, of which many attempts have the same. $28: whether the rows were read before.
  */
 const CLOSE_SQL = `
   WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, redress_now()) AS now),
@@ -86,11 +88,11 @@ const CLOSE_SQL = `
       ended_with = CASE given.status WHEN 'failed' THEN ($20::text[])[given.shape] WHEN 'cancelled' THEN '' END,
       dead_letter = CASE given.letter WHEN 'queue' THEN nextval('dead_letters_offset_seq') WHEN 'flag' THEN 0 END
     FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[],
-        $10::text[], $11::text[], $12::int[], $13::text[], $14::text[], $15::text[], $16::text[])
+        $10::text[], $11::text[], $12::int[], $13::text[], $14::text[], $15::text[], $16::text[], $27::bigint[])
       AS given (key, attempt, worker, ran, delay, status, data, spent, result, letter, shape, detail, context, causes,
-        decision)
-    -- A copy of isCancelledInstead in core: whether somebody asked to cancel is known only in this row.
-    WHERE ${HELD} AND (given.status <> 'queued' OR jobs.cancel_requested_at IS NULL)
+        decision, tries)
+    -- A request to cancel is known only in this row: if it has not been read, core has to decide first.
+    WHERE ${HELD} AND ($28::boolean OR jobs.cancel_requested_at IS NULL)
     RETURNING given.*, jobs.dead_letter, jobs.due_at,
       coalesce(jobs.failure, CASE WHEN given.decision IS NOT NULL THEN nextval('failures_seq_seq') END) AS failure,
       CASE WHEN given.status IN ('failed', 'cancelled') THEN
@@ -105,8 +107,7 @@ const CLOSE_SQL = `
     FROM closed WHERE failure IS NOT NULL
   ), set_aside AS (
     INSERT INTO dead_letters ("offset", job, failure, attempts, at)
-    SELECT dead_letter, key, failure, attempt + coalesce((spent::json ->> 'triesWithin')::bigint, 0),
-      (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
+    SELECT dead_letter, key, failure, tries, (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
   ), told AS (
     -- What is said of a failure has its number in it, which is known only here; and so is the time.
     INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
@@ -127,14 +128,15 @@ const CLOSE_SQL = `
 
 /**
  * Attempts that end in any way, in one statement whatever their number: the rows, their failures and dead letters, their
- * events, and the dedupe keys they no longer hold. A job that somebody asked to cancel does not go back to the queue so.
- * The statement may be a transaction of its own: it brings the clock along where no time is given. Answers with the keys
- * that were closed, and for those that are over without success with their batch.
+ * events, and the dedupe keys they no longer hold. The statement may be a transaction of its own: without a given time it reads
+ * the clock itself. It leaves out jobs with a request to cancel, unless the caller has read and locked the rows (`areRead`).
+ * Answers with the keys that were closed, and with the batch of those that ended without success.
  */
 export async function closeAll(
   sql: Sql,
   ends: readonly AttemptEnd[],
   givenNowMs: number | null,
+  areRead = false,
 ): Promise<ReadonlyMap<JobKey, BatchKey | null>> {
   const rows = ends.map(rowOf)
   const { shapes, places } = shapesOf(rows)
@@ -170,6 +172,8 @@ export async function closeAll(
     shaped(({ rule }) => printable(rule)),
     shaped(({ fingerprint }) => fingerprint),
     numbers(shapes.map(({ permanent }) => permanent)),
+    numbers(rows.map(({ tries }) => tries)),
+    areRead,
   ]
   return new Map((await sql.unsafe(CLOSE_SQL, values, PREPARED).values()) as unknown as [JobKey, BatchKey | null][])
 }
@@ -220,15 +224,26 @@ interface EndRow extends Held {
   spent: string | null
   result: string | null
   letter: string | null
+  /** Of a dead letter. */
+  tries: number | null
   failure: DecidedFailure | null
   permanent: number | null
 }
 
 /** What a change makes of its row, and what its event says. */
-function rowOf({ key, attempt, worker, ranMs, change, failure = null }: AttemptEnd): EndRow {
+function rowOf({ key, attempt, worker, ranMs, change, keptFailure: failure = null }: AttemptEnd): EndRow {
   const { kind, data } = endEventOf(change)
   const event = { key, attempt, worker, ranMs, status: change.to, kind, data: textOf(data) }
-  const row = { ...event, delayMs: null, spent: null, result: null, letter: null, failure, permanent: null }
+  const row = {
+    ...event,
+    delayMs: null,
+    spent: null,
+    result: null,
+    letter: null,
+    tries: null,
+    failure,
+    permanent: null,
+  }
   switch (change.to) {
     case 'complete':
       return { ...row, result: change.result }
@@ -244,7 +259,8 @@ function rowOf({ key, attempt, worker, ranMs, change, failure = null }: AttemptE
     case 'failed': {
       const { spent, failure: final, deadLetter, isPermanent } = change
       const letter = deadLetter === 'none' ? null : deadLetter
-      return { ...row, spent, letter, failure: final, permanent: Number(isPermanent) }
+      const tries = letter === 'queue' ? triesOfTask(attempt, spent) : null
+      return { ...row, spent, letter, tries, failure: final, permanent: Number(isPermanent) }
     }
   }
 }

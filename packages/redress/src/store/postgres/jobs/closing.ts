@@ -1,5 +1,5 @@
 import type { Change } from '../../../core/job/change.ts'
-import { cancelInstead, isStillReclaimable } from '../../../core/job/ending.ts'
+import { cancelOnRequeue, isStillReclaimable } from '../../../core/job/ending.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { NewNotice } from '../../../core/notice/notice.ts'
 import type {
@@ -122,7 +122,10 @@ export function openClosing(
     const budgeted = endings.filter(({ change }) => change.to === 'queued' && change.budget !== undefined)
     if (budgeted.length === 0) return endings
     const rows = await lockHeld(tx, budgeted)
-    const paying = budgeted.filter(({ key }) => rows.get(key)?.cancel_requested_at === null)
+    const paying = budgeted.filter(({ key, change }) => {
+      const row = rows.get(key)
+      return row !== undefined && cancelOnRequeue(change, row.cancel_requested_at !== null).change === change
+    })
     const asked = paying.map(({ change }) => change as Requeue)
     const priced = await retries.price(tx, asked, nowMs)
     await retries.pay(tx, priced)
@@ -138,21 +141,29 @@ export function openClosing(
     nowMs: number,
   ): Promise<ReadonlySet<JobKey>> => {
     const endings = (await price(tx, given, nowMs)).toSorted((a, b) => a.key - b.key)
-    const batchOf = await closeAll(tx, endings, nowMs)
-    const closed = new Set(batchOf.keys())
-    for (const ending of endings) {
-      const batch = batchOf.get(ending.key)
-      if (batch !== undefined) note(effects, ending, ending.change.to === 'complete' ? ending.batch : batch)
+    const closed = new Set<JobKey>()
+    const closeSome = async (some: readonly Ending[], areRead: boolean): Promise<void> => {
+      const batchOf = await closeAll(tx, some, nowMs, areRead)
+      for (const ending of some) {
+        const batch = batchOf.get(ending.key)
+        if (batch === undefined) continue
+        closed.add(ending.key)
+        note(effects, ending, ending.change.to === 'complete' ? ending.batch : batch)
+      }
     }
+    await closeSome(endings, false)
     if (closed.size === endings.length) return closed
-    // Those that somebody asked to cancel: `closeAll` does not requeue them.
-    const asked = await lockHeld(
-      tx,
-      endings.filter(({ key, change }) => !closed.has(key) && change.to === 'queued'),
-    )
-    if (asked.size === 0) return closed
-    const cancelled = endings.filter(({ key }) => asked.has(key)).map(asCancelled)
-    return new Set([...closed, ...(await endAll(tx, cancelled, effects, nowMs))])
+    // The others have lost their lease, or an operator asked to cancel them.
+    const missed = endings.filter(({ key }) => !closed.has(key))
+    const rows = await lockHeld(tx, missed)
+    const decided = missed.flatMap((ending): Ending[] => {
+      const row = rows.get(ending.key)
+      return row === undefined
+        ? []
+        : [{ ...ending, ...cancelOnRequeue(ending.change, row.cancel_requested_at !== null) }]
+    })
+    if (decided.length > 0) await closeSome(decided, true)
+    return closed
   }
 
   const bringAbout = async (tx: Tx, { moves, notices }: Effects, nowMs: number): Promise<void> => {
@@ -398,8 +409,6 @@ function endingOf({ key, attempt, change, ranMs, batch = null, notices }: Close,
   const ran = ranMs === null ? null : Math.round(ranMs)
   return { key, attempt, worker, change, ranMs: ran, batch, ...(notices && { notices }) }
 }
-
-const asCancelled = (ending: Ending): Ending => ({ ...ending, ...cancelInstead(ending.change as Requeue) })
 
 function note({ moves, notices }: Effects, { change, notices: told }: Ending, batch: BatchKey | null): void {
   if (told !== undefined && change.to !== 'complete') notices.push({ notices: told, batch })

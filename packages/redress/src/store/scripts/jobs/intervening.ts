@@ -1,4 +1,5 @@
 import { RedressError } from '../../../core/errors.ts'
+import { failedEventData } from '../../../core/job/ending.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask, unpackSpent } from '../../../core/policy/budget.ts'
 import type { BatchKey, Intervention, JobKey, Store, WorkerKey } from '../../contract/store.ts'
@@ -94,8 +95,7 @@ export function openIntervening(
         yield* history.event(tx, key, nowMs, 'failed', attempt, worker, null, {
           ...by,
           failure: seq,
-          code: failure.code,
-          spent: spent ?? '',
+          ...failedEventData(act),
           ...(letter ? { deadLetterOffset: letter } : {}),
         })
         yield* tx.run`

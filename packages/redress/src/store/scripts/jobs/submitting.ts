@@ -1,5 +1,6 @@
 import { RedressError } from '../../../core/errors.ts'
 import { alreadyRetried } from '../../../core/job/actions.ts'
+import { failedEventData } from '../../../core/job/ending.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../../core/policy/budget.ts'
@@ -163,7 +164,7 @@ export function openSubmitSpecial(batches: Pick<Batches, 'keyOf' | 'entered' | '
         INSERT INTO jobs (key, type, status, priority, queued_at, finished_at, failure, ended_with, spent, forward_only)
         VALUES (${key}, ${type.key}, 'failed', ${priority}, ${nowMs}, ${nowMs}, ${failure}, ${rejected.code},
           ${spent}, ${forwardOnly})`
-      const data = { ...by, failure, code: rejected.code, spent: spent ?? '' }
+      const data = { ...by, failure, ...failedEventData({ failure: rejected, spent }) }
       yield* history.event(tx, key, nowMs, 'failed', 0, null, null, data)
       yield* countInBatch(tx, job, type, before, nowMs)
       yield* history.tell(tx, job.notices, batch, nowMs)

@@ -1,5 +1,6 @@
 import { obstacleTo, type Skip } from '../../../core/dead-letter/obstacle.ts'
 import type { DeadLetter } from '../../../core/job/change.ts'
+import { successorDedupe, successorOutcome } from '../../../core/job/dedupe.ts'
 import {
   type DeadLetterStore,
   type LetterFilter,
@@ -127,27 +128,24 @@ export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'su
         const { job, offset } = replays[i] as Replay
         // It was not skipped, so the letter exists.
         const letter = facts.get(offset) as StoredDeadLetter
-        const key = isKeyed && !isEdited ? letter.dedupeKey : null
-        return { ...madeAfter(letter, job), dedupe: key === null ? null : { key, scope: 'live' as const } }
+        return { ...madeAfter(letter, job), dedupe: isKeyed ? successorDedupe(letter.dedupeKey, isEdited) : null }
       })
       return jobs.length === 0 ? [] : yield* submit(tx, jobs, nowMs)
     }
     const open = replays.flatMap((_, i) => (answers[i] === null ? [i] : []))
     const submitted = yield* submitSome(open, true)
-    const inTheWay: number[] = []
+    const keyless: number[] = []
     for (const [place, i] of open.entries()) {
-      const { id } = submitted[place] as Submitted
-      // A job with the same id is the job itself, made before an answer was lost.
-      if (id === replays[i]?.job.id) answers[i] = { job: id, skip: null }
-      else inTheWay.push(i)
+      const { job, offset } = replays[i] as Replay
+      const holder = submitted[place] as Submitted
+      const outcome = successorOutcome(holder.id, job.id, (facts.get(offset) as StoredDeadLetter).jobId)
+      if (outcome === 'made') answers[i] = { job: job.id, skip: null }
+      else if (outcome === 'keyless') keyless.push(i)
+      // It came after the facts were read.
+      else answers[i] = { job: null, skip: twinOf(holder) }
     }
-    // The failed job itself keeps its key for ever (scope 'always'): the new one is its successor and needs none. Any
-    // other holder of the key came after the facts were read.
-    const isOwn = (i: number) => submitted[open.indexOf(i)]?.id === facts.get(replays[i]?.offset ?? 0)?.jobId
-    const successors = inTheWay.filter(isOwn)
-    const succeeded = yield* submitSome(successors, false)
-    for (const [place, { id }] of succeeded.entries()) answers[successors[place] as number] = { job: id, skip: null }
-    for (const i of inTheWay) if (!isOwn(i)) answers[i] = { job: null, skip: twinOf(submitted[open.indexOf(i)]) }
+    const made = yield* submitSome(keyless, false)
+    for (const [place, { id }] of made.entries()) answers[keyless[place] as number] = { job: id, skip: null }
     return answers as Replayed[]
   }
 
@@ -214,9 +212,9 @@ export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'su
 }
 
 /** In the words of core, which has not seen this twin yet. */
-const twinOf = (twin: Submitted | undefined): Skip => {
+const twinOf = (twin: Submitted): Skip => {
   const facts = { status: 'failed', manualRetry: 'in-place', replays: 0, replayedAs: null } as const
-  return obstacleTo({ ...facts, twin: twin ?? null }, 0, false) as Skip
+  return obstacleTo({ ...facts, twin }, 0, false) as Skip
 }
 
 export function openDeadLetters({ history, read, write }: ScriptContext, letters: Letters): DeadLetterStore {

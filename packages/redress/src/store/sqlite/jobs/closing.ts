@@ -1,12 +1,6 @@
 import type { Change, DecidedFailure } from '../../../core/job/change.ts'
-import {
-  cancelInstead,
-  endEventOf,
-  FREES_LIVE_KEY,
-  type HeldNow,
-  isCancelledInstead,
-  isStillReclaimable,
-} from '../../../core/job/ending.ts'
+import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
+import { cancelOnRequeue, endEventOf, type HeldNow, isStillReclaimable } from '../../../core/job/ending.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'
@@ -58,8 +52,8 @@ export function openClosing(
   const requeue = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
       progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6 WHERE ${HELD}`)
-  // A copy of isCancelledInstead in core: the fence and the request to cancel are checked in one statement.
-  const requeueAsIs = connection.prepare(`
+  // Without reading the row first. A row with a request to cancel or a report as orphan is left for core to decide (`apply`).
+  const requeueUndisturbed = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
       progress = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6
     WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
@@ -121,9 +115,11 @@ export function openClosing(
   }
 
   /** Applies a change to a row that is known to be held in this transaction. */
-  const apply = (at: Held, row: HeldRow, change: Change, ranMs: number | null, nowMs: number): void => {
+  const apply = (at: Held, row: HeldRow, asked: Change, ranMs: number | null, nowMs: number): void => {
     const { key, attempt } = at
     const { worker } = row
+    const { change, keptFailure } = cancelOnRequeue(asked, row.cancel_requested_at !== null)
+    if (keptFailure !== null) failureOf(at, worker, keptFailure, change.to, nowMs)
     const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
     const tell = (numbers: EventData | null) => tellEnd(at, worker, change, ranMs, numbers, nowMs)
 
@@ -137,12 +133,6 @@ export function openClosing(
         cancel.run(key, attempt, nowMs, startedAtMs)
         break
       case 'queued': {
-        if (isCancelledInstead(change.to, row.cancel_requested_at !== null)) {
-          const { change: cancelled, failure } = cancelInstead(change)
-          if (failure !== null) failureOf(at, worker, failure, 'cancelled', nowMs)
-          apply(at, row, cancelled, ranMs, nowMs)
-          return
-        }
         const priced = retries.price([change], nowMs)
         const [retry] = priced.changes as [Requeue]
         const { delayMs, spent } = retry
@@ -186,7 +176,7 @@ export function openClosing(
         const [retry] = priced.changes as [Requeue]
         const { delayMs } = retry
         const [ready, dueAtMs] = [delayMs > 0 ? null : 1, dueAt(retry, nowMs)]
-        if (requeueAsIs.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
+        if (requeueUndisturbed.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
           retries.pay(priced)
           tellRequeue(close, worker, retry, ranMs, nowMs)
           return 'closed'
