@@ -19,8 +19,8 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   backup: async () => (await import('./commands/backup.ts')).backup,
   restore: async () => (await import('./commands/restore.ts')).restore,
   completion: async () => (await import('./language/completion.ts')).completion,
-  'jobs-wait': async () => (await import('./commands/wait.ts')).wait,
-  'dead-letters-export': async () => (await import('./commands/letter-export.ts')).letterExport,
+  'jobs-wait': async () => (await import('./commands/jobs-wait.ts')).wait,
+  'dead-letters-export': async () => (await import('./commands/dead-letters-export.ts')).letterExport,
   'policy-check': async () => (await import('./commands/policy-file.ts')).check,
   'policy-simulate': async () => (await import('./commands/policy-file.ts')).simulate,
 }

@@ -1,474 +1,61 @@
-import { ACCESS } from './accounts/catalog.ts'
+import { ACCOUNTS } from './accounts/catalog.ts'
+import { ACTIVITY } from './activity/catalog.ts'
+import { AUDIT } from './audit/catalog.ts'
+import { BATCHES } from './batches/catalog.ts'
+import { BREAKERS } from './breakers/catalog.ts'
+import { DEAD_LETTERS } from './dead-letters/catalog.ts'
+import { FAILURES } from './failures/catalog.ts'
+import { JOBS } from './jobs/catalog.ts'
+import { NOTICES } from './notices/catalog.ts'
+import { QUEUES } from './queues/catalog.ts'
+import { REPLAYS } from './replays/catalog.ts'
+import { SCHEDULES } from './schedules/catalog.ts'
+import { TYPES } from './types/catalog.ts'
+import { WORKERS } from './workers/catalog.ts'
 
-/**
- * What a person or program may do, as one table. Every door is made from it: the command line today, HTTP routes and
- * their document after it. Here is what a door announces; how it is done is in the files that `table.ts` names.
- * Nothing heavy is imported here, so that `redress --help` need not load a schema library to list the commands.
- */
-interface Entry {
-  /** `<name>` is a field of the input, by position, and `[name]` one that may be left out; the others are options. */
+/** What a door needs to know of an operation before it runs: command line, HTTP route, role and summary. */
+export interface CatalogEntry {
+  /** `<name>` is a required positional field of the input, `[name]` an optional one. All other fields are options. */
   cli: string
   /** `:name` is a field of the input. */
   http: string
-  /** The least role that may do it. */
+  /** The lowest role that may run it. */
   role: 'viewer' | 'operator' | 'admin'
-  /** Owners may do it, too, with what is their own: its input has `owner`, which the door fills in for them. */
+  /** Owners may run it on their own things. Its input has `owner`, which the door fills in for them. */
   owners?: boolean
   mutates: boolean
-  /** Its input has `actor`, which the door fills in: nobody acts in another's name. */
+  /** Its input has `actor`, which the door fills in: a caller cannot act in the name of another. */
   acts?: boolean
-  /** Something new is there when it was done: over HTTP the answer is 201. */
+  /** It creates something: over HTTP the answer is 201. */
   creates?: boolean
-  /** It lets somebody in, with `scopes`: nobody gives out more than they have. */
+  /** It gives access, limited by `scopes`. A caller cannot give scopes that it does not have. */
   grants?: boolean
-  /** It cannot be undone: the command line asks before it does it. */
+  /** It cannot be undone: the command line asks for confirmation. */
   confirms?: boolean
   summary: string
 }
 
+/**
+ * Every operation of a person or program, as one table; all doors are made from it. Each subject has a folder with its
+ * entries (`catalog.ts`) and its inputs, outputs and functions, which `table.ts` assembles. Orphans are in `jobs/`,
+ * policies in `types/`, tokens and sign-in links in `accounts/`. A `catalog.ts` imports no package: `redress --help`
+ * and the dashboard must not load zod to know the operations.
+ */
 export const CATALOG = {
-  'jobs.submit': {
-    cli: 'jobs submit <type> [input]',
-    http: 'POST /api/jobs',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    creates: true,
-    summary: 'Hand in a job.',
-  },
-  'jobs.list': {
-    cli: 'jobs list',
-    http: 'GET /api/jobs',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'List jobs, the newest first.',
-  },
-  'jobs.count': {
-    cli: 'jobs count',
-    http: 'GET /api/jobs/count',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Count jobs, with the same filters, up to 10,000.',
-  },
-  'jobs.show': {
-    cli: 'jobs show <id>',
-    http: 'GET /api/jobs/:id',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Show one job with its input and result.',
-  },
-  'jobs.explain': {
-    cli: 'jobs explain <id>',
-    http: 'GET /api/jobs/:id/explain',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Say why a job was retried or died, and what can be done.',
-  },
-  'jobs.events': {
-    cli: 'jobs events <id>',
-    http: 'GET /api/jobs/:id/events',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Show the history of a job.',
-  },
-  'jobs.failures': {
-    cli: 'jobs failures <id>',
-    http: 'GET /api/jobs/:id/failures',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Show the failures of a job in full, each with its decision.',
-  },
-  'jobs.retry': {
-    cli: 'jobs retry <id>',
-    http: 'POST /api/jobs/:id/retry',
-    role: 'operator',
-    owners: true,
-    mutates: true,
-    acts: true,
-    summary: 'Retry a failed job, in place or as a new job, as its policy says.',
-  },
-  'jobs.cancel': {
-    cli: 'jobs cancel <id>',
-    http: 'POST /api/jobs/:id/cancel',
-    role: 'operator',
-    owners: true,
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'Cancel a job that waits, or tell the worker of a running one to stop.',
-  },
-  'jobs.mark-failed': {
-    cli: 'jobs mark-failed <id>',
-    http: 'POST /api/jobs/:id/mark-failed',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'End a job as failed, for instance an orphan.',
-  },
-  'orphans.list': {
-    cli: 'orphans list',
-    http: 'GET /api/orphans',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List jobs whose worker is gone and that wait for a person.',
-  },
-  'failures.list': {
-    cli: 'failures list',
-    http: 'GET /api/failures',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List failures grouped by their cause, the newest first.',
-  },
-  'failures.show': {
-    cli: 'failures show <fingerprint>',
-    http: 'GET /api/failures/:fingerprint',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show one group of failures: a sample, its top values, its newest jobs, its last day.',
-  },
-  'failures.resolve': {
-    cli: 'failures resolve <fingerprint>',
-    http: 'POST /api/failures/:fingerprint/resolve',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Say that the cause of a group of failures is mended; a new one makes it regressed.',
-  },
-  'failures.snooze': {
-    cli: 'failures snooze <fingerprint>',
-    http: 'POST /api/failures/:fingerprint/snooze',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Put a group of failures aside for a time, or until so many more have failed.',
-  },
-  'failures.reopen': {
-    cli: 'failures reopen <fingerprint>',
-    http: 'POST /api/failures/:fingerprint/reopen',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Put a group of failures back among the open ones.',
-  },
-  'dead-letters.list': {
-    cli: 'dead-letters list',
-    http: 'GET /api/dead-letters',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List dead letters by offset, the oldest first.',
-  },
-  'dead-letters.show': {
-    cli: 'dead-letters show <offset>',
-    http: 'GET /api/dead-letters/:offset',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show one dead letter with its input and its cause.',
-  },
-  'dead-letters.replay': {
-    cli: 'dead-letters replay <offset>',
-    http: 'POST /api/dead-letters/:offset/replay',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Make a new job from a dead letter, with its input or another.',
-  },
-  'dead-letters.replay-matching': {
-    cli: 'dead-letters replay-matching',
-    http: 'POST /api/dead-letters/replay',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Plan and start the replay of all dead letters that match.',
-  },
-  'dead-letters.purge': {
-    cli: 'dead-letters purge [offset]',
-    http: 'POST /api/dead-letters/purge',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'Remove a dead letter for good, or all that match; their jobs stay failed.',
-  },
-  'replays.plan': {
-    cli: 'replays plan',
-    http: 'POST /api/replays',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    creates: true,
-    summary: 'Choose dead letters to replay, and say which would run and which would not.',
-  },
-  'replays.start': {
-    cli: 'replays start <id>',
-    http: 'POST /api/replays/:id/start',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Start a planned replay; workers do it.',
-  },
-  'replays.pause': {
-    cli: 'replays pause <id>',
-    http: 'POST /api/replays/:id/pause',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Hold a replay where it is.',
-  },
-  'replays.resume': {
-    cli: 'replays resume <id>',
-    http: 'POST /api/replays/:id/resume',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Go on with a replay that was paused, or that its canary stopped.',
-  },
-  'replays.abort': {
-    cli: 'replays abort <id>',
-    http: 'POST /api/replays/:id/abort',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'End a replay for good, with what it has done so far.',
-  },
-  'replays.list': {
-    cli: 'replays list',
-    http: 'GET /api/replays',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List replays, the newest first.',
-  },
-  'replays.show': {
-    cli: 'replays show <id>',
-    http: 'GET /api/replays/:id',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show how far a replay is, and what became of each letter.',
-  },
-  'batches.list': {
-    cli: 'batches list',
-    http: 'GET /api/batches',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'List batches with their counts, the newest first.',
-  },
-  'batches.show': {
-    cli: 'batches show <id>',
-    http: 'GET /api/batches/:id',
-    role: 'viewer',
-    owners: true,
-    mutates: false,
-    summary: 'Show one batch with its counts, last error and history.',
-  },
-  'batches.cancel': {
-    cli: 'batches cancel <id>',
-    http: 'POST /api/batches/:id/cancel',
-    role: 'operator',
-    owners: true,
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'Cancel what waits in a batch, and ask what runs to stop.',
-  },
-  'batches.retry-failed': {
-    cli: 'batches retry <id>',
-    http: 'POST /api/batches/:id/retry',
-    role: 'operator',
-    owners: true,
-    mutates: true,
-    acts: true,
-    summary: 'Retry every failed job of a batch, each as its policy says.',
-  },
-  'notices.list': {
-    cli: 'notices list',
-    http: 'GET /api/notices',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show what is told to whom: the outbox, the newest first.',
-  },
-  'notices.deliveries': {
-    cli: 'notices deliveries',
-    http: 'GET /api/notices/deliveries',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show what became of each delivery, the newest first.',
-  },
-  'notices.test': {
-    cli: 'notices test <channel>',
-    http: 'POST /api/notices/test/:channel',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Send a test notice through a channel.',
-  },
-  'queues.list': {
-    cli: 'queues list',
-    http: 'GET /api/queues',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Count the jobs of each type by status; say which queues are paused, by whom and why.',
-  },
-  'queues.pause': {
-    cli: 'queues pause <name>',
-    http: 'POST /api/queues/:name/pause',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Begin nothing more of a queue, until it is resumed or for a time. What runs goes on.',
-  },
-  'queues.resume': {
-    cli: 'queues resume <name>',
-    http: 'POST /api/queues/:name/resume',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Let a paused queue go on.',
-  },
-  'types.list': {
-    cli: 'types list',
-    http: 'GET /api/types',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List the job types that programs have declared, with their policies in short.',
-  },
-  'workers.list': {
-    cli: 'workers list',
-    http: 'GET /api/workers',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List the workers that are, or were, at this store.',
-  },
-  'activity.show': {
-    cli: 'activity',
-    http: 'GET /api/activity',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show by the minute how jobs ended, whose fault failures were, and how long jobs waited.',
-  },
-  'audit.list': {
-    cli: 'audit list',
-    http: 'GET /api/audit',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show who did what, why, and to which ids, the newest first.',
-  },
-  'breakers.list': {
-    cli: 'breakers list',
-    http: 'GET /api/breakers',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show the circuit breakers: how they stand, why, and what they hold.',
-  },
-  'breakers.show': {
-    cli: 'breakers show <name>',
-    http: 'GET /api/breakers/:name',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show one breaker with its thresholds, its newest calls and its history.',
-  },
-  'breakers.open': {
-    cli: 'breakers open <name>',
-    http: 'POST /api/breakers/:name/open',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Force a breaker open, so that its dependency is not called.',
-  },
-  'breakers.close': {
-    cli: 'breakers close <name>',
-    http: 'POST /api/breakers/:name/close',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Force a breaker closed, so that its dependency is called whatever the counts say.',
-  },
-  'breakers.release': {
-    cli: 'breakers release <name>',
-    http: 'POST /api/breakers/:name/release',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'End what was forced, so that the counts decide again.',
-  },
-  'breakers.probe': {
-    cli: 'breakers probe <name>',
-    http: 'POST /api/breakers/:name/probe',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Have a dependency tried now instead of after the cooldown.',
-  },
-  'policy.show': {
-    cli: 'policy show <type>',
-    http: 'GET /api/types/:type/policy',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show the policy of a job type in full.',
-  },
-  'policy.preview': {
-    cli: 'policy preview <type>',
-    http: 'GET /api/types/:type/policy/preview',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show what the policy of a job type would do with a row of failures.',
-  },
-  'schedules.list': {
-    cli: 'schedules list',
-    http: 'GET /api/schedules',
-    role: 'viewer',
-    mutates: false,
-    summary: 'List the schedules with their next and last runs.',
-  },
-  'schedules.show': {
-    cli: 'schedules show <name>',
-    http: 'GET /api/schedules/:name',
-    role: 'viewer',
-    mutates: false,
-    summary: 'Show one schedule in full.',
-  },
-  'schedules.pause': {
-    cli: 'schedules pause <name>',
-    http: 'POST /api/schedules/:name/pause',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Stop the runs of a schedule until it is resumed.',
-  },
-  'schedules.resume': {
-    cli: 'schedules resume <name>',
-    http: 'POST /api/schedules/:name/resume',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Let a paused schedule run again, from its next tick on.',
-  },
-  'schedules.trigger': {
-    cli: 'schedules trigger <name>',
-    http: 'POST /api/schedules/:name/trigger',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    summary: 'Run a schedule now, beside its ticks.',
-  },
-  'schedules.remove': {
-    cli: 'schedules remove <name>',
-    http: 'POST /api/schedules/:name/remove',
-    role: 'operator',
-    mutates: true,
-    acts: true,
-    confirms: true,
-    summary: 'Remove a schedule that no program declares any more.',
-  },
-  ...ACCESS,
-} as const satisfies Record<string, Entry>
+  ...JOBS,
+  ...FAILURES,
+  ...DEAD_LETTERS,
+  ...REPLAYS,
+  ...BATCHES,
+  ...NOTICES,
+  ...QUEUES,
+  ...TYPES,
+  ...WORKERS,
+  ...ACTIVITY,
+  ...AUDIT,
+  ...BREAKERS,
+  ...SCHEDULES,
+  ...ACCOUNTS,
+} as const satisfies Record<string, CatalogEntry>
 
 export type OperationName = keyof typeof CATALOG
-export type CatalogEntry = Entry

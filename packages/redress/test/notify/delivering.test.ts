@@ -6,7 +6,7 @@ import { freePort, mailServer } from '../../../../test/support/servers/smtp.ts'
 import { until } from '../../../../test/support/until.ts'
 import { email } from '../../src/notify/email.ts'
 import { webhook } from '../../src/notify/webhook.ts'
-import type { DeliveryView } from '../../src/operations/notices.ts'
+import type { DeliveryView } from '../../src/operations/notices/notices.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
 import { type TestKit, testKit } from '../../src/testing/kit.ts'
 

@@ -2,6 +2,15 @@ import { describe, expect, test } from 'vitest'
 import { failureCodes } from '../../src/index.ts'
 import { makeBench, refusal, WHO } from './bench.ts'
 
+test('queues count each type by status', async () => {
+  const { app, finish, submit } = await makeBench()
+  await finish(['GW_4XX'])
+  await finish(['ok'])
+  await submit(['ok'], { delay: '1h' })
+  const { queues } = await app.perform('queues.list', {})
+  expect(queues).toMatchObject([{ type: 'step', queued: 1, waiting: 1, complete: 1, failed: 1, processing: 0 }])
+})
+
 describe('a queue', () => {
   test('a queue is paused and resumed with a name and a reason [D34]', async () => {
     const { app, worker, submit } = await makeBench()

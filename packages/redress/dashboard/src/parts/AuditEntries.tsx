@@ -1,4 +1,4 @@
-import type { AuditView } from '../../../src/operations/audit.ts'
+import type { AuditView } from '../../../src/operations/audit/audit.ts'
 import { groupHref, jobHref } from '../words/links.ts'
 import { Id } from './Copy.tsx'
 import { LongValue } from './LongText.tsx'

@@ -1,4 +1,4 @@
-import type { AuditView } from '../../../src/operations/audit.ts'
+import type { AuditView } from '../../../src/operations/audit/audit.ts'
 
 /** Something kept jobs back for a while. */
 export interface PastHold {

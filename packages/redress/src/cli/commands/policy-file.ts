@@ -7,7 +7,7 @@ import { renderTimeline, simulate as simulatePolicy } from '../../core/policy/si
 import { seededChance } from '../../runtime/chance.ts'
 import type { Program } from '../invoke.ts'
 import { ownOption } from '../language/parse.ts'
-import { policyLines } from '../render/policy.ts'
+import { policyLines } from '../render/types.ts'
 import { terminalOf } from '../terminal/terminal.ts'
 
 interface NamedPolicy {

@@ -4,9 +4,9 @@ import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { ago } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
-export function accountList({ accounts }: OutputOf<'accounts.list'>, { terminal }: Rendering): string {
+function accountList({ accounts }: OutputOf<'accounts.list'>, { terminal }: Rendering): string {
   const shape: Column<AccountView>[] = [
     { title: 'ACCOUNT', of: ({ name }) => name },
     { title: 'EMAIL', of: ({ email }) => email, charsMin: 12 },
@@ -20,7 +20,7 @@ export function accountList({ accounts }: OutputOf<'accounts.list'>, { terminal 
   return columns(accounts, shape, terminal)
 }
 
-export function accountMade(output: OutputOf<'accounts.create'>, { hint, command }: Rendering): string {
+function accountMade(output: OutputOf<'accounts.create'>, { hint, command }: Rendering): string {
   if (output.account !== null) {
     const token = command('tokens', 'create', '--role', 'owner', '--account', output.account.name, '--name', 'NAME')
     hint(`Give it a token: ${token}`)
@@ -29,7 +29,7 @@ export function accountMade(output: OutputOf<'accounts.create'>, { hint, command
 }
 
 /** The secret alone on standard output, so that it can be piped to where it is needed. */
-export function tokenMade(output: OutputOf<'tokens.create'>, { hint, command }: Rendering): string {
+function tokenMade(output: OutputOf<'tokens.create'>, { hint, command }: Rendering): string {
   const { did, token, id } = output
   if (token === null || id === null) return `${did}\n`
   hint(`${did} It is shown this once.`)
@@ -37,7 +37,7 @@ export function tokenMade(output: OutputOf<'tokens.create'>, { hint, command }: 
   return `${token}\n`
 }
 
-export function linkMade({ did, path }: OutputOf<'sign-in-links.create'>, { hint, server }: Rendering): string {
+function linkMade({ did, path }: OutputOf<'sign-in-links.create'>, { hint, server }: Rendering): string {
   if (path === null) return `${did}\n`
   hint(`${did} Open it in a browser.`)
   return `${server}${path}\n`
@@ -51,7 +51,7 @@ const STYLES: Readonly<Record<TokenView['state'], Style>> = {
   disabled: 'bad',
 }
 
-export function tokenList({ tokens, nextCursor }: OutputOf<'tokens.list'>, { terminal, hint }: Rendering): string {
+function tokenList({ tokens, nextCursor }: OutputOf<'tokens.list'>, { terminal, hint }: Rendering): string {
   const shape: Column<TokenView>[] = [
     { title: 'ID', of: ({ id }) => id },
     { title: 'NAME', of: ({ name }) => name, charsMin: 8 },
@@ -67,4 +67,14 @@ export function tokenList({ tokens, nextCursor }: OutputOf<'tokens.list'>, { ter
   return columns(tokens, shape, terminal)
 }
 
-export const accessActed = ({ did }: { did: string }): string => `${did}\n`
+const accessActed = ({ did }: { did: string }): string => `${did}\n`
+
+export const accountRenderers = {
+  'accounts.create': accountMade,
+  'accounts.list': accountList,
+  'accounts.disable': accessActed,
+  'tokens.create': tokenMade,
+  'tokens.list': tokenList,
+  'tokens.revoke': accessActed,
+  'sign-in-links.create': linkMade,
+} satisfies Partial<Renderers>

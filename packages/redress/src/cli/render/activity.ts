@@ -2,7 +2,7 @@ import { FAULTS } from '../../core/failure/failure.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns } from '../terminal/columns.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 type Minute = OutputOf<'activity.show'>['minutes'][number]
 
@@ -24,7 +24,7 @@ function faultsOf({ faults }: Minute): string | null {
 }
 
 /** Minutes in which nothing happened are left out here: they say nothing in a table. */
-export function activity({ minutes, notCounted }: OutputOf<'activity.show'>, { terminal, hint }: Rendering): string {
+function activity({ minutes, notCounted }: OutputOf<'activity.show'>, { terminal, hint }: Rendering): string {
   const busy = minutes.filter(
     ({ complete, failed, cancelled, faults, waitP50Ms }) =>
       complete + failed + cancelled > 0 || waitP50Ms !== null || FAULTS.some((fault) => faults[fault] > 0),
@@ -34,3 +34,7 @@ export function activity({ minutes, notCounted }: OutputOf<'activity.show'>, { t
   hint(`Nothing happened in ${minutes.length === 1 ? 'this minute' : `the last ${minutes.length} minutes`}.`)
   return ''
 }
+
+export const activityRenderers = {
+  'activity.show': activity,
+} satisfies Partial<Renderers>

@@ -1,11 +1,11 @@
-import type { AuditView } from '../../operations/audit.ts'
+import type { AuditView } from '../../operations/audit/audit.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns } from '../terminal/columns.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const IDS_SHOWN = 2
 
-export function audit({ entries, nextCursor }: OutputOf<'audit.list'>, { terminal, hint }: Rendering): string {
+function audit({ entries, nextCursor }: OutputOf<'audit.list'>, { terminal, hint }: Rendering): string {
   const shape: Column<AuditView>[] = [
     { title: 'AT', of: (entry) => entry.at },
     { title: 'WHO', of: (entry) => entry.actor, charsMin: 8 },
@@ -21,3 +21,7 @@ function idsOf({ target, ids }: AuditView): string {
   const more = ids.length > IDS_SHOWN ? ` and ${ids.length - IDS_SHOWN} more` : ''
   return `${target} ${ids.slice(0, IDS_SHOWN).join(', ')}${more}`
 }
+
+export const auditRenderers = {
+  'audit.list': audit,
+} satisfies Partial<Renderers>

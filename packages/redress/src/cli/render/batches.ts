@@ -3,7 +3,7 @@ import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age, ago } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<BatchView['state'], Style>> = {
   open: 'plain',
@@ -16,7 +16,7 @@ const STYLES: Readonly<Record<BatchView['state'], Style>> = {
 
 const COUNTS = ['total', 'queued', 'processing', 'complete', 'failed', 'cancelled'] as const
 
-export function batchList({ batches, nextCursor }: OutputOf<'batches.list'>, rendering: Rendering): string {
+function batchList({ batches, nextCursor }: OutputOf<'batches.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   const shape: Column<BatchView>[] = [
     { title: 'ID', of: ({ id }) => id },
@@ -33,7 +33,7 @@ export function batchList({ batches, nextCursor }: OutputOf<'batches.list'>, ren
   return columns(batches, shape, terminal)
 }
 
-export function batch(shown: OutputOf<'batches.show'>, { terminal, command, hint }: Rendering): string {
+function batch(shown: OutputOf<'batches.show'>, { terminal, command, hint }: Rendering): string {
   const when = (at: string | null) => (at === null ? null : `${at}  (${ago(at, terminal)})`)
   const { counts, lastError } = shown
   const lines: [string, string | number | null][] = [
@@ -86,8 +86,15 @@ const REFUSED: readonly Column<BatchItem>[] = [
   { title: 'WHY NOT', of: ({ did }) => did, charsMin: 20 },
 ]
 
-export function batchActed(output: OutputOf<'batches.cancel'>, { terminal, command, hint }: Rendering): string {
+function batchActed(output: OutputOf<'batches.cancel'>, { terminal, command, hint }: Rendering): string {
   const refused = output.items.filter(({ code }) => code !== null)
   hint(`See how it goes: ${command('batches', 'show', output.batch.id)}`)
   return `${output.did}\n${refused.length === 0 ? '' : `\n${columns(refused, REFUSED, terminal)}`}`
 }
+
+export const batchRenderers = {
+  'batches.list': batchList,
+  'batches.show': batch,
+  'batches.cancel': batchActed,
+  'batches.retry-failed': batchActed,
+} satisfies Partial<Renderers>

@@ -1,14 +1,14 @@
 import { formatMs } from '../../core/text/duration.ts'
-import type { BreakerView } from '../../operations/breakers.ts'
+import type { BreakerView } from '../../operations/breakers/breakers.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { quoted } from '../language/command-name.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<BreakerView['status'], Style>> = { closed: 'good', open: 'bad', 'half-open': 'waiting' }
 
-export function breakers({ breakers: shown }: OutputOf<'breakers.list'>, { terminal }: Rendering): string {
+function breakers({ breakers: shown }: OutputOf<'breakers.list'>, { terminal }: Rendering): string {
   return columns(
     shown,
     [
@@ -24,7 +24,7 @@ export function breakers({ breakers: shown }: OutputOf<'breakers.list'>, { termi
   )
 }
 
-export function breaker(shown: OutputOf<'breakers.show'>, { terminal }: Rendering): string {
+function breaker(shown: OutputOf<'breakers.show'>, { terminal }: Rendering): string {
   const { window, policy, calls, history, probe, types } = shown
   const lines: [string, string | number | null][] = [
     ['breaker', shown.name],
@@ -76,9 +76,18 @@ function stateOf({ status, computed, forced }: BreakerView): string {
   return forced === null ? status : `${status} (forced; else ${computed.status})`
 }
 
-export function breakerAct({ did, breaker, isDone }: OutputOf<'breakers.open'>, { hint, command }: Rendering): string {
+function breakerAct({ did, breaker, isDone }: OutputOf<'breakers.open'>, { hint, command }: Rendering): string {
   if (isDone && breaker.forced !== null) {
     hint(`To end it: ${command('breakers', 'release', breaker.name)} --reason ${quoted('say why')}`)
   }
   return `${did}\n`
 }
+
+export const breakerRenderers = {
+  'breakers.list': breakers,
+  'breakers.show': breaker,
+  'breakers.open': breakerAct,
+  'breakers.close': breakerAct,
+  'breakers.release': breakerAct,
+  'breakers.probe': breakerAct,
+} satisfies Partial<Renderers>

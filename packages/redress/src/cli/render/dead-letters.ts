@@ -5,9 +5,10 @@ import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age, ago } from './ago.ts'
 import { failureBlock } from './jobs.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
+import { replayedMatching } from './replays.ts'
 
-export function letterList(shown: OutputOf<'dead-letters.list'>, rendering: Rendering): string {
+function letterList(shown: OutputOf<'dead-letters.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   if (shown.nextAfter !== null) rendering.hint(`There are more: add --after ${shown.nextAfter}, in the same order`)
   const shape: Column<LetterView>[] = [
@@ -22,7 +23,7 @@ export function letterList(shown: OutputOf<'dead-letters.list'>, rendering: Rend
   return columns(shown.deadLetters, shape, terminal)
 }
 
-export function letter(shown: OutputOf<'dead-letters.show'>, { terminal, command, hint }: Rendering): string {
+function letter(shown: OutputOf<'dead-letters.show'>, { terminal, command, hint }: Rendering): string {
   const when = (at: string | null) => (at === null ? null : `${at}  (${ago(at, terminal)})`)
   const head = facts(
     [
@@ -49,7 +50,7 @@ const replayedStyle = ({ replays }: LetterView): Style => (replays === 0 ? 'quie
 
 const times = (count: number): string => (count === 1 ? '' : `, ${count} times in all`)
 
-export function replayedLetter(output: OutputOf<'dead-letters.replay'>, { hint, command }: Rendering): string {
+function replayedLetter(output: OutputOf<'dead-letters.replay'>, { hint, command }: Rendering): string {
   if (output.job !== null) hint(`See how it goes: ${command('explain', output.job.id)}`)
   return `${output.did}\n`
 }
@@ -62,6 +63,14 @@ const CAUSES: readonly Column<Cause>[] = [
   { title: 'CODE', of: ({ code }) => code, style: () => 'bad' },
 ]
 
-export function purged(output: OutputOf<'dead-letters.purge'>, { terminal }: Rendering): string {
+function purged(output: OutputOf<'dead-letters.purge'>, { terminal }: Rendering): string {
   return `${output.did}\n${output.byCause.length === 0 ? '' : `\n${columns(output.byCause, CAUSES, terminal)}`}`
 }
+
+export const deadLetterRenderers = {
+  'dead-letters.list': letterList,
+  'dead-letters.show': letter,
+  'dead-letters.replay': replayedLetter,
+  'dead-letters.replay-matching': replayedMatching,
+  'dead-letters.purge': purged,
+} satisfies Partial<Renderers>

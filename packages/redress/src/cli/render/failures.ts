@@ -1,10 +1,10 @@
-import type { FailureGroupView } from '../../operations/failure-groups.ts'
+import type { FailureGroupView } from '../../operations/failures/failures.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age, ago } from './ago.ts'
 import { failureBlock } from './jobs.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<FailureGroupView['state'], Style>> = {
   open: 'waiting',
@@ -13,7 +13,7 @@ const STYLES: Readonly<Record<FailureGroupView['state'], Style>> = {
   resolved: 'good',
 }
 
-export function failureGroups(shown: OutputOf<'failures.list'>, { terminal, hint }: Rendering): string {
+function failureGroups(shown: OutputOf<'failures.list'>, { terminal, hint }: Rendering): string {
   const shape: Column<FailureGroupView>[] = [
     { title: 'FINGERPRINT', of: (group) => group.fingerprint },
     { title: 'STATE', of: (group) => group.state, style: ({ state }) => STYLES[state] },
@@ -32,7 +32,7 @@ export function failureGroups(shown: OutputOf<'failures.list'>, { terminal, hint
   return ''
 }
 
-export function failureGroup(group: OutputOf<'failures.show'>, { terminal, command }: Rendering): string {
+function failureGroup(group: OutputOf<'failures.show'>, { terminal, command }: Rendering): string {
   const when = (at: string) => `${at}  (${ago(at, terminal)})`
   const by = group.stateBy === null ? '' : ` by ${group.stateBy}: ${group.stateReason}`
   const lines = facts(
@@ -130,6 +130,14 @@ function historyOf({ history }: Shown, terminal: Rendering['terminal']): string 
   )
 }
 
-export function actedOnGroup(output: OutputOf<'failures.resolve'>): string {
+function actedOnGroup(output: OutputOf<'failures.resolve'>): string {
   return `${output.did}\n`
 }
+
+export const failureRenderers = {
+  'failures.list': failureGroups,
+  'failures.show': failureGroup,
+  'failures.resolve': actedOnGroup,
+  'failures.snooze': actedOnGroup,
+  'failures.reopen': actedOnGroup,
+} satisfies Partial<Renderers>

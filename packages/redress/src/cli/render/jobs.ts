@@ -11,7 +11,7 @@ import { quoted } from '../language/command-name.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age, ago } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 function styleOf({ status, orphanedAt, errorCode }: JobView): Style {
   if (orphanedAt !== null || status === 'failed') return 'bad'
@@ -19,11 +19,11 @@ function styleOf({ status, orphanedAt, errorCode }: JobView): Style {
   return status === 'queued' && errorCode !== null ? 'waiting' : 'plain'
 }
 
-export function jobCount({ count, isMore }: OutputOf<'jobs.count'>): string {
+function jobCount({ count, isMore }: OutputOf<'jobs.count'>): string {
   return `${count.toLocaleString('en-US')}${isMore ? '+' : ''}\n`
 }
 
-export function jobList({ jobs, nextCursor }: OutputOf<'orphans.list'>, rendering: Rendering): string {
+function jobList({ jobs, nextCursor }: OutputOf<'orphans.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   const shape: Column<JobView>[] = [
     { title: 'ID', of: (job) => job.id },
@@ -44,7 +44,7 @@ function errorOf({ errorCode, retryAfter, held: [hold] }: JobView): string {
   return errorCode
 }
 
-export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): string {
+function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): string {
   const when = (at: string | null) => (at === null ? null : `${at}  (${ago(at, terminal)})`)
   const status = terminal.paint(styleOf(shown), shown.orphanedAt === null ? shown.status : 'processing, orphaned')
   const lines: [string, string | number | null][] = [
@@ -84,7 +84,7 @@ export function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Renderi
   return `${terminal.paint('quiet', 'status'.padEnd(15))}  ${status}\n${facts(lines, terminal)}\nWhy: ${command('explain', shown.id)}\n`
 }
 
-export function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command }: Rendering): string {
+function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command }: Rendering): string {
   const commandFor = ({ name }: Action) => `${command('jobs', name, shown.id)} --reason ${quoted('say why')}`
   return renderExplanation(shown, {
     ...(terminal.columns !== null && { columns: Math.min(120, terminal.columns) }),
@@ -93,7 +93,7 @@ export function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command
   })
 }
 
-export function events(shown: OutputOf<'jobs.events'>, { terminal }: Rendering): string {
+function events(shown: OutputOf<'jobs.events'>, { terminal }: Rendering): string {
   const shape: Column<EventView>[] = [
     { title: 'AT', of: (event) => event.at },
     { title: 'KIND', of: (event) => event.kind },
@@ -111,7 +111,7 @@ function moreOf({ data }: EventView): string {
   return [...facts, ...stages.map((stage) => `stage ${stageInWords(stage)}`)].join(', ')
 }
 
-export function failures(shown: OutputOf<'jobs.failures'>, { terminal }: Rendering): string {
+function failures(shown: OutputOf<'jobs.failures'>, { terminal }: Rendering): string {
   return shown.failures.map((failure) => failureBlock(failure, terminal)).join('\n')
 }
 
@@ -152,3 +152,27 @@ export function failureBlock(failure: FailureView, terminal: Rendering['terminal
 function triesOf({ attemptCount, maxAttempts }: { attemptCount: number; maxAttempts: number }): number {
   return Math.min(attemptCount, maxAttempts)
 }
+
+function did(output: OutputOf<'jobs.retry'>, { hint, command }: Rendering): string {
+  if (output.isDone) hint(`See how it goes: ${command('explain', output.job.id)}`)
+  return `${output.did}\n`
+}
+
+function submitted(output: OutputOf<'jobs.submit'>, { hint, command }: Rendering): string {
+  if (output.job !== null) hint(`See how it goes: ${command('explain', output.job.id)}`)
+  return `${output.did}\n`
+}
+
+export const jobRenderers = {
+  'jobs.list': jobList,
+  'jobs.count': jobCount,
+  'jobs.show': job,
+  'jobs.explain': explanation,
+  'jobs.events': events,
+  'jobs.failures': failures,
+  'jobs.submit': submitted,
+  'jobs.retry': did,
+  'jobs.cancel': did,
+  'jobs.mark-failed': did,
+  'orphans.list': jobList,
+} satisfies Partial<Renderers>

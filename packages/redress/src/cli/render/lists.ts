@@ -22,3 +22,24 @@ export const LISTS = {
   'accounts.list': 'accounts',
   'tokens.list': 'tokens',
 } as const satisfies { [Name in OperationName]?: keyof OutputOf<Name> }
+
+/** What to say instead of an empty table. */
+export const NOTHING: Partial<Record<OperationName, string>> = {
+  'breakers.list': 'No job type has a breaker.',
+  'jobs.list': 'No jobs.',
+  'jobs.events': 'No events.',
+  'jobs.failures': 'It has not failed.',
+  'orphans.list': 'No orphans: every processing job has a worker.',
+  'dead-letters.list': 'No dead letters.',
+  'replays.list': 'No replays.',
+  'batches.list': 'No batches.',
+  'schedules.list': 'No schedules.',
+  'audit.list': 'No entries: nobody did anything like that.',
+  'accounts.list': 'No accounts.',
+  'tokens.list': 'None of this kind.',
+  'notices.list': 'No notices.',
+  'notices.deliveries': 'No deliveries.',
+  'queues.list': 'No program has declared a job type here.',
+  'types.list': 'No program has declared a job type here.',
+  'workers.list': 'No worker is at this store. See --all for those that were.',
+}

@@ -1,11 +1,11 @@
-import type { DeliveryView, NoticeView } from '../../operations/notices.ts'
+import type { DeliveryView, NoticeView } from '../../operations/notices/notices.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { columns } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
-export function notices({ notices: shown, nextCursor }: OutputOf<'notices.list'>, rendering: Rendering): string {
+function notices({ notices: shown, nextCursor }: OutputOf<'notices.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
   const reasons = new Set(shown.flatMap(({ waiting }) => waiting.map(({ why }) => why)))
@@ -28,7 +28,7 @@ export function notices({ notices: shown, nextCursor }: OutputOf<'notices.list'>
 const stateOf = ({ state, waiting }: NoticeView): string =>
   state === 'relayed' ? state : `waiting for ${waiting.map(({ channel }) => channel).join(', ')}`
 
-export function deliveries(output: OutputOf<'notices.deliveries'>, rendering: Rendering): string {
+function deliveries(output: OutputOf<'notices.deliveries'>, rendering: Rendering): string {
   const { terminal } = rendering
   const { deliveries: shown, nextCursor } = output
   if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
@@ -71,7 +71,13 @@ function answerOf({ answer, error, refused }: DeliveryView): string {
   return [answer ?? '', ...missed].filter(Boolean).join('; ')
 }
 
-export function testedChannel(output: OutputOf<'notices.test'>, { hint, command }: Rendering): string {
+function testedChannel(output: OutputOf<'notices.test'>, { hint, command }: Rendering): string {
   if (output.isDone) hint(`See how it goes: ${command('notices', 'deliveries')}`)
   return `${output.did}\n`
 }
+
+export const noticeRenderers = {
+  'notices.list': notices,
+  'notices.deliveries': deliveries,
+  'notices.test': testedChannel,
+} satisfies Partial<Renderers>

@@ -1,13 +1,13 @@
 import { formatMs } from '../../core/text/duration.ts'
-import type { QueueView } from '../../operations/queues.ts'
+import type { QueueView } from '../../operations/queues/queues.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { quoted } from '../language/command-name.ts'
 import { columns } from '../terminal/columns.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const COUNTS = ['queued', 'waiting', 'processing', 'orphaned', 'complete', 'failed', 'cancelled'] as const
 
-export function queues({ queues: shown }: OutputOf<'queues.list'>, { terminal }: Rendering): string {
+function queues({ queues: shown }: OutputOf<'queues.list'>, { terminal }: Rendering): string {
   return columns(
     shown,
     [
@@ -30,9 +30,15 @@ function pausedOf({ paused }: QueueView): string {
   return `by ${paused.by}: ${paused.reason}${paused.until === null ? '' : ` (until ${paused.until})`}`
 }
 
-export function queueActed(output: OutputOf<'queues.pause'>, { hint, command }: Rendering): string {
+function queueActed(output: OutputOf<'queues.pause'>, { hint, command }: Rendering): string {
   if (output.isDone && output.paused !== null) {
     hint(`Let it go on: ${command('queues', 'resume', output.queue)} --reason ${quoted('say why')}`)
   }
   return `${output.did}\n`
 }
+
+export const queueRenderers = {
+  'queues.list': queues,
+  'queues.pause': queueActed,
+  'queues.resume': queueActed,
+} satisfies Partial<Renderers>

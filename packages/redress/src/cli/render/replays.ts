@@ -4,7 +4,7 @@ import { quoted } from '../language/command-name.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { age, ago } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<ReplayView['state'], Style>> = {
   planning: 'quiet',
@@ -17,7 +17,7 @@ const STYLES: Readonly<Record<ReplayView['state'], Style>> = {
   aborted: 'quiet',
 }
 
-export function replayList({ replays, nextCursor }: OutputOf<'replays.list'>, rendering: Rendering): string {
+function replayList({ replays, nextCursor }: OutputOf<'replays.list'>, rendering: Rendering): string {
   const { terminal } = rendering
   const shape: Column<ReplayView>[] = [
     { title: 'ID', of: ({ id }) => id },
@@ -41,7 +41,7 @@ const SKIPPED: readonly Column<OutputOf<'replays.plan'>['skipped'][number]>[] = 
   { title: '', of: ({ example }) => example.why, charsMin: 20 },
 ]
 
-export function planned(output: OutputOf<'replays.plan'>, rendering: Rendering): string {
+function planned(output: OutputOf<'replays.plan'>, rendering: Rendering): string {
   const { hint, command } = rendering
   if (output.replay !== null) hint(`Start it: ${command('replays', 'start', output.replay.id)} --reason ${why()}`)
   return summary(output, rendering)
@@ -61,7 +61,7 @@ function summary({ did, skipped, unchecked }: OutputOf<'replays.plan'>, { termin
   return `${did}\n${table}${note}`
 }
 
-export function actedOnReplay(output: OutputOf<'replays.start'>, { hint, command }: Rendering): string {
+function actedOnReplay(output: OutputOf<'replays.start'>, { hint, command }: Rendering): string {
   hint(`See how it goes: ${command('replays', 'show', output.replay.id)}`)
   return `${output.did}\n`
 }
@@ -79,7 +79,7 @@ const ITEMS: readonly Column<ReplayItemView>[] = [
   { title: 'WHY NOT', of: ({ skip }) => skip?.why ?? '', charsMin: 10 },
 ]
 
-export function replay(shown: OutputOf<'replays.show'>, { terminal, command, hint }: Rendering): string {
+function replay(shown: OutputOf<'replays.show'>, { terminal, command, hint }: Rendering): string {
   const when = (at: string | null) => (at === null ? null : `${at}  (${ago(at, terminal)})`)
   const by = (who: ReplayView['startedBy']) => (who === null ? null : `${who.actor}: ${who.reason}`)
   const list = (parts: readonly (readonly [string, number])[]) =>
@@ -127,3 +127,13 @@ const NEXT: Readonly<Partial<Record<ReplayView['state'], [string, string]>>> = {
 }
 
 const why = (): string => quoted('say why')
+
+export const replayRenderers = {
+  'replays.plan': planned,
+  'replays.start': actedOnReplay,
+  'replays.pause': actedOnReplay,
+  'replays.resume': actedOnReplay,
+  'replays.abort': actedOnReplay,
+  'replays.list': replayList,
+  'replays.show': replay,
+} satisfies Partial<Renderers>

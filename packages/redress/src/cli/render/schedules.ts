@@ -1,9 +1,9 @@
-import type { ScheduleView } from '../../operations/schedules.ts'
+import type { ScheduleView } from '../../operations/schedules/schedules.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import { ago } from './ago.ts'
-import type { Rendering } from './rendering.ts'
+import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<ScheduleView['state'], Style>> = {
   active: 'good',
@@ -15,10 +15,7 @@ const STYLES: Readonly<Record<ScheduleView['state'], Style>> = {
 const inWords = ({ state, problem }: ScheduleView): string =>
   state === 'undeclared' ? 'no longer declared' : problem === null ? state : 'stuck'
 
-export function scheduleList(
-  { schedules }: OutputOf<'schedules.list'>,
-  { terminal, hint, command }: Rendering,
-): string {
+function scheduleList({ schedules }: OutputOf<'schedules.list'>, { terminal, hint, command }: Rendering): string {
   const shape: Column<ScheduleView>[] = [
     { title: 'SCHEDULE', of: ({ name }) => name },
     { title: 'STATE', of: inWords, style: (one) => (one.problem === null ? STYLES[one.state] : 'bad') },
@@ -36,7 +33,7 @@ export function scheduleList(
   return columns(schedules, shape, terminal)
 }
 
-export function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): string {
+function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): string {
   const when = (at: string | null): string | null => (at === null ? null : `${at}  (${ago(at, terminal)})`)
   const { paused, problem, lastJob } = shown
   const undeclared = `no working program declares it; last seen ${ago(shown.seenAt, terminal)}`
@@ -69,7 +66,16 @@ const MISSED: Readonly<Record<ScheduleView['missed'], string>> = {
   all: 'all: each runs, at most 100 at a time',
 }
 
-export function scheduleActed(output: OutputOf<'schedules.pause'>, { hint, command }: Rendering): string {
+function scheduleActed(output: OutputOf<'schedules.pause'>, { hint, command }: Rendering): string {
   if (output.jobId !== null) hint(`See how it goes: ${command('explain', output.jobId)}`)
   return `${output.did}\n`
 }
+
+export const scheduleRenderers = {
+  'schedules.list': scheduleList,
+  'schedules.show': schedule,
+  'schedules.pause': scheduleActed,
+  'schedules.resume': scheduleActed,
+  'schedules.trigger': scheduleActed,
+  'schedules.remove': scheduleActed,
+} satisfies Partial<Renderers>

@@ -34,7 +34,7 @@ export const newFields = {
   reason: z.string().default('no reason given').describe('why: kept in the audit trail'),
 }
 
-export const createAccount = operation('accounts.create', {
+const createAccount = operation('accounts.create', {
   input: z.strictObject({
     name: accountNameField,
     email: z
@@ -56,13 +56,13 @@ export const createAccount = operation('accounts.create', {
   },
 })
 
-export const listAccounts = operation('accounts.list', {
+const listAccounts = operation('accounts.list', {
   input: z.strictObject({}),
   output: z.object({ accounts: z.array(accountView) }),
   run: async ({ store }) => ({ accounts: (await store.accounts()).map(viewAccount) }),
 })
 
-export const disableAccount = operation('accounts.disable', {
+const disableAccount = operation('accounts.disable', {
   input: z.strictObject({ name: z.string().min(1).describe('name of the account'), ...byFields }),
   output: accountActed,
   run: async ({ store }, { name, dryRun, ...by }) => {
@@ -103,3 +103,9 @@ const viewAccount = ({ name, email, createdAtMs, disabledAtMs }: StoredAccount):
   createdAt: isoTime(createdAtMs),
   disabledAt: isoTimeOrNull(disabledAtMs),
 })
+
+export const accountOperations = {
+  'accounts.create': createAccount,
+  'accounts.list': listAccounts,
+  'accounts.disable': disableAccount,
+}

@@ -1,7 +1,7 @@
 import type { CatalogEntry } from '../catalog.ts'
 
-/** The part of the catalogue that is about who may come in. All of it is for admins. */
-export const ACCESS = {
+/** Accounts, tokens and sign-in links. Only admins may use these operations. */
+export const ACCOUNTS = {
   'accounts.create': {
     cli: 'accounts create <name>',
     http: 'POST /api/accounts',

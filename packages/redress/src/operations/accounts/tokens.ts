@@ -50,7 +50,7 @@ const tokenView = z.object({
 })
 export type TokenView = z.infer<typeof tokenView>
 
-export const createToken = operation('tokens.create', {
+const createToken = operation('tokens.create', {
   input: z.strictObject({
     name: z
       .string()
@@ -74,7 +74,7 @@ export const createToken = operation('tokens.create', {
   },
 })
 
-export const listTokens = operation('tokens.list', {
+const listTokens = operation('tokens.list', {
   input: z.strictObject({
     kind: z.enum(KINDS).default('token').describe('tokens, sessions of browsers, or sign-in links'),
     limit: limitField(LIST_MAX),
@@ -91,7 +91,7 @@ export const listTokens = operation('tokens.list', {
   },
 })
 
-export const revokeToken = operation('tokens.revoke', {
+const revokeToken = operation('tokens.revoke', {
   input: z.strictObject({ id: z.string().min(1).describe('id of the token, session or link'), ...byFields }),
   output: z.object({ isDone: z.boolean(), did: z.string(), token: tokenView }),
   run: async ({ store }, { id, dryRun: isDry, ...by }) => {
@@ -112,7 +112,7 @@ const LINK_MS_MAX = 7 * DAY_MS
 /** Where a link leads, on whatever server serves it. Whoever opens it sees a button: looking does not use it up. */
 const signInPath = (code: string): string => `/sign-in?code=${encodeURIComponent(code)}`
 
-export const createSignInLink = operation('sign-in-links.create', {
+const createSignInLink = operation('sign-in-links.create', {
   input: z.strictObject({
     role: roleFieldOr('admin'),
     account: accountNameField.optional().describe('the account it stands for; needed for an owner'),
@@ -230,4 +230,11 @@ async function viewTokens(store: Store, rows: readonly StoredCredential[]): Prom
     lastUsedAt: isoTimeOrNull(row.usedAtMs),
     revokedAt: isoTimeOrNull(row.revokedAtMs),
   }))
+}
+
+export const tokenOperations = {
+  'tokens.create': createToken,
+  'tokens.list': listTokens,
+  'tokens.revoke': revokeToken,
+  'sign-in-links.create': createSignInLink,
 }

@@ -114,7 +114,7 @@ const batchIdField = z.string().min(1).describe('id of the batch')
 const batchOwnerField = z.string().min(1).optional().describe('only if it is a batch of this owner')
 const batchActFields = { id: batchIdField, ...byFields, owner: batchOwnerField }
 
-export const listBatches = operation('batches.list', {
+const listBatches = operation('batches.list', {
   input: z.strictObject({
     state: z.enum(BATCH_STATES).optional().describe('only batches in this state'),
     owner: z.string().min(1).optional().describe('only batches of this owner'),
@@ -139,7 +139,7 @@ export const listBatches = operation('batches.list', {
   },
 })
 
-export const showBatch = operation('batches.show', {
+const showBatch = operation('batches.show', {
   input: z.strictObject({ id: batchIdField, owner: batchOwnerField }),
   output: z.strictObject({ ...batchDetailSchema.shape, failures: batchFailuresSchema }),
   about: aboutBatch,
@@ -162,7 +162,7 @@ export async function detailOfBatch(store: Store, batch: BatchRow): Promise<Batc
   }
 }
 
-export const cancelBatchJobs = operation('batches.cancel', {
+const cancelBatchJobs = operation('batches.cancel', {
   input: z.strictObject(batchActFields),
   output: batchActedSchema,
   about: aboutBatch,
@@ -172,7 +172,7 @@ export const cancelBatchJobs = operation('batches.cancel', {
   },
 })
 
-export const retryFailedJobs = operation('batches.retry-failed', {
+const retryFailedJobs = operation('batches.retry-failed', {
   input: z.strictObject(batchActFields),
   output: batchActedSchema,
   about: aboutBatch,
@@ -277,4 +277,11 @@ function viewBatch(batch: BatchRow): BatchView {
 
 function viewLastError({ atMs, ...rest }: NonNullable<BatchRow['lastFailure']>): BatchView['lastError'] {
   return { ...rest, at: isoTime(atMs) }
+}
+
+export const batchOperations = {
+  'batches.list': listBatches,
+  'batches.show': showBatch,
+  'batches.cancel': cancelBatchJobs,
+  'batches.retry-failed': retryFailedJobs,
 }

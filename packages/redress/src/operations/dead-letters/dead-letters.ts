@@ -11,6 +11,8 @@ import type { Store } from '../../store/contract/store.ts'
 import { byFields, limitField, requireBy } from '../input-fields.ts'
 import { neededJob } from '../jobs/needed-job.ts'
 import { operation } from '../operation.ts'
+import { actOnReplay, planInput, planMatching } from '../replays/replays.ts'
+import { replayPlannedSchema } from '../replays/views.ts'
 import { allField, filterFields, filterOf, offsetField, refuseAccidentalAll } from './filter.ts'
 import { jobFromLetter } from './replay-letter.ts'
 
@@ -46,7 +48,7 @@ const letterListSchema = z.strictObject({
 })
 export type LetterList = z.infer<typeof letterListSchema>
 
-export const listLetters = operation('dead-letters.list', {
+const listLetters = operation('dead-letters.list', {
   input: z.strictObject({
     ...filterFields,
     order: z.enum(['oldest', 'newest']).default('oldest').describe('which come first'),
@@ -71,7 +73,7 @@ export const listLetters = operation('dead-letters.list', {
   },
 })
 
-export const showLetter = operation('dead-letters.show', {
+const showLetter = operation('dead-letters.show', {
   input: z.strictObject({ offset: offsetField }),
   output: letterSchema,
   run: async ({ store }, { offset }) => viewLetter(await neededLetter(store, offset)),
@@ -83,7 +85,7 @@ async function neededLetter(store: Store, offset: number): Promise<StoredDeadLet
   return letter
 }
 
-export const replayLetter = operation('dead-letters.replay', {
+const replayLetter = operation('dead-letters.replay', {
   input: z.strictObject({
     offset: offsetField,
     ...byFields,
@@ -123,6 +125,22 @@ export const replayLetter = operation('dead-letters.replay', {
   },
 })
 
+/** Plans and starts in one call. */
+const replayMatching = operation('dead-letters.replay-matching', {
+  input: planInput,
+  output: z.strictObject({ ...replayPlannedSchema.shape, isStarted: flag }),
+  run: async (context, given) => {
+    const planned = await planMatching(context, given)
+    if (planned.replay === null) return { ...planned, isStarted: false }
+    const { actor, reason } = given
+    const { id } = planned.replay
+    const { replay } = await actOnReplay(context.store, 'start', { id, actor, reason, dryRun: false })
+    const skips = replay.skipped === 0 ? '' : ` ${replay.skipped} are skipped.`
+    const did = `Started replay ${id}: ${replay.waiting} dead letters will become jobs.${skips}`
+    return { ...planned, did, replay, isStarted: true }
+  },
+})
+
 function refuseIf(obstacle: ReturnType<typeof obstacleTo>, { offset, jobId }: StoredDeadLetter): void {
   if (obstacle === null) return
   const action = obstacle.code === 'already-replayed' ? { action: 'Add `again` to replay it once more.' } : {}
@@ -132,7 +150,7 @@ function refuseIf(obstacle: ReturnType<typeof obstacleTo>, { offset, jobId }: St
   })
 }
 
-export const purgeLetters = operation('dead-letters.purge', {
+const purgeLetters = operation('dead-letters.purge', {
   input: z.strictObject({
     offset: offsetField.optional().describe('offset of one dead letter'),
     ...filterFields,
@@ -204,4 +222,12 @@ function viewLetter(letter: StoredDeadLetter): LetterView {
     replayedAs,
     replay: { allowed: obstacle === null, why: obstacle?.why ?? 'makes a new job; this one stays failed' },
   }
+}
+
+export const deadLetterOperations = {
+  'dead-letters.list': listLetters,
+  'dead-letters.show': showLetter,
+  'dead-letters.replay': replayLetter,
+  'dead-letters.replay-matching': replayMatching,
+  'dead-letters.purge': purgeLetters,
 }

@@ -4,7 +4,7 @@ import { formatMs } from '../../core/text/duration.ts'
 import type { StoredBreaker } from '../../store/contract/breakers.ts'
 import type { TypeLoad } from '../../store/contract/queues.ts'
 import type { JobRow, Store, StoredWorker } from '../../store/contract/store.ts'
-import { workerState } from '../workers.ts'
+import { workerState } from '../workers/workers.ts'
 
 /** Reads once what may hold jobs like these, and then says of each job what holds it. */
 type FindHolds = (store: Store, queued: readonly JobRow[], nowMs: number) => Promise<(job: JobRow) => Hold | null>

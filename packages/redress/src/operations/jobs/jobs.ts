@@ -27,6 +27,7 @@ import {
 import { type Context, operation } from '../operation.ts'
 import { actionsNow } from './admit-retry.ts'
 import { holdsOf } from './holds.ts'
+import { cancel, markFailed, retry } from './interventions.ts'
 import { aboutJob, asOfNow, neededJob } from './needed-job.ts'
 
 const LIST_MAX = 1_000
@@ -85,7 +86,7 @@ const CURSOR_HELP =
   'go on after the last page, with its nextCursor; where few jobs fit, a page may have less than its limit, or none, and ' +
   'yet not be the last'
 
-export const listJobs = operation('jobs.list', {
+const listJobs = operation('jobs.list', {
   input: z.strictObject({ ...filterFields, limit: limitField(LIST_MAX), cursor: cursorField.describe(CURSOR_HELP) }),
   output: jobListingSchema,
   run: async ({ store }, { limit, cursor, ...asked }) => {
@@ -98,13 +99,13 @@ export const listJobs = operation('jobs.list', {
   },
 })
 
-export const countJobs = operation('jobs.count', {
+const countJobs = operation('jobs.count', {
   input: z.strictObject(filterFields),
   output: z.strictObject({ count, isMore: flag.describe('there are more, or there may be: counting has a bound') }),
   run: async ({ store }, asked) => store.countJobs({ ...(await filterOf(store, asked)), max: COUNT_MAX }),
 })
 
-export const listOrphans = operation('orphans.list', {
+const listOrphans = operation('orphans.list', {
   input: z.strictObject({
     type: typeField.optional().describe('only jobs of this type'),
     limit: limitField(LIST_MAX),
@@ -129,7 +130,7 @@ async function page(store: Store, filter: JobFilter): Promise<JobList> {
   }
 }
 
-export const showJob = operation('jobs.show', {
+const showJob = operation('jobs.show', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: jobDetailSchema,
   about: aboutJob,
@@ -142,7 +143,7 @@ async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, job: Job
   return { ...viewJob(shown, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload) }
 }
 
-export const listEvents = operation('jobs.events', {
+const listEvents = operation('jobs.events', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: z.strictObject({ events: z.array(eventSchema) }),
   about: aboutJob,
@@ -152,7 +153,7 @@ export const listEvents = operation('jobs.events', {
   },
 })
 
-export const listFailures = operation('jobs.failures', {
+const listFailures = operation('jobs.failures', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: z.strictObject({ failures: z.array(failureSchema) }),
   about: aboutJob,
@@ -162,7 +163,7 @@ export const listFailures = operation('jobs.failures', {
   },
 })
 
-export const explainJob = operation('jobs.explain', {
+const explainJob = operation('jobs.explain', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: explanationSchema,
   about: aboutJob,
@@ -211,7 +212,7 @@ async function groupOf(store: Store, { latestFailure, policy }: JobRow): Promise
   return (await store.failureGroup({ fingerprint: latestFailure.fingerprint }))?.group ?? null
 }
 
-export const submitJob = operation('jobs.submit', {
+const submitJob = operation('jobs.submit', {
   input: z.strictObject({
     type: typeField,
     input: z.unknown().default({}).describe('the input, as its type wants it; {} when left out'),
@@ -239,3 +240,17 @@ export const submitJob = operation('jobs.submit', {
     return { isDone: isNew, did, job: viewJob(row, actionsFor(row)) }
   },
 })
+
+export const jobOperations = {
+  'jobs.submit': submitJob,
+  'jobs.list': listJobs,
+  'jobs.count': countJobs,
+  'jobs.show': showJob,
+  'jobs.explain': explainJob,
+  'jobs.events': listEvents,
+  'jobs.failures': listFailures,
+  'jobs.retry': retry,
+  'jobs.cancel': cancel,
+  'jobs.mark-failed': markFailed,
+  'orphans.list': listOrphans,
+}

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { REPLAY_STATES, type ReplayAct, type ReplayState, stateAfter } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
-import { done, flag, nextCursor } from '../../core/views/fields.ts'
+import { done, nextCursor } from '../../core/views/fields.ts'
 import type { StoredReplay } from '../../store/contract/replays.ts'
 import type { By, Store } from '../../store/contract/store.ts'
 import { allField, filterFields, filterOf, refuseAccidentalAll } from '../dead-letters/filter.ts'
@@ -30,9 +30,9 @@ const planFields = {
   patch: z.unknown().optional().describe('JSON merge patch (RFC 7396) for each input'),
   again: z.boolean().default(false).describe('also letters that were replayed already'),
 }
-const planInput = z.strictObject(planFields)
+export const planInput = z.strictObject(planFields)
 
-async function plan(context: Context, given: z.output<typeof planInput>): Promise<ReplayPlanned> {
+export async function planMatching(context: Context, given: z.output<typeof planInput>): Promise<ReplayPlanned> {
   const { all, actor, reason, dryRun, rate, canary, canaryFailures, patch, again, ...filter } = given
   requireBy({ actor, reason }, 'dead letters')
   const selection = filterOf(filter, await context.store.nowMs())
@@ -41,23 +41,7 @@ async function plan(context: Context, given: z.output<typeof planInput>): Promis
   return planReplay(context, patch === undefined ? planning : { ...planning, patch })
 }
 
-export const planOfReplay = operation('replays.plan', { input: planInput, output: replayPlannedSchema, run: plan })
-
-/** Plans and starts in one call. */
-export const replayMatching = operation('dead-letters.replay-matching', {
-  input: planInput,
-  output: z.strictObject({ ...replayPlannedSchema.shape, isStarted: flag }),
-  run: async (context, given) => {
-    const planned = await plan(context, given)
-    if (planned.replay === null) return { ...planned, isStarted: false }
-    const { actor, reason } = given
-    const { id } = planned.replay
-    const { replay } = await act(context.store, 'start', { id, actor, reason, dryRun: false })
-    const skips = replay.skipped === 0 ? '' : ` ${replay.skipped} are skipped.`
-    const did = `Started replay ${id}: ${replay.waiting} dead letters will become jobs.${skips}`
-    return { ...planned, did, replay, isStarted: true }
-  },
-})
+const planOfReplay = operation('replays.plan', { input: planInput, output: replayPlannedSchema, run: planMatching })
 
 // ---- acts ----------------------------------------------------------------------------------------------------------
 
@@ -73,7 +57,7 @@ const DID: Readonly<Record<ReplayAct, string>> = {
   abort: 'is aborted; jobs that were made already go on',
 }
 
-async function act(
+export async function actOnReplay(
   store: Store,
   name: ReplayAct,
   { id, actor, reason, dryRun }: By & { id: string; dryRun: boolean },
@@ -111,30 +95,30 @@ function movedOn({ id, state }: StoredReplay, before: ReplayState): RedressError
   return new RedressError('REPLAY_WRONG_STATE', message)
 }
 
-export const startReplay = operation('replays.start', {
+const startReplay = operation('replays.start', {
   input: actInput,
   output: replayActedSchema,
-  run: ({ store }, given) => act(store, 'start', given),
+  run: ({ store }, given) => actOnReplay(store, 'start', given),
 })
-export const pauseReplay = operation('replays.pause', {
+const pauseReplay = operation('replays.pause', {
   input: actInput,
   output: replayActedSchema,
-  run: ({ store }, given) => act(store, 'pause', given),
+  run: ({ store }, given) => actOnReplay(store, 'pause', given),
 })
-export const resumeReplay = operation('replays.resume', {
+const resumeReplay = operation('replays.resume', {
   input: actInput,
   output: replayActedSchema,
-  run: ({ store }, given) => act(store, 'resume', given),
+  run: ({ store }, given) => actOnReplay(store, 'resume', given),
 })
-export const abortReplay = operation('replays.abort', {
+const abortReplay = operation('replays.abort', {
   input: actInput,
   output: replayActedSchema,
-  run: ({ store }, given) => act(store, 'abort', given),
+  run: ({ store }, given) => actOnReplay(store, 'abort', given),
 })
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-export const listReplays = operation('replays.list', {
+const listReplays = operation('replays.list', {
   input: z.strictObject({
     state: z.enum(REPLAY_STATES).optional().describe('only replays in this state'),
     limit: limitField(LIST_MAX),
@@ -155,7 +139,7 @@ export const listReplays = operation('replays.list', {
   },
 })
 
-export const showReplay = operation('replays.show', {
+const showReplay = operation('replays.show', {
   input: z.strictObject({
     id: idOfReplay,
     state: z.enum(['waiting', 'skipped', 'submitted']).optional().describe('only letters of which this is true'),
@@ -186,4 +170,14 @@ async function neededReplay(store: Store, id: string): Promise<StoredReplay> {
   const replay = await store.replay({ id })
   if (replay === null) throw new RedressError('REPLAY_NOT_FOUND', `There is no replay ${id}.`)
   return replay
+}
+
+export const replayOperations = {
+  'replays.plan': planOfReplay,
+  'replays.start': startReplay,
+  'replays.pause': pauseReplay,
+  'replays.resume': resumeReplay,
+  'replays.abort': abortReplay,
+  'replays.list': listReplays,
+  'replays.show': showReplay,
 }

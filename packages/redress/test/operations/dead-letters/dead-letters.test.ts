@@ -18,6 +18,18 @@ async function deadLetters(policy: PolicyInput = QUEUE) {
 }
 
 describe('reading', () => {
+  test('dead letters are listed by offset, with their failure and input [F12]', async () => {
+    const { app, finish } = await makeBench({ deadLetter: 'queue' })
+    const ids = [await finish(['GW_4XX']), await finish(['GW_4XX']), await finish(['GW_4XX'])]
+    const first = await app.perform('dead-letters.list', { limit: 2 })
+    expect(first.deadLetters.map(({ jobId }) => jobId)).toEqual(ids.slice(0, 2))
+    const rest = await app.perform('dead-letters.list', { after: first.nextAfter ?? 0 })
+    expect(rest).toMatchObject({
+      nextAfter: null,
+      deadLetters: [{ jobId: ids[2], attempts: 1, failure: { code: 'GW_4XX' } }],
+    })
+  })
+
   test('a dead letter has the task, its full failure, the attempts and the time [F15 F16]', async () => {
     const { app, fail } = await deadLetters()
     const letter = await fail({ owner: 'bob' })

@@ -1,19 +1,19 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { FAULTS } from '../core/failure/failure.ts'
-import { ENGINE_CODES, RETRY_CLASSES, type Taxonomy } from '../core/failure/taxonomy.ts'
-import { type Policy, policySchema } from '../core/policy/policy.ts'
-import { renderTimeline, simulate, stepSchema } from '../core/policy/simulate.ts'
-import { policyFieldSchema, policyFields } from '../core/policy/words.ts'
-import { isoTime } from '../core/text/iso-time.ts'
-import { nearest } from '../core/text/names.ts'
-import { flag, name, text, time } from '../core/views/fields.ts'
-import { seededChance } from '../runtime/chance.ts'
-import type { Store } from '../store/contract/store.ts'
-import { typeField } from './input-fields.ts'
-import { operation } from './operation.ts'
+import { RedressError } from '../../core/errors.ts'
+import { FAULTS } from '../../core/failure/failure.ts'
+import { ENGINE_CODES, RETRY_CLASSES, type Taxonomy } from '../../core/failure/taxonomy.ts'
+import { type Policy, policySchema } from '../../core/policy/policy.ts'
+import { renderTimeline, simulate, stepSchema } from '../../core/policy/simulate.ts'
+import { policyFieldSchema, policyFields } from '../../core/policy/words.ts'
+import { isoTime } from '../../core/text/iso-time.ts'
+import { nearest } from '../../core/text/names.ts'
+import { flag, name, text, time } from '../../core/views/fields.ts'
+import { seededChance } from '../../runtime/chance.ts'
+import type { Store } from '../../store/contract/store.ts'
+import { typeField } from '../input-fields.ts'
+import { operation } from '../operation.ts'
 
-export const listTypes = operation('types.list', {
+const listTypes = operation('types.list', {
   input: z.strictObject({}),
   output: z.strictObject({
     types: z.array(z.strictObject({ name, queue: name, registeredAt: time, policy: policySchema })),
@@ -28,7 +28,7 @@ export const listTypes = operation('types.list', {
   }),
 })
 
-export const showPolicy = operation('policy.show', {
+const showPolicy = operation('policy.show', {
   input: z.strictObject({ type: typeField }),
   output: z.strictObject({
     type: name,
@@ -66,7 +66,7 @@ const OUTCOMES_MAX = 100
 /** The middle of the range of any jitter. */
 const MIDDLE = 0.5
 
-export const previewPolicy = operation('policy.preview', {
+const previewPolicy = operation('policy.preview', {
   input: z.strictObject({
     type: typeField,
     failures: z
@@ -121,3 +121,9 @@ function readOutcomes(text: string, type: string, policy: Policy, known: Taxonom
 }
 
 const refused = (problem: string): RedressError => new RedressError('OPTION_INVALID', `failures: ${problem}.`)
+
+export const typeOperations = {
+  'types.list': listTypes,
+  'policy.show': showPolicy,
+  'policy.preview': previewPolicy,
+}

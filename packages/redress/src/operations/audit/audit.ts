@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { isoTime } from '../core/text/iso-time.ts'
-import { count, name, nextCursor, text, time } from '../core/views/fields.ts'
-import type { StoredAct } from '../store/contract/audit.ts'
-import { cursorField, limitField, momentField, momentMs } from './input-fields.ts'
-import { operation } from './operation.ts'
+import { isoTime } from '../../core/text/iso-time.ts'
+import { count, name, nextCursor, text, time } from '../../core/views/fields.ts'
+import type { StoredAct } from '../../store/contract/audit.ts'
+import { cursorField, limitField, momentField, momentMs } from '../input-fields.ts'
+import { operation } from '../operation.ts'
 
 const LIST_MAX = 1_000
 
@@ -19,7 +19,7 @@ const entrySchema = z.strictObject({
 })
 export type AuditView = z.infer<typeof entrySchema>
 
-export const auditTrail = operation('audit.list', {
+const auditTrail = operation('audit.list', {
   input: z.strictObject({
     // Not `actor`: that is who performs an operation, and doors fill it in.
     by: z.string().min(1).optional().describe('only what this person did'),
@@ -56,4 +56,8 @@ export const auditTrail = operation('audit.list', {
 
 function viewAct({ seq, atMs, actor, act, reason, target, ids, data }: StoredAct): AuditView {
   return { seq, at: isoTime(atMs), actor, act, reason, target, ids, data }
+}
+
+export const auditOperations = {
+  'audit.list': auditTrail,
 }

@@ -1,7 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { redress as app } from '../../../src/index.ts'
 import { folder, json, ROOT, redress } from '../command.ts'
 
 function policyFile(value: unknown): string {
@@ -78,22 +77,4 @@ test('a simulation without outcomes says what to give', async () => {
   const { code, stderr } = await redress(['policy', 'simulate', policyFile({})])
   expect(code).toBe(2)
   expect(stderr).toContain('Add --failures GW_5XX,GW_5XX,ok')
-})
-
-test('the policy of a type in a store is tried without the program that declares it', async () => {
-  const data = folder()
-  const program = app({ store: `sqlite:${join(data, 'redress.db')}` })
-  program.job('convert', { policy: { retry: { max: 2, unknown: 'transient' } }, run: () => undefined })
-  await program.store()
-  await program.stop()
-  const { code, stdout, stderr } = await redress(['policy', 'preview', 'convert', '--data', data])
-  expect({ code, stderr }).toEqual({
-    code: 0,
-    stderr: 'The codes of convert are known only to the program that declares it.\n',
-  })
-  expect(stdout).toContain('Ends failed after 2 attempts.')
-  expect(await redress(['policy', 'preview', 'convert', '--failures', 'GW_5XX', '--data', data])).toMatchObject({
-    code: 2,
-    stderr: expect.stringContaining('OPTION_INVALID: failures: GW_5XX may be a code of convert'),
-  })
 })

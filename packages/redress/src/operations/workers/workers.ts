@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { count, id, name, text, time, timeOrNull } from '../core/views/fields.ts'
-import type { StoredWorker } from '../store/contract/store.ts'
-import { operation } from './operation.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { count, id, name, text, time, timeOrNull } from '../../core/views/fields.ts'
+import type { StoredWorker } from '../../store/contract/store.ts'
+import { operation } from '../operation.ts'
 
 const WORKER_STATES = ['working', 'silent', 'stopped'] as const
 
@@ -17,7 +17,7 @@ const workerSchema = z.strictObject({
   stoppedAt: timeOrNull,
 })
 
-export const listWorkers = operation('workers.list', {
+const listWorkers = operation('workers.list', {
   input: z.strictObject({
     all: z.boolean().default(false).describe('also those that stopped or have not been seen for long'),
   }),
@@ -47,4 +47,8 @@ export function workerState(
 ): (typeof WORKER_STATES)[number] {
   if (stoppedAtMs !== null) return 'stopped'
   return nowMs - seenAtMs <= SEEN_MS_MAX ? 'working' : 'silent'
+}
+
+export const workerOperations = {
+  'workers.list': listWorkers,
 }

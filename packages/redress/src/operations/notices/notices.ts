@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { channelOfType, type Notice, noticeOf, noticeSchema, typeOfChannel } from '../core/notice/notice.ts'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { count, done, id, name, nextCursor, text, time, timeOrNull } from '../core/views/fields.ts'
-import type { StoredNotice } from '../store/contract/notices.ts'
-import type { JobRow, Store } from '../store/contract/store.ts'
-import { byFields, cursorField, limitField, requireBy } from './input-fields.ts'
-import { operation } from './operation.ts'
+import { RedressError } from '../../core/errors.ts'
+import { channelOfType, type Notice, noticeOf, noticeSchema, typeOfChannel } from '../../core/notice/notice.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { count, done, id, name, nextCursor, text, time, timeOrNull } from '../../core/views/fields.ts'
+import type { StoredNotice } from '../../store/contract/notices.ts'
+import type { JobRow, Store } from '../../store/contract/store.ts'
+import { byFields, cursorField, limitField, requireBy } from '../input-fields.ts'
+import { operation } from '../operation.ts'
 
 /** Who is told of what: the outbox, and what became of each delivery. */
 
@@ -52,7 +52,7 @@ const deliverySchema = z.strictObject({
 })
 export type DeliveryView = z.infer<typeof deliverySchema>
 
-export const listNotices = operation('notices.list', {
+const listNotices = operation('notices.list', {
   input: z.strictObject({
     waiting: z.boolean().default(false).describe('only those that wait for a channel'),
     limit: limitField(LIST_MAX),
@@ -94,7 +94,7 @@ const whyWaiting = (channel: string, known: ReadonlySet<string>): string =>
     ? `the next worker of a program that has the channel ${channel} takes it`
     : `no program has declared a channel ${channel} here`
 
-export const listDeliveries = operation('notices.deliveries', {
+const listDeliveries = operation('notices.deliveries', {
   input: z.strictObject({
     channel: channelField.optional().describe('only those of this channel'),
     failed: z.boolean().default(false).describe('only those that failed for good'),
@@ -162,7 +162,7 @@ function stateOf({ status }: JobRow, result: StoredResult | null): DeliveryView[
   return status === 'processing' ? 'sending' : status
 }
 
-export const testChannel = operation('notices.test', {
+const testChannel = operation('notices.test', {
   input: z.strictObject({
     channel: channelField,
     ...byFields,
@@ -193,4 +193,10 @@ export const testChannel = operation('notices.test', {
 /** The channels that some program has declared at this store, ever: each has a job type. */
 async function channelsOf(store: Store): Promise<string[]> {
   return (await store.types()).flatMap(({ name }) => channelOfType(name) ?? [])
+}
+
+export const noticeOperations = {
+  'notices.list': listNotices,
+  'notices.deliveries': listDeliveries,
+  'notices.test': testChannel,
 }

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { RedressError, redress } from '../../src/index.ts'
-import { refusal } from './bench.ts'
+import { refusal } from '../operations/bench.ts'
 
 test('an app that does not name its store takes it from the environment, as it was when the app was made', () => {
   vi.stubEnv('REDRESS_STORE', 'sqlite:/tmp/elsewhere.db')

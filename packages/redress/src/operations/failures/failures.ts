@@ -1,17 +1,17 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { FAULTS } from '../core/failure/failure.ts'
-import { ACT_LEADS_FROM, type FailureGroup, GROUP_STATES, type GroupAct, lastDay } from '../core/failure/group.ts'
-import { SUBJECT_EVENTS } from '../core/job/events.ts'
-import { BATCH_STATES } from '../core/rollup.ts'
-import { durationMs, formatMs } from '../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { count, done, id, listOf, name, nextCursor, status, text, time, timeOrNull } from '../core/views/fields.ts'
-import { failureSchema, viewFailure } from '../core/views/history.ts'
-import { FAILURE_GROUP_SORTS, type FailureGroupDetail, foldAll } from '../store/contract/failure-groups.ts'
-import type { Store, StoredType } from '../store/contract/store.ts'
-import { byFields, durationInput, limitField, momentField, momentMs, requireBy, typeField } from './input-fields.ts'
-import { type Context, operation } from './operation.ts'
+import { RedressError } from '../../core/errors.ts'
+import { FAULTS } from '../../core/failure/failure.ts'
+import { ACT_LEADS_FROM, type FailureGroup, GROUP_STATES, type GroupAct, lastDay } from '../../core/failure/group.ts'
+import { SUBJECT_EVENTS } from '../../core/job/events.ts'
+import { BATCH_STATES } from '../../core/rollup.ts'
+import { durationMs, formatMs } from '../../core/text/duration.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { count, done, id, listOf, name, nextCursor, status, text, time, timeOrNull } from '../../core/views/fields.ts'
+import { failureSchema, viewFailure } from '../../core/views/history.ts'
+import { FAILURE_GROUP_SORTS, type FailureGroupDetail, foldAll } from '../../store/contract/failure-groups.ts'
+import type { Store, StoredType } from '../../store/contract/store.ts'
+import { byFields, durationInput, limitField, momentField, momentMs, requireBy, typeField } from '../input-fields.ts'
+import { type Context, operation } from '../operation.ts'
 
 const LIST_MAX = 1_000
 
@@ -82,7 +82,7 @@ type GroupActed = z.infer<typeof groupActedSchema>
 
 const fingerprintField = z.string().min(1).describe('the fingerprint of the group')
 
-export const listFailureGroups = operation('failures.list', {
+const listFailureGroups = operation('failures.list', {
   input: z.strictObject({
     type: typeField.optional().describe('only failures of this job type'),
     code: z.string().min(1).optional().describe('only failures with this code'),
@@ -139,7 +139,7 @@ function readCursor(cursor: string): { value: number; fingerprint: string } {
   throw new RedressError('OPTION_INVALID', `cursor: ${JSON.stringify(cursor)} is not the nextCursor of a list.`)
 }
 
-export const showFailureGroup = operation('failures.show', {
+const showFailureGroup = operation('failures.show', {
   input: z.strictObject({ fingerprint: fingerprintField }),
   output: groupDetailSchema,
   run: async ({ store }, { fingerprint }) => {
@@ -168,19 +168,19 @@ export const showFailureGroup = operation('failures.show', {
 const groupActFields = { fingerprint: fingerprintField, ...byFields }
 const MORE_MAX = 1_000_000_000
 
-export const resolveFailureGroup = operation('failures.resolve', {
+const resolveFailureGroup = operation('failures.resolve', {
   input: z.strictObject(groupActFields),
   output: groupActedSchema,
   run: (context, act) => actOn(context, act, { to: 'resolved' }),
 })
 
-export const reopenFailureGroup = operation('failures.reopen', {
+const reopenFailureGroup = operation('failures.reopen', {
   input: z.strictObject(groupActFields),
   output: groupActedSchema,
   run: (context, act) => actOn(context, act, { to: 'open' }),
 })
 
-export const snoozeFailureGroup = operation('failures.snooze', {
+const snoozeFailureGroup = operation('failures.snooze', {
   input: z.strictObject({
     ...groupActFields,
     for: durationInput.optional().describe(`for how long: '30m', '8h', '7d'`),
@@ -264,4 +264,12 @@ function viewGroup(group: FailureGroup): FailureGroupView {
     snoozedUntil: state === 'snoozed' ? isoTimeOrNull(group.snoozedUntilMs) : null,
     snoozedForMore: state === 'snoozed' && snoozedCount !== null ? snoozedCount - count : null,
   }
+}
+
+export const failureOperations = {
+  'failures.list': listFailureGroups,
+  'failures.show': showFailureGroup,
+  'failures.resolve': resolveFailureGroup,
+  'failures.snooze': snoozeFailureGroup,
+  'failures.reopen': reopenFailureGroup,
 }

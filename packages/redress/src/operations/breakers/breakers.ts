@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { SUBJECT_EVENTS } from '../core/job/events.ts'
+import { RedressError } from '../../core/errors.ts'
+import { SUBJECT_EVENTS } from '../../core/job/events.ts'
 import {
   bucketsOfCalls,
   callsAllowed,
@@ -8,15 +8,15 @@ import {
   isInForce,
   nextChangeAtMs,
   whyHeld,
-} from '../core/limits/breaker.ts'
-import { durationMs, formatMs } from '../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { count, done, flag, name, number, text, time, timeOrNull } from '../core/views/fields.ts'
-import type { StoredBreaker } from '../store/contract/breakers.ts'
-import type { By, Store } from '../store/contract/store.ts'
-import { byFields, durationInput, requireBy } from './input-fields.ts'
-import { breakerHolds } from './jobs/holds.ts'
-import { type Context, operation } from './operation.ts'
+} from '../../core/limits/breaker.ts'
+import { durationMs, formatMs } from '../../core/text/duration.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { count, done, flag, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
+import type { StoredBreaker } from '../../store/contract/breakers.ts'
+import type { By, Store } from '../../store/contract/store.ts'
+import { byFields, durationInput, requireBy } from '../input-fields.ts'
+import { breakerHolds } from '../jobs/holds.ts'
+import { type Context, operation } from '../operation.ts'
 
 const status = z.enum(['closed', 'open', 'half-open'])
 const mode = z.enum(['hold', 'fail-fast'])
@@ -78,7 +78,7 @@ type BreakerActed = z.infer<typeof breakerActedSchema>
 
 const nameField = z.string().min(1).describe('name of the breaker: of the dependency that it guards')
 
-export const listBreakers = operation('breakers.list', {
+const listBreakers = operation('breakers.list', {
   input: z.strictObject({}),
   output: z.strictObject({ breakers: z.array(breakerSchema) }),
   run: async ({ store }) => {
@@ -90,7 +90,7 @@ export const listBreakers = operation('breakers.list', {
 const CALLS_MIN = 20
 const EVENTS_MAX = 50
 
-export const showBreaker = operation('breakers.show', {
+const showBreaker = operation('breakers.show', {
   input: z.strictObject({ name: nameField }),
   output: breakerDetailSchema,
   run: async ({ store }, { name }) => {
@@ -122,13 +122,13 @@ const forceFields = {
   for: durationInput.optional().describe(`how long: '10m', '2h'; when left out, until it is released`),
 }
 
-export const openBreaker = operation('breakers.open', {
+const openBreaker = operation('breakers.open', {
   input: z.strictObject(forceFields),
   output: breakerActedSchema,
   run: (context, input) => force(context, input, 'open'),
 })
 
-export const closeBreaker = operation('breakers.close', {
+const closeBreaker = operation('breakers.close', {
   input: z.strictObject(forceFields),
   output: breakerActedSchema,
   run: (context, input) => force(context, input, 'closed'),
@@ -149,7 +149,7 @@ async function force(
   return answer(store, name, true, `Breaker ${name} ${does}.`)
 }
 
-export const releaseBreaker = operation('breakers.release', {
+const releaseBreaker = operation('breakers.release', {
   input: z.strictObject(actFields),
   output: breakerActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }) => {
@@ -162,7 +162,7 @@ export const releaseBreaker = operation('breakers.release', {
   },
 })
 
-export const probeBreaker = operation('breakers.probe', {
+const probeBreaker = operation('breakers.probe', {
   input: z.strictObject(actFields),
   output: breakerActedSchema,
   run: async (context, { name, actor, reason, dryRun }) => {
@@ -242,4 +242,13 @@ async function viewBreaker(store: Store, breaker: StoredBreaker): Promise<Breake
       last: lastProbe && { at: isoTime(lastProbe.atMs), passed: lastProbe.passed, said: lastProbe.said },
     },
   }
+}
+
+export const breakerOperations = {
+  'breakers.list': listBreakers,
+  'breakers.show': showBreaker,
+  'breakers.open': openBreaker,
+  'breakers.close': closeBreaker,
+  'breakers.release': releaseBreaker,
+  'breakers.probe': probeBreaker,
 }

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { minuteFields, minutesOf } from '../core/job/activity.ts'
-import { MINUTE_MS } from '../core/text/duration.ts'
-import { isoTime } from '../core/text/iso-time.ts'
-import { name, time } from '../core/views/fields.ts'
-import { typeField } from './input-fields.ts'
-import { operation } from './operation.ts'
+import { minuteFields, minutesOf } from '../../core/job/activity.ts'
+import { MINUTE_MS } from '../../core/text/duration.ts'
+import { isoTime } from '../../core/text/iso-time.ts'
+import { name, time } from '../../core/views/fields.ts'
+import { typeField } from '../input-fields.ts'
+import { operation } from '../operation.ts'
 
 const activitySchema = z.strictObject({
   from: time,
@@ -16,7 +16,7 @@ const activitySchema = z.strictObject({
 
 const MINUTES_MAX = 1_440
 
-export const showActivity = operation('activity.show', {
+const showActivity = operation('activity.show', {
   input: z.strictObject({
     minutes: z.coerce
       .number()
@@ -41,3 +41,7 @@ export const showActivity = operation('activity.show', {
     return { from: minutes[0]?.at ?? isoTime(nowMs), to: isoTime(nowMs), minutes, notCounted }
   },
 })
+
+export const activityOperations = {
+  'activity.show': showActivity,
+}

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { MISSED_RULES } from '../core/schedule.ts'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { anything, count, done, id, name, number, status, text, time, timeOrNull } from '../core/views/fields.ts'
-import type { ScheduleAct, StoredSchedule } from '../store/contract/schedules.ts'
-import type { NewJob, Store } from '../store/contract/store.ts'
-import { byFields, requireBy } from './input-fields.ts'
-import { type Context, operation } from './operation.ts'
+import { RedressError } from '../../core/errors.ts'
+import { MISSED_RULES } from '../../core/schedule.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { anything, count, done, id, name, number, status, text, time, timeOrNull } from '../../core/views/fields.ts'
+import type { ScheduleAct, StoredSchedule } from '../../store/contract/schedules.ts'
+import type { NewJob, Store } from '../../store/contract/store.ts'
+import { byFields, requireBy } from '../input-fields.ts'
+import { type Context, operation } from '../operation.ts'
 
 /** A working program says every minute which schedules it declares; after three silences, none does. */
 const SEEN_MS_MAX = 180_000
@@ -44,7 +44,7 @@ type ScheduleActed = z.infer<typeof scheduleActedSchema>
 
 const nameField = z.string().min(1).describe('name of the schedule')
 
-export const listSchedules = operation('schedules.list', {
+const listSchedules = operation('schedules.list', {
   input: z.strictObject({}),
   output: z.strictObject({ schedules: z.array(scheduleSchema) }),
   run: async ({ store }) => {
@@ -53,7 +53,7 @@ export const listSchedules = operation('schedules.list', {
   },
 })
 
-export const showSchedule = operation('schedules.show', {
+const showSchedule = operation('schedules.show', {
   input: z.strictObject({ name: nameField }),
   output: scheduleSchema,
   run: async ({ store }, { name }) => viewSchedule(await neededSchedule(store, name), await store.nowMs()),
@@ -68,10 +68,10 @@ const act = (kind: ScheduleAct['kind']) =>
     run: (context, asked) => actOn(context, asked, kind),
   })
 
-export const pauseSchedule = act('pause')
-export const resumeSchedule = act('resume')
-export const triggerSchedule = act('trigger')
-export const removeSchedule = act('remove')
+const pauseSchedule = act('pause')
+const resumeSchedule = act('resume')
+const triggerSchedule = act('trigger')
+const removeSchedule = act('remove')
 
 const WOULD: Readonly<Record<ScheduleAct['kind'], string>> = {
   pause: 'stops its runs; ticks that come meanwhile are skipped',
@@ -178,4 +178,13 @@ function stateOf({ paused, nextAtMs, seenAtMs }: StoredSchedule, nowMs: number):
   if (nextAtMs === null) return 'ended'
   if (nowMs - seenAtMs > SEEN_MS_MAX) return 'undeclared'
   return paused === null ? 'active' : 'paused'
+}
+
+export const scheduleOperations = {
+  'schedules.list': listSchedules,
+  'schedules.show': showSchedule,
+  'schedules.pause': pauseSchedule,
+  'schedules.resume': resumeSchedule,
+  'schedules.trigger': triggerSchedule,
+  'schedules.remove': removeSchedule,
 }

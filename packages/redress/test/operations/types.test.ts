@@ -1,6 +1,15 @@
 import { expect, test } from 'vitest'
-import { redress } from '../../../src/index.ts'
-import { makeBench, refusal } from '../bench.ts'
+import { redress } from '../../src/index.ts'
+import { makeBench, refusal } from './bench.ts'
+
+test('types are listed with their policies, and an unknown one names those there are', async () => {
+  const { app } = await makeBench({ retry: { max: 3 } })
+  const { types } = await app.perform('types.list', {})
+  expect(types).toMatchObject([{ name: 'step', queue: 'default', policy: { retry: { max: 3 } } }])
+  expect(await app.perform('policy.show', { type: 'step' })).toMatchObject({ policy: { retry: { max: 3 } } })
+  const refused = await refusal(app.perform('policy.show', { type: 'stop' }))
+  expect(refused).toMatchObject({ code: 'TYPE_UNKNOWN', message: expect.stringContaining('declared here: step') })
+})
 
 test('what is shown is one failure again and again until the job ends', async () => {
   const { app } = await makeBench({ retry: { max: 2, backoff: { exponential: '5s', jitter: '5s' } } })

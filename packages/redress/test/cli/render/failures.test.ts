@@ -70,22 +70,3 @@ test('a group is resolved, snoozed and reopened by the one who types, who is the
   )
   expect((await redress(['failures', 'show', fingerprint, ...at])).stdout).toMatch(/^snoozed until +2/m)
 })
-
-test('who submits by hand is in the audit trail', async () => {
-  const { job } = (await json(['submit', 'pdf.convert', '{"ok":true}', ...at])) as { job: { id: string } }
-  expect(await json(['audit', '--act', 'jobs.submit', '--by', 'tess', ...at])).toMatchObject([
-    { actor: 'tess', act: 'jobs.submit', target: 'job', ids: [job.id] },
-  ])
-  const nobody = await redress(['audit', 'list', '--by', 'nobody', ...at])
-  expect(nobody).toMatchObject({ code: 0, stdout: '', stderr: expect.stringMatching(/^No entries/) })
-})
-
-test('what people wrote gives no orders to the terminal', async () => {
-  const reason = 'one\u001b[2J\ntwo\u0007'
-  const fingerprint = await fingerprintOf('pdf.fetch')
-  await redress(['failures', 'resolve', fingerprint, '--reason', reason, '--actor', 'e\u001b[31mve', ...at])
-  const { stdout } = await redress(['audit', '--id', fingerprint, ...at])
-  expect(stdout).toContain('eve')
-  expect(stdout).toContain('one two�')
-  expect(stdout).not.toContain('\u001b')
-})

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { RedressError } from '../core/errors.ts'
-import { durationMs, formatMs } from '../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../core/text/iso-time.ts'
-import { count, done, name, number, text, time, timeOrNull } from '../core/views/fields.ts'
-import type { QueuePause, StoredQueue } from '../store/contract/queues.ts'
-import type { Store } from '../store/contract/store.ts'
-import { byFields, durationInput, requireBy } from './input-fields.ts'
-import { operation } from './operation.ts'
+import { RedressError } from '../../core/errors.ts'
+import { durationMs, formatMs } from '../../core/text/duration.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { count, done, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
+import type { QueuePause, StoredQueue } from '../../store/contract/queues.ts'
+import type { Store } from '../../store/contract/store.ts'
+import { byFields, durationInput, requireBy } from '../input-fields.ts'
+import { operation } from '../operation.ts'
 
 const pauseSchema = z.strictObject({
   at: time,
@@ -36,7 +36,7 @@ const queueActedSchema = z.strictObject({ ...done, queue: name, paused: pauseSch
 
 const NO_JOBS = { queued: 0, waiting: 0, processing: 0, orphaned: 0, complete: 0, failed: 0, cancelled: 0 }
 
-export const listQueues = operation('queues.list', {
+const listQueues = operation('queues.list', {
   input: z.strictObject({}),
   output: z.strictObject({ queues: z.array(queueSchema).describe('one for each type of a queue') }),
   run: async ({ store }) => {
@@ -56,7 +56,7 @@ export const listQueues = operation('queues.list', {
 
 const queueActFields = { name: z.string().min(1).describe('name of the queue'), ...byFields }
 
-export const pauseQueue = operation('queues.pause', {
+const pauseQueue = operation('queues.pause', {
   input: z.strictObject({
     ...queueActFields,
     for: durationInput.optional().describe(`resume by itself after this long: '30m', '2h'`),
@@ -77,7 +77,7 @@ export const pauseQueue = operation('queues.pause', {
   },
 })
 
-export const resumeQueue = operation('queues.resume', {
+const resumeQueue = operation('queues.resume', {
   input: z.strictObject(queueActFields),
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }) => {
@@ -114,3 +114,9 @@ const viewPause = (paused: QueuePause | null): PauseView | null =>
     reason: paused.reason,
     until: isoTimeOrNull(paused.untilMs),
   }
+
+export const queueOperations = {
+  'queues.list': listQueues,
+  'queues.pause': pauseQueue,
+  'queues.resume': resumeQueue,
+}

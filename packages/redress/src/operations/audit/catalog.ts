@@ -1,0 +1,11 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const AUDIT = {
+  'audit.list': {
+    cli: 'audit list',
+    http: 'GET /api/audit',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show who did what, why, and to which ids, the newest first.',
+  },
+} as const satisfies Record<string, CatalogEntry>

@@ -1,0 +1,39 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const BATCHES = {
+  'batches.list': {
+    cli: 'batches list',
+    http: 'GET /api/batches',
+    role: 'viewer',
+    owners: true,
+    mutates: false,
+    summary: 'List batches with their counts, the newest first.',
+  },
+  'batches.show': {
+    cli: 'batches show <id>',
+    http: 'GET /api/batches/:id',
+    role: 'viewer',
+    owners: true,
+    mutates: false,
+    summary: 'Show one batch with its counts, last error and history.',
+  },
+  'batches.cancel': {
+    cli: 'batches cancel <id>',
+    http: 'POST /api/batches/:id/cancel',
+    role: 'operator',
+    owners: true,
+    mutates: true,
+    acts: true,
+    confirms: true,
+    summary: 'Cancel what waits in a batch, and ask what runs to stop.',
+  },
+  'batches.retry-failed': {
+    cli: 'batches retry <id>',
+    http: 'POST /api/batches/:id/retry',
+    role: 'operator',
+    owners: true,
+    mutates: true,
+    acts: true,
+    summary: 'Retry every failed job of a batch, each as its policy says.',
+  },
+} as const satisfies Record<string, CatalogEntry>

@@ -1,0 +1,26 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const NOTICES = {
+  'notices.list': {
+    cli: 'notices list',
+    http: 'GET /api/notices',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show what is told to whom: the outbox, the newest first.',
+  },
+  'notices.deliveries': {
+    cli: 'notices deliveries',
+    http: 'GET /api/notices/deliveries',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show what became of each delivery, the newest first.',
+  },
+  'notices.test': {
+    cli: 'notices test <channel>',
+    http: 'POST /api/notices/test/:channel',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Send a test notice through a channel.',
+  },
+} as const satisfies Record<string, CatalogEntry>

@@ -1,0 +1,60 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const REPLAYS = {
+  'replays.plan': {
+    cli: 'replays plan',
+    http: 'POST /api/replays',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    creates: true,
+    summary: 'Choose dead letters to replay, and say which would run and which would not.',
+  },
+  'replays.start': {
+    cli: 'replays start <id>',
+    http: 'POST /api/replays/:id/start',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Start a planned replay; workers do it.',
+  },
+  'replays.pause': {
+    cli: 'replays pause <id>',
+    http: 'POST /api/replays/:id/pause',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Hold a replay where it is.',
+  },
+  'replays.resume': {
+    cli: 'replays resume <id>',
+    http: 'POST /api/replays/:id/resume',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Go on with a replay that was paused, or that its canary stopped.',
+  },
+  'replays.abort': {
+    cli: 'replays abort <id>',
+    http: 'POST /api/replays/:id/abort',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    confirms: true,
+    summary: 'End a replay for good, with what it has done so far.',
+  },
+  'replays.list': {
+    cli: 'replays list',
+    http: 'GET /api/replays',
+    role: 'viewer',
+    mutates: false,
+    summary: 'List replays, the newest first.',
+  },
+  'replays.show': {
+    cli: 'replays show <id>',
+    http: 'GET /api/replays/:id',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show how far a replay is, and what became of each letter.',
+  },
+} as const satisfies Record<string, CatalogEntry>

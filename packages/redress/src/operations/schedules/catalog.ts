@@ -1,0 +1,51 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const SCHEDULES = {
+  'schedules.list': {
+    cli: 'schedules list',
+    http: 'GET /api/schedules',
+    role: 'viewer',
+    mutates: false,
+    summary: 'List the schedules with their next and last runs.',
+  },
+  'schedules.show': {
+    cli: 'schedules show <name>',
+    http: 'GET /api/schedules/:name',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show one schedule in full.',
+  },
+  'schedules.pause': {
+    cli: 'schedules pause <name>',
+    http: 'POST /api/schedules/:name/pause',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Stop the runs of a schedule until it is resumed.',
+  },
+  'schedules.resume': {
+    cli: 'schedules resume <name>',
+    http: 'POST /api/schedules/:name/resume',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Let a paused schedule run again, from its next tick on.',
+  },
+  'schedules.trigger': {
+    cli: 'schedules trigger <name>',
+    http: 'POST /api/schedules/:name/trigger',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    summary: 'Run a schedule now, beside its ticks.',
+  },
+  'schedules.remove': {
+    cli: 'schedules remove <name>',
+    http: 'POST /api/schedules/:name/remove',
+    role: 'operator',
+    mutates: true,
+    acts: true,
+    confirms: true,
+    summary: 'Remove a schedule that no program declares any more.',
+  },
+} as const satisfies Record<string, CatalogEntry>

@@ -1,0 +1,25 @@
+import type { CatalogEntry } from '../catalog.ts'
+
+export const TYPES = {
+  'types.list': {
+    cli: 'types list',
+    http: 'GET /api/types',
+    role: 'viewer',
+    mutates: false,
+    summary: 'List the job types that programs have declared, with their policies in short.',
+  },
+  'policy.show': {
+    cli: 'policy show <type>',
+    http: 'GET /api/types/:type/policy',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show the policy of a job type in full.',
+  },
+  'policy.preview': {
+    cli: 'policy preview <type>',
+    http: 'GET /api/types/:type/policy/preview',
+    role: 'viewer',
+    mutates: false,
+    summary: 'Show what the policy of a job type would do with a row of failures.',
+  },
+} as const satisfies Record<string, CatalogEntry>
