@@ -127,7 +127,7 @@ export const SUBPATH_EXPORTS: Readonly<Record<string, Subpath>> = {
     guide: 'jobs/testing',
     names: words(`
       ATTEMPT_STEPS AttemptStep Bench Chance Clock CrashOptions Driver KitOptions StorePromise TestKit VirtualClock
-      checkJob conformance promises replay seededChance testKit
+      checkJob conformance promises rebuild seededChance testKit
     `),
   },
 }

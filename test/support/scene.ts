@@ -1,5 +1,5 @@
 import { App, type AppOptions } from '../../packages/redress/src/app/app.ts'
-import { type ReplayedState, replay } from '../../packages/redress/src/core/job/rebuild.ts'
+import { type RebuiltState, rebuild } from '../../packages/redress/src/core/job/rebuild.ts'
 import type { Status } from '../../packages/redress/src/core/job/states.ts'
 import { VirtualClock } from '../../packages/redress/src/runtime/clock.ts'
 import type { Log } from '../../packages/redress/src/runtime/log.ts'
@@ -96,13 +96,13 @@ export class Scene {
     return (await this.store.events({ id })).map((event) => event.kind).join(' ')
   }
 
-  /** What the row says, in the words of the history; equal to `replayed` or something was not recorded. */
-  async standing(id: string): Promise<ReplayedState> {
+  /** What the row says, in the words of the history; equal to `rebuilt` or something was not recorded. */
+  async standing(id: string): Promise<RebuiltState> {
     return standingOf(await this.job(id))
   }
 
-  async replayed(id: string): Promise<ReplayedState> {
-    return replay(await this.store.events({ id }))
+  async rebuilt(id: string): Promise<RebuiltState> {
+    return rebuild(await this.store.events({ id }))
   }
 
   async end(): Promise<void> {
@@ -113,7 +113,7 @@ export class Scene {
   }
 }
 
-function standingOf(job: JobRow): ReplayedState {
+function standingOf(job: JobRow): RebuiltState {
   return {
     status: job.status,
     attempt: job.attempt,

@@ -1,5 +1,5 @@
 /** What tests of job handlers, and tests of store drivers, are made of. Works with any test runner. */
-export { replay } from '../core/job/rebuild.ts'
+export { rebuild } from '../core/job/rebuild.ts'
 export { type Chance, seededChance } from '../runtime/chance.ts'
 export { type Clock, VirtualClock } from '../runtime/clock.ts'
 export { Bench, checkJob, conformance, type Driver, promises, type StorePromise } from '../store/conformance/index.ts'

@@ -32,7 +32,7 @@ describe('a worker that falls dead', () => {
       for (const { id } of jobs) {
         expect(await scene.status(id)).toBe('complete')
         expect((await scene.story(id)).match(/complete/g)).toHaveLength(1)
-        expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+        expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
       }
     },
   )

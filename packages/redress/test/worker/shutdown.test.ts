@@ -90,7 +90,7 @@ describe('stop', () => {
     runs[1]?.end('by the next')
     await next.tick()
     expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 2, result: '"by the next"' })
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test("fails what did not finish where the policy says 'fail', as an execution failure of its own code", async () => {

@@ -101,7 +101,7 @@ const labelled = (label: string, text: string, tone: Tone | 'quiet'): Labelled =
 
 function failureLines(failure: FailureView): Labelled[] {
   const { code, phase, layer, rule, detail, context } = failure
-  const lines = [labelled('failed', `${code} during ${phase} (owner: ${layer})`, 'bad')]
+  const lines = [labelled('failed', `${code} during ${phase} (layer: ${layer})`, 'bad')]
   lines.push(labelled('known by', rule, 'plain'))
   const said = printable(detail)
     .split('\n')

@@ -2,7 +2,7 @@ import type { JobEvent } from './events.ts'
 import type { Status } from './states.ts'
 
 /** The part of a job's row that its history determines. */
-export interface ReplayedState {
+export interface RebuiltState {
   status: Status
   attempt: number
   worker: string | null
@@ -14,8 +14,8 @@ export interface ReplayedState {
 }
 
 /** Rebuilds a job's state from its history, or says which event could not have happened. */
-export function replay(events: readonly JobEvent[]): ReplayedState {
-  const state: ReplayedState = {
+export function rebuild(events: readonly JobEvent[]): RebuiltState {
+  const state: RebuiltState = {
     status: 'queued',
     attempt: 0,
     worker: null,
@@ -61,7 +61,7 @@ const MAY_FOLLOW: Record<Exclude<JobEvent['kind'], 'queued' | 'lost'>, readonly 
   expired: ['complete', 'failed', 'cancelled'],
 }
 
-function apply(state: ReplayedState, event: JobEvent, refuse: (why: string) => never): void {
+function apply(state: RebuiltState, event: JobEvent, refuse: (why: string) => never): void {
   const { kind, data } = event
   switch (kind) {
     case 'queued':
@@ -106,7 +106,7 @@ function apply(state: ReplayedState, event: JobEvent, refuse: (why: string) => n
   }
 }
 
-function leaveProcessing(state: ReplayedState, status: Status, spent: string | undefined): void {
+function leaveProcessing(state: RebuiltState, status: Status, spent: string | undefined): void {
   state.status = status
   state.worker = null
   state.dueAtMs = null

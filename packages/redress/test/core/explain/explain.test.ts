@@ -58,7 +58,7 @@ submitted 1970-01-01T00:00:01.000Z, 9 s ago for ann
    +0 ms  submitted
 
   +20 ms  attempt 1 on box:1:a, ran 980 ms
-          failed   GW_5XX during execution (owner: worker)
+          failed   GW_5XX during execution (layer: worker)
           known by HTTP status 5xx
           said     Error: 502 Bad Gateway
           facts    httpStatus 502
@@ -66,7 +66,7 @@ submitted 1970-01-01T00:00:01.000Z, 9 s ago for ann
           by       retry.max 0 -> 1 of 3; wait 7.2 s = 5 s (exponential, step 1) + 2.2 s jitter
 
   +8.2 s  attempt 2 on box:1:a, ran 90 ms
-          failed   GW_5XX during execution (owner: worker)
+          failed   GW_5XX during execution (layer: worker)
           known by HTTP status 5xx
           said     Error: 502 Bad Gateway
           facts    httpStatus 502
@@ -135,7 +135,7 @@ test('explain says that a refused submission was never executed [P9]', () => {
   })
   expect(said.verdict).toContain('It was never dispatched: nothing was executed.')
   expect(renderExplanation(said)).toContain('refused at submission; nothing was executed')
-  expect(renderExplanation(said)).toContain('GW_5XX during pre_dispatch (owner: submission)')
+  expect(renderExplanation(said)).toContain('GW_5XX during pre_dispatch (layer: submission)')
 })
 
 test('a job that waits says for what and until when', () => {

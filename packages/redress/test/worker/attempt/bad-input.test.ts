@@ -64,7 +64,7 @@ describe('at submission', () => {
       fault: 'caller',
       detail: expect.stringContaining('url: '),
     })
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test('an unknown type is refused by name', async () => {

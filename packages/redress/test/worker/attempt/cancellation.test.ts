@@ -23,7 +23,7 @@ test('a queued job is cancelled at once and never runs', async () => {
   await scene.pass(120_000)
   expect(runs).toBe(0)
   expect(await scene.job(id)).toMatchObject({ status: 'cancelled', attempt: 0 })
-  expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+  expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
 })
 
 test('a running job is told who cancelled it and why, within one poll', async () => {
@@ -87,7 +87,7 @@ test('a failure that came before the worker heard of the cancellation does not b
   expect(await scene.job(id)).toMatchObject({ status: 'cancelled', attempt: 1 })
   // What really happened is kept, although it decided nothing.
   expect(await scene.failures(id)).toEqual([expect.objectContaining({ code: 'UNKNOWN', to: 'cancelled' })])
-  expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+  expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
 })
 
 test('a job that was claimed ahead and not begun is cancelled without beginning', async () => {

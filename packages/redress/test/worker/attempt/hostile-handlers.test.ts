@@ -223,7 +223,7 @@ test('a handler that throws after its lease was lost changes nothing', async () 
   await first.tick()
   expect(await scene.failures(id)).toEqual([])
   expect(await scene.story(id)).toMatch(/reclaimed processing (started )?complete( lost)+$/)
-  expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+  expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
 })
 
 test('the recorded stack of a failure ends where the engine calls the handler', async () => {

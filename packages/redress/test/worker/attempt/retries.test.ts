@@ -39,7 +39,7 @@ describe('a failed attempt', () => {
       expect((await scene.job(id)).attempt).toBe(n + 2)
     }
     expect(await scene.job(id)).toMatchObject({ status: 'failed', dueAtMs: null, attempt: 4 })
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test('without a backoff is retried at once', async () => {

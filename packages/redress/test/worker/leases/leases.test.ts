@@ -171,7 +171,7 @@ describe('a lease', () => {
     at(running, 1).end('second time')
     await scene.pass(0)
     expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 2 })
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test('is not renewed once the outcome is on its way: a finished attempt is no zombie', async () => {

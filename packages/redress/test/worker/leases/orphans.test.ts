@@ -43,7 +43,7 @@ describe('a job whose worker is gone', () => {
     expect(await scene.job(id)).toMatchObject({ status: 'processing', attempt: 1, orphanedAtMs: scene.clock.nowMs() })
     expect(await scene.store.jobs({ isOrphaned: true, limit: 10 })).toHaveLength(1)
     expect(scene.log.lines.filter((line) => line.level === 'warn' && line.fields.job_id === id)).toHaveLength(1)
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test('is noticed by a process that only serves, when no worker is left', async () => {
@@ -92,7 +92,7 @@ describe('a job whose worker is gone', () => {
     const job = await scene.job(id)
     expect(job).toMatchObject({ status: 'queued', attempt: 1, lease: null, startedAtMs: null, progress: 0 })
     expect(unpackSpent(job.spent)).toMatchObject({ failures: 0, reclaims: 1 })
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test("under 'requeue' that consumes, each lost worker is a failure, and the last one ends the job", async () => {
@@ -259,7 +259,7 @@ describe('a job that kills its worker again and again', () => {
     await supervised(scene.app, (jobId) => jobId === id)
     expect(await scene.job(id)).toMatchObject({ status: 'failed', latestFailure: { code: 'QUARANTINED' } })
     expect(unpackSpent((await scene.job(id)).spent).reclaims).toBe(3)
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
   test.each<[string, () => unknown]>([

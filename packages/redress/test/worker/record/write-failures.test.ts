@@ -203,7 +203,7 @@ test('a store that fails everything for a minute and comes back finds every job 
   }
   for (const { id } of [...first, ...second]) {
     expect((await scene.story(id)).match(/complete/g)).toHaveLength(1)
-    expect(await scene.replayed(id)).toEqual(await scene.standing(id))
+    expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   }
   expect(runs).toBe(20)
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { JobEvent } from '../../../core/job/events.ts'
-import { type ReplayedState, replay } from '../../../core/job/rebuild.ts'
+import { type RebuiltState, rebuild } from '../../../core/job/rebuild.ts'
 import { TERMINAL } from '../../../core/job/states.ts'
 import type { JobRow } from '../../contract/store.ts'
 
@@ -8,11 +8,11 @@ import type { JobRow } from '../../contract/store.ts'
 export function checkJob(row: JobRow, events: readonly JobEvent[]): void {
   checkColumns(row)
   checkOrder(row, events)
-  assert.deepEqual(replay(events), stateOf(row), `the history of job ${row.id} does not lead to its row`)
+  assert.deepEqual(rebuild(events), stateOf(row), `the history of job ${row.id} does not lead to its row`)
 }
 
 /** The part of a row that its history determines. */
-export function stateOf(row: JobRow): ReplayedState {
+export function stateOf(row: JobRow): RebuiltState {
   return {
     status: row.status,
     attempt: row.attempt,
