@@ -113,8 +113,9 @@ export class Flight extends Course {
 
   /** The worker has nothing more to do with it, though its handler may still run. */
   leave(): void {
-    // An attempt whose close is with the store goes on: its answer is still reported.
-    if (this.state.kind !== 'closing') this.abandon()
+    // An attempt whose close is with the store goes on: its answer is still reported. That report comes here a second time
+    // if the lease was lost meanwhile. The handler may still run, and holds what it acquired.
+    if (this.state.kind !== 'closing' && this.state.kind !== 'gone') this.abandon()
     this.state = GONE
   }
 

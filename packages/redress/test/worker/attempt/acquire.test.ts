@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Scene } from '../../../../../test/support/scene.ts'
 import { turns } from '../../../../../test/support/until.ts'
 import { failureCodes } from '../../../src/core/failure/taxonomy.ts'
+import type { Store } from '../../../src/store/contract/store.ts'
 import type { Attempt } from '../../../src/worker/attempt/attempt.ts'
 import type { Worker } from '../../../src/worker/worker.ts'
 
@@ -111,6 +112,37 @@ describe('while something is being acquired', () => {
     expect(order.at(-1)).toBe('release')
     expect(order).not.toContain('run')
   })
+})
+
+test('a lost attempt keeps what it acquired until its handler ends, also when the store answers its close later', async () => {
+  let isBroken = true
+  const close: Store['close'] = (params) =>
+    isBroken ? Promise.reject(new Error('the disk is full')) : scene.store.close(params)
+  const app = scene.newApp({ store: { ...scene.store, close } })
+  let end: () => void = () => undefined
+  app.job('hanging', {
+    policy: { lease: { ttl: '30s' }, timeout: { attempt: '20s' } },
+    acquire: () => release,
+    run: () => new Promise<void>((resolve) => (end = resolve)),
+  })
+  const lost: string[] = []
+  const worker = await scene.worker(
+    { onLeaseLost: ({ jobId }) => void lost.push(jobId), onOutcome: ({ answer }) => void order.push(answer) },
+    app,
+  )
+  const { id } = await app.submit('hanging', {})
+  void worker.tick()
+  await turns()
+  await scene.clock.advance(21_000, () => turns(5))
+  await app.jobs.markFailed(id, { actor: 'ann', reason: 'it hangs' })
+  await scene.clock.advance(11_000, () => turns(5))
+  expect(lost).toEqual([id])
+  isBroken = false
+  await scene.clock.advance(6_000, () => turns(5))
+  expect(order).toEqual(['lost'])
+  end()
+  await turns()
+  expect(order).toEqual(['lost', 'release'])
 })
 
 test('a type says itself whose turn its jobs take, also for an edited retry', async () => {
