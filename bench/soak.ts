@@ -7,17 +7,16 @@ import { storm } from './fetchbox-storm/storm.ts'
 import { fleet } from './kill-loop/fleet.ts'
 import { killLoop } from './kill-loop/kill-loop.ts'
 
-/**
- * Kills real processes for a long time, then looks for what went wrong.
- *
- *     npm run soak -- --kills 5000 --seed 7
- *     npm run soak -- --store postgres --workers 8 --submitters 4 --jobs 200000 --kills 400 --restarts 20
- *     npm run soak -- fetchbox --resources 20000 --jobs 50 --proxies 5 --kills 3 [--storage s3]
- *
- * The second has a server of its own, which it ends without warning and starts again as often as is said. Instead of
- * `postgres` it takes the address of an empty database; that server is left alone. The third sends resources through
- * proxies and workers that die, from origins that fail, into a storage that stumbles.
- */
+const HELP = `npm run soak -- [fetchbox] [options]: kills real processes for a long time, then looks for lost or doubled work.
+
+  npm run soak -- --kills 5000 --seed 7
+  npm run soak -- --store postgres --workers 8 --submitters 4 --jobs 200000 --kills 400 --restarts 20
+  npm run soak -- fetchbox --resources 20000 --jobs 50 --proxies 5 --kills 3 [--storage s3]
+
+--store postgres starts its own server, and crashes and restarts it --restarts times. --store postgres://... uses an empty
+database of yours and leaves that server alone. fetchbox sends resources through failing proxies, origins and workers into
+a storage that fails now and then. --dir chooses the disk.`
+
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
@@ -33,8 +32,14 @@ const { values, positionals } = parseArgs({
     storage: { type: 'string', default: 'folder' },
     'fault-share': { type: 'string', default: '0.1' },
     dir: { type: 'string', default: tmpdir() },
+    help: { type: 'boolean', default: false },
   },
 })
+
+if (values.help) {
+  console.log(HELP)
+  process.exit(0)
+}
 
 const folder = mkdtempSync(join(values.dir, 'redress-soak-'))
 const isStorm = positionals[0] === 'fetchbox'

@@ -13,7 +13,7 @@ export default defineConfig({
     reportCompressedSize: false,
   },
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  // For work on the pages: `redress start` beside `npx vite dashboard`.
+  // For work on the pages: run `redress start` beside `npx vite packages/redress/dashboard`.
   server: {
     proxy: Object.fromEntries(['/api', '/sign-in', '/sign-out'].map((path) => [path, 'http://127.0.0.1:7373'])),
   },
