@@ -76,7 +76,7 @@ export interface TableColumn<Row> {
   of: (row: Row) => string | number | null
 }
 
-interface OpenTarget {
+export interface OpenTarget {
   /** The options that lead another command to the same target, with a space before them. */
   flags: string
   /** Performs an operation of the table, on the store or by the server. */

@@ -1,17 +1,11 @@
 import { effect, signal } from '@preact/signals'
+import type { Changes as SentChanges } from '../../../src/http/events/gathered.ts'
 import { nowMs } from '../words/time.ts'
 import { signedOut } from './session.ts'
 
-/** What the server says happened, gathered over half a second: however busy it is, a page hears at most this. */
-export interface Changes {
-  /** How often each kind of event happened: `job.failed`, `batch.settled`, ... */
-  events: Readonly<Record<string, number>>
-  /** What it happened to: `job:ID`, `batch:ID`, `breaker:NAME`, ... */
-  subjects: readonly string[]
-  types: readonly string[]
-  /** More happened than is listed, or nobody knows what did: everything may have changed. */
-  isMore: boolean
-  /** Whoever looks did it, and waits to see it. */
+/** What happened in half a second, or everything (`isMore`) if the stream was interrupted. */
+export interface Changes extends SentChanges {
+  /** The visitor of this page did it, and waits to see the result. */
   isOwn?: boolean
 }
 

@@ -1,3 +1,4 @@
+import type { ErrorAnswer } from '../../../src/http/routes/error-answer.ts'
 import { CATALOG, type OperationName } from '../../../src/operations/catalog.ts'
 import { requestOf } from '../../../src/operations/request-of.ts'
 import type { InputOf, OutputOf } from '../../../src/operations/table.ts'
@@ -49,7 +50,7 @@ export async function perform<Name extends OperationName>(
 export async function answerOf(response: Response): Promise<unknown> {
   const answer: unknown = await response.json().catch(() => null)
   if (response.ok && answer !== null) return answer
-  const error = (answer as { error?: Answered } | null)?.error
+  const error = (answer as { error?: Partial<ErrorAnswer['error']> } | null)?.error
   if (response.status === 401) signedOut.value = true
   throw new Refused(
     error?.code ?? 'SERVER_FAILED',
@@ -58,13 +59,6 @@ export async function answerOf(response: Response): Promise<unknown> {
       : `The server answered ${response.status}, and not as it should.`,
     error?.action ?? null,
   )
-}
-
-interface Answered {
-  code?: string
-  message?: string
-  action?: string
-  problems?: readonly string[]
 }
 
 /** What is wrong in particular, where the sentence does not say it itself: 'to: must be text'. */

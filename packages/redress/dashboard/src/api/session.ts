@@ -1,14 +1,8 @@
 import { signal } from '@preact/signals'
-import { inScope, mayRole, type Role } from '../../../src/operations/caller.ts'
+import { type Caller, inScope, mayRole } from '../../../src/operations/caller.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from '../../../src/operations/catalog.ts'
 
-export interface Me {
-  name: string
-  role: Role
-  account: string | null
-  /** null: all that the role may do. */
-  scopes: readonly string[] | null
-}
+export type Me = Pick<Caller, 'name' | 'role' | 'account' | 'scopes'>
 
 /** null until the server has told. */
 export const me = signal<Me | null>(null)

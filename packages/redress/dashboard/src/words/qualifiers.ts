@@ -1,21 +1,12 @@
 import type { Status } from '../../../src/core/job/states.ts'
+import type { InputOf } from '../../../src/operations/table.ts'
 import { nearest } from './nearest.ts'
 
-/** What is looked for, as `jobs.list` takes it. What is left out is not asked for. */
-export interface Filter {
-  status?: Status
-  code?: string
-  type?: string
-  queue?: string
-  owner?: string
-  batch?: string
-  /** Created within so long: `age:<1h`. */
-  since?: string
-  /** Created longer ago: `age:>1h`. */
-  until?: string
-  /** What stands there without a qualifier. */
-  q?: string
-}
+/** `age:<1h` is `since`, `age:>1h` is `until`, and a word without a qualifier is `q`. */
+export type Filter = Pick<
+  InputOf<'jobs.list'>,
+  'status' | 'code' | 'type' | 'queue' | 'owner' | 'batch' | 'since' | 'until' | 'q'
+>
 
 export const STATUSES = ['queued', 'processing', 'complete', 'failed', 'cancelled'] as const satisfies readonly Status[]
 

@@ -1,4 +1,5 @@
 import type { App } from '../../app/app.ts'
+import type { OutputOf } from '../../operations/table.ts'
 import { currentUser } from '../terminal/current-user.ts'
 
 const PAGE = 1_000
@@ -22,8 +23,11 @@ async function hasAdmin(app: App): Promise<boolean> {
   for (const kind of ['token', 'session', 'link'] as const) {
     let cursor: string | null = null
     do {
-      const page: { tokens: { role: string; lastUsedAt: string | null }[]; nextCursor: string | null } =
-        await app.perform('tokens.list', { kind, limit: PAGE, ...(cursor !== null && { cursor }) })
+      const page: OutputOf<'tokens.list'> = await app.perform('tokens.list', {
+        kind,
+        limit: PAGE,
+        ...(cursor !== null && { cursor }),
+      })
       if (page.tokens.some(({ role, lastUsedAt }) => role === 'admin' && (kind !== 'link' || lastUsedAt !== null))) {
         return true
       }

@@ -1,20 +1,14 @@
 import { parseArgs } from 'node:util'
 import { RedressError } from '../../core/errors.ts'
 import { nearest } from '../../core/text/names.ts'
+import type { FieldSpec } from '../../operations/field-specs.ts'
 import { installedApps, SYSTEMS } from '../apps/installed.ts'
 import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, groupsOf, nameOf, usageOf } from './commands.ts'
 
-export interface OptionSpec {
-  /** Name of the field it fills. */
-  field: string
+/** An option fills the field of an operation's input, or is read by a command of the CLI itself. */
+export interface OptionSpec extends FieldSpec {
+  /** Without the dashes. */
   option: string
-  kind: 'text' | 'number' | 'flag' | 'choice' | 'json'
-  choices: readonly string[]
-  description: string
-  /** What holds when it is left out, for the help. */
-  fallback: string | null
-  /** May be given more than once; the values come with commas between them. */
-  isList?: true
   /** The value when the option is given without one. */
   bare?: string
   /** What the help writes for its value, where the kind says too little: FILE. */

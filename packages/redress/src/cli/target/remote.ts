@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { ERRORS, type ErrorCode, RedressError } from '../../core/errors.ts'
 import type { ServerTarget } from '../../http/app-command.ts'
+import type { ErrorAnswer } from '../../http/routes/error-answer.ts'
 import { CATALOG, type OperationName } from '../../operations/catalog.ts'
 import { requestOf } from '../../operations/request-of.ts'
 import { quoted } from '../language/command-name.ts'
@@ -159,18 +160,11 @@ function isAnswerTo(name: OperationName, answer: unknown): boolean {
   return !CATALOG[name].mutates || typeof fields.did === 'string'
 }
 
-interface Refusal {
-  code: string
-  message: string
-  action?: string
-  jobId?: string
-  problems?: string[]
-  incident?: string
-}
+/** A newer server may send codes that this command does not know, and an older one may leave fields out. */
+type Refusal = { code: string; message: string } & Partial<Omit<ErrorAnswer['error'], 'code' | 'message'>>
 
 function refusalOf({ code, message, action, jobId, problems, incident }: Refusal, status: number): RedressError {
   const isKnown = Object.hasOwn(ERRORS, code)
-  // A newer server may refuse in words that this command does not know.
   const fallback: ErrorCode = status >= 500 ? 'SERVER_FAILED' : 'REQUEST_INVALID'
   const said = isKnown ? message : `${code}: ${message}`
   const remedy = code === 'SIGN_IN_REQUIRED' ? 'Put a token into REDRESS_TOKEN, or give --token-file.' : action

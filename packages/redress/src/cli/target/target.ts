@@ -1,6 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
-import type { OperationName } from '../../operations/catalog.ts'
-import type { OutputOf } from '../../operations/table.ts'
+import type { OpenTarget } from '../../http/app-command.ts'
 import type { Parsed } from '../language/parse.ts'
 
 /** Something that happened, as it is told live. */
@@ -24,14 +23,10 @@ export interface FollowOptions {
 }
 
 /** Where operations are done: on the store itself, or by a server. */
-export interface Target {
-  perform<Name extends OperationName>(name: Name, input: object): Promise<OutputOf<Name>>
+export interface Target extends OpenTarget {
   follow(options: FollowOptions): AsyncIterable<LiveEvent>
-  /** What leads another command to the same place. */
-  flags: string
-  /** Where the pages are, as far as is known here. */
+  /** The address of the pages, as far as this command knows it. */
   server: string
-  stop(): Promise<void>
 }
 
 /** Where `redress start` serves its pages when it is started with the same environment. */

@@ -1,9 +1,8 @@
 import { oneLine } from '../../core/text/printable.ts'
+import type { TableColumn } from '../../http/app-command.ts'
 import type { Style, Terminal } from './terminal.ts'
 
-export interface Column<Row> {
-  title: string
-  of: (row: Row) => string | number | null
+export interface Column<Row> extends TableColumn<Row> {
   style?: (row: Row) => Style
   isNumber?: boolean
   /** May be cut down to this many characters when the terminal is narrow. A column that says nothing is never cut. */

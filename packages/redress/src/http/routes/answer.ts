@@ -6,19 +6,7 @@ import { SAFE_HEADERS } from '../callers/safe-headers.ts'
 import { downPage } from '../pages/down-page.ts'
 import { noteOnRequest } from '../request-log.ts'
 import { StoreAway } from '../store-watch.ts'
-
-/** A refusal as every route gives it. */
-interface ErrorAnswer {
-  error: {
-    code: ErrorCode
-    message: string
-    action: string
-    jobId?: string
-    problems?: readonly string[]
-    /** Under this id the log of the server has the cause. */
-    incident?: string
-  }
-}
+import type { ErrorAnswer } from './error-answer.ts'
 
 /** What is said of these is made for whoever called, though the server is at fault. */
 const SAFE_TO_TELL: ReadonlySet<ErrorCode> = new Set(['BACKLOG_FULL', 'SERVER_UNREACHABLE', 'SERVER_STOPPING'])
@@ -58,7 +46,13 @@ function answerOf(error: RedressError, log: Log, request: FastifyRequest): Error
   const { code, message, action, jobId, problems } = error
   if (error.httpStatus < 500 || SAFE_TO_TELL.has(code) || error instanceof StoreAway) {
     return {
-      error: { code, message, action, ...(jobId !== undefined && { jobId }), ...(problems.length > 0 && { problems }) },
+      error: {
+        code,
+        message,
+        action,
+        ...(jobId !== undefined && { jobId }),
+        ...(problems.length > 0 && { problems: [...problems] }),
+      },
     }
   }
   const incident = randomUUID()

@@ -100,22 +100,3 @@ const contentOf = ({ json, types = [] }: Content, io: 'input' | 'output'): objec
   ...(json !== undefined && { 'application/json': { schema: schemaOf(json, io) } }),
   ...Object.fromEntries(types.map((type) => [type, { schema: {} }])),
 })
-
-/** The codes of an app are its own. */
-export const APP_ERROR_SCHEMA = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['code', 'message'],
-      properties: {
-        code: { type: 'string', description: 'A code of the app, or of the table of errors.' },
-        message: { type: 'string' },
-        action: { type: 'string', description: 'What can be done about it.' },
-        jobId: { type: 'string' },
-        problems: { type: 'array', items: { type: 'string' } },
-      },
-    },
-  },
-}

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { ERRORS, type ErrorCode } from '../../core/errors.ts'
 import { EXPORT_FORMATS } from '../../operations/dead-letters/export.ts'
 import { filterFields } from '../../operations/dead-letters/filter.ts'
 import { OPERATIONS } from '../../operations/table.ts'
-import { APP_ERROR_SCHEMA, type AppPaths, schemaOf } from './app-routes.ts'
+import { type AppPaths, schemaOf } from './app-routes.ts'
+import { appErrorAnswerSchema, errorAnswerSchema } from './error-answer.ts'
 import { TABLE_ROUTES } from './routes.ts'
 
 /** The document of the HTTP API, made from the table of operations and from the routes that apps have added. */
@@ -29,7 +29,10 @@ export function openApi(version: string, serverUrl: string, cookieName: string, 
         token: { type: 'http', scheme: 'bearer', description: 'Made by `redress tokens create`.' },
         session: { type: 'apiKey', in: 'cookie', name: cookieName, description: 'Of a browser that has signed in.' },
       },
-      schemas: { Error: ERROR_SCHEMA, AppError: APP_ERROR_SCHEMA },
+      schemas: {
+        Error: schemaOf(errorAnswerSchema, 'input'),
+        AppError: schemaOf(appErrorAnswerSchema, 'input'),
+      },
       responses: {
         Refused: {
           description: 'Refused, with a code of the table of errors.',
@@ -42,25 +45,6 @@ export function openApi(version: string, serverUrl: string, cookieName: string, 
       },
     },
   }
-}
-
-const ERROR_SCHEMA = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['code', 'message', 'action'],
-      properties: {
-        code: { type: 'string', enum: Object.keys(ERRORS) as ErrorCode[] },
-        message: { type: 'string' },
-        action: { type: 'string', description: 'What can be done about it.' },
-        jobId: { type: 'string' },
-        problems: { type: 'array', items: { type: 'string' } },
-        incident: { type: 'string', description: 'Under this id the log of the server has the cause.' },
-      },
-    },
-  },
 }
 
 function operationObject(name: keyof typeof OPERATIONS, url: string, method: string): object {

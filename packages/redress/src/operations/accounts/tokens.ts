@@ -143,33 +143,17 @@ const createSignInLink = operation('sign-in-links.create', {
 
 const NO_LINK = { code: null, path: null }
 
-interface Asked {
-  name: string
-  role: Role
-  account?: string | undefined
-  scopes?: z.infer<typeof scopesField>
-  actor: string
-  reason: string
-  dryRun: boolean
-}
+type CredentialInput = Omit<z.output<(typeof createToken)['input']>, 'expires'>
 
-interface Made {
-  /** Shown once, and kept nowhere; null with `dryRun`. */
-  secret: string | null
-  id: string | null
-  name: string
-  role: Role
-  account: string | null
-  scopes: string[] | null
-  expiresAt: string | null
-}
+/** The secret is shown once and stored nowhere; it is null with `dryRun`. */
+type MadeCredential = Omit<z.infer<z.ZodObject<typeof credentialFacts>>, 'isDone' | 'did'> & { secret: string | null }
 
 async function makeCredential(
   { store, makeId }: Pick<Context, 'store' | 'makeId'>,
   kind: Exclude<CredentialKind, 'session'>,
-  { name, role, account: accountName, scopes: given, actor, reason, dryRun }: Asked,
+  { name, role, account: accountName, scopes: given, actor, reason, dryRun }: CredentialInput,
   forMs: number | null,
-): Promise<Made> {
+): Promise<MadeCredential> {
   const account = accountName ?? null
   requireBy({ actor, reason }, `${kind} ${name}`)
   if (role === 'owner' && account === null) {

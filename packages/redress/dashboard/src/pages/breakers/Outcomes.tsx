@@ -1,12 +1,9 @@
+import type { OutputOf } from '../../../../src/operations/table.ts'
 import { some } from '../../words/numbers.ts'
 
 const SHOWN_MAX = 20
 
-interface Calls {
-  at: string
-  succeeded: number
-  failed: number
-}
+type Calls = OutputOf<'breakers.show'>['calls'][number]
 
 /** The last calls, a mark each, the newest on the right. Within one second their order is not known: failed ones last. */
 export function Outcomes({ calls }: { calls: readonly Calls[] }) {

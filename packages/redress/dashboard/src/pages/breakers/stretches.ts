@@ -1,4 +1,6 @@
-type Status = 'closed' | 'open' | 'half-open'
+import type { OutputOf } from '../../../../src/operations/table.ts'
+
+type Status = OutputOf<'breakers.show'>['status']
 
 export interface Stretch {
   status: Status
