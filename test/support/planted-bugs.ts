@@ -35,7 +35,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a job completes without its event',
     file: CLOSING,
-    find: 'tellEnd(close, worker, change, ranMs, null, nowMs)',
+    find: 'addEnd(close, worker, change, ranMs, NO_NUMBERS, nowMs)',
     replace: '',
     caughtBy: promise('an attempt leaves who had it'),
   },

@@ -22,21 +22,36 @@ export function cancelOnRequeue(
 export const recordedKindsOf = (change: Change): { kind: EventKind; otherKind: EventKind | null } =>
   change.to === 'queued' ? { kind: change.cause, otherKind: 'cancelled' } : { kind: change.to, otherKind: null }
 
-/**
- * The event of an attempt that ends. The store adds the numbers that only it knows: the failure, the offset of the dead
- * letter and the time when the job is due.
- */
-export function endEventOf(change: Change): { kind: EventKind; data: EventData | null } {
+/** Numbers that only the store knows. The event of an end names those that there are. */
+export interface EndNumbers {
+  failure: number | null
+  deadLetterOffset: number | null
+  dueAtMs: number | null
+}
+
+export const NO_NUMBERS: EndNumbers = { failure: null, deadLetterOffset: null, dueAtMs: null }
+
+/** The event of an attempt that ends. */
+export function endEventOf(
+  change: Change,
+  numbers: EndNumbers = NO_NUMBERS,
+): { kind: EventKind; data: EventData | null } {
   const facts = attemptFactsOf(change)
   switch (change.to) {
     case 'complete':
       return { kind: 'complete', data: facts }
     case 'cancelled':
       return { kind: 'cancelled', data: change.note === null ? facts : { reason: change.note, ...facts } }
-    case 'failed':
-      return { kind: 'failed', data: { ...failedEventData(change), ...facts } }
+    case 'failed': {
+      const data: EventData = { ...failedEventData(change), ...facts }
+      if (numbers.failure !== null) data.failure = numbers.failure
+      if (numbers.deadLetterOffset !== null) data.deadLetterOffset = numbers.deadLetterOffset
+      return { kind: 'failed', data }
+    }
     case 'queued': {
       const data: EventData = { spent: change.spent ?? '', ...facts }
+      if (numbers.failure !== null) data.failure = numbers.failure
+      if (numbers.dueAtMs !== null) data.dueAtMs = numbers.dueAtMs
       if (change.failure !== null) data.code = change.failure.code
       if (change.note !== null) data.reason = change.note
       return { kind: change.cause, data }

@@ -7,7 +7,7 @@ import type { BatchKey, By, JobKey, WorkerKey } from '../contract/store.ts'
 import { tellAll } from './outbox.ts'
 import type { Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
-import { type Sql, sql } from './tx/sql.ts'
+import { Sql } from './tx/sql.ts'
 
 export interface FailedAttempt {
   key: JobKey
@@ -17,8 +17,8 @@ export interface FailedAttempt {
   failure: DecidedFailure
   from: Status | null
   to: Status
-  /** Only of a failure that ends its job. */
-  isPermanent?: boolean
+  /** null if the failure does not end its job. */
+  isPermanent: boolean | null
 }
 
 /** An act of a person, or of a rule in a person's name. */
@@ -47,8 +47,8 @@ export const history = {
     return notices === undefined ? [] : yield* tellAll(tx, [{ notices, batch }], nowMs)
   },
 
-  *event(tx: Tx, ...event: Parameters<typeof addEvent>): Script<void> {
-    yield* tx.run`${addEvent(...event)}`
+  *event(tx: Tx, ...event: Parameters<typeof eventValues>): Script<void> {
+    yield* tx.run`${new Sql(EVENT_INSERT, eventValues(...event))}`
   },
 
   /** An event of anything but a job: a batch, a breaker, a queue. `subject` is 'batch:ID' and so on. */
@@ -73,12 +73,20 @@ export const history = {
 
   /** Stores a failure with its decision and answers with its number. */
   *failure(tx: Tx, failed: FailedAttempt): Script<number> {
-    const added = yield* tx.get<{ seq: number }>`${addFailure(failed)} RETURNING seq`
+    const added = yield* tx.get<{ seq: number }>`${new Sql(FAILURE_INSERT, failureValues(failed))} RETURNING seq`
     return (added as { seq: number }).seq
   },
 }
 
-export const addEvent = (
+/** The texts between the values. SQLite prepares them once and binds the values itself, because nearly every change comes here. */
+const insertInto = (table: string, columns: string): readonly string[] => {
+  const commas = columns.split(',').slice(1)
+  return [`INSERT INTO ${table} (${columns}) VALUES (`, ...commas.map(() => ', '), ')']
+}
+
+export const EVENT_INSERT = insertInto('events', 'job, at, kind, attempt, worker, duration_ms, data')
+
+export const eventValues = (
   key: JobKey,
   atMs: number,
   kind: EventKind,
@@ -86,19 +94,38 @@ export const addEvent = (
   worker: WorkerKey | null,
   durationMs: number | null,
   data: EventData | null,
-): Sql => sql`
-  INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
-  VALUES (${key}, ${atMs}, ${kind}, ${attempt}, ${worker}, ${durationMs}, ${jsonOf(data)})`
+): (string | number | null)[] => [key, atMs, kind, attempt, worker, durationMs, jsonOf(data)]
 
-export const addFailure = ({ key, atMs, attempt, worker, failure, from, to, isPermanent }: FailedAttempt): Sql => sql`
-  INSERT INTO failures (job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail,
-    context, causes, rule, fingerprint, from_status, to_status, decision, permanent)
-  VALUES (${key}, ${atMs}, ${attempt}, ${worker}, ${failure.phase}, ${failure.layer}, ${failure.code},
-    ${failure.fault}, ${failure.message}, ${failure.waiting}, ${failure.detail},
-    ${isEmpty(failure.context) ? null : JSON.stringify(failure.context)},
-    ${failure.causes.length === 0 ? null : JSON.stringify(failure.causes)}, ${failure.rule},
-    ${failure.fingerprint}, ${from}, ${to}, ${JSON.stringify(failure.decision)},
-    ${isPermanent === undefined ? null : Number(isPermanent)})`
+export const FAILURE_INSERT = insertInto(
+  'failures',
+  `job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail, context, causes, rule, fingerprint,
+    from_status, to_status, decision, permanent`,
+)
+
+export const failureValues = (failed: FailedAttempt): (string | number | null)[] => {
+  const { failure, isPermanent } = failed
+  return [
+    failed.key,
+    failed.atMs,
+    failed.attempt,
+    failed.worker,
+    failure.phase,
+    failure.layer,
+    failure.code,
+    failure.fault,
+    failure.message,
+    failure.waiting,
+    failure.detail,
+    isEmpty(failure.context) ? null : JSON.stringify(failure.context),
+    failure.causes.length === 0 ? null : JSON.stringify(failure.causes),
+    failure.rule,
+    failure.fingerprint,
+    failed.from,
+    failed.to,
+    JSON.stringify(failure.decision),
+    isPermanent === null ? null : Number(isPermanent),
+  ]
+}
 
 const jsonOf = (data: object | null): string | null => (data === null ? null : JSON.stringify(data))
 

@@ -1,6 +1,13 @@
 import type { Change, DecidedFailure } from '../../../core/job/change.ts'
 import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
-import { cancelOnRequeue, endEventOf, type HeldNow, isStillReclaimable } from '../../../core/job/ending.ts'
+import {
+  cancelOnRequeue,
+  type EndNumbers,
+  endEventOf,
+  type HeldNow,
+  isStillReclaimable,
+  NO_NUMBERS,
+} from '../../../core/job/ending.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'
@@ -82,36 +89,34 @@ export function openClosing(
     worker: WorkerKey,
     failure: DecidedFailure,
     to: Status,
+    isPermanent: boolean | null,
     atMs: number,
-    isPermanent?: boolean,
-  ): number =>
-    history.failure({
-      ...{ key, atMs, attempt, worker, failure, from: 'processing', to },
-      ...(isPermanent !== undefined && { isPermanent }),
-    })
+  ): number => history.failure({ key, atMs, attempt, worker, failure, from: 'processing', to, isPermanent })
 
   /** Adds the event of an attempt that ends, with the numbers that the store gave. */
-  const tellEnd = (
+  const addEnd = (
     { key, attempt }: Held,
     worker: WorkerKey,
     change: Change,
     ranMs: number | null,
-    numbers: EventData | null,
+    numbers: EndNumbers,
     nowMs: number,
   ): void => {
-    const { kind, data } = endEventOf(change)
-    history.event(key, nowMs, kind, attempt, worker, ranMs, numbers === null ? data : { ...data, ...numbers })
+    const { kind, data } = endEventOf(change, numbers)
+    history.event(key, nowMs, kind, attempt, worker, ranMs, data)
   }
 
-  /** The failure and the event of a job that goes back to the queue. */
-  const tellRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
-    const { failure } = change
-    const dueAtMs = dueAt(change, nowMs)
-    const numbers = {
-      ...(failure !== null && { failure: failureOf(at, worker, failure, 'queued', nowMs) }),
-      ...(dueAtMs !== null && { dueAtMs }),
-    }
-    tellEnd(at, worker, change, ranMs, numbers, nowMs)
+  /** Adds the failure and the event of a job that goes back to the queue. */
+  const addRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
+    const failure = change.failure === null ? null : failureOf(at, worker, change.failure, 'queued', null, nowMs)
+    addEnd(at, worker, change, ranMs, { failure, dueAtMs: dueAt(change, nowMs), deadLetterOffset: null }, nowMs)
+  }
+
+  /** A retry over the budget of its type waits longer. Only a change that is applied pays. */
+  const priced = (change: Requeue, nowMs: number): { retry: Requeue; pay?: () => void } => {
+    if (change.budget === undefined) return { retry: change }
+    const prices = retries.price([change], nowMs)
+    return { retry: prices.changes[0] as Requeue, pay: () => retries.pay(prices) }
   }
 
   /** Applies a change to a row that is known to be held in this transaction. */
@@ -119,33 +124,30 @@ export function openClosing(
     const { key, attempt } = at
     const { worker } = row
     const { change, keptFailure } = cancelOnRequeue(asked, row.cancel_requested_at !== null)
-    if (keptFailure !== null) failureOf(at, worker, keptFailure, change.to, nowMs)
+    if (keptFailure !== null) failureOf(at, worker, keptFailure, change.to, null, nowMs)
     const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
-    const tell = (numbers: EventData | null) => tellEnd(at, worker, change, ranMs, numbers, nowMs)
-
     switch (change.to) {
       case 'complete':
-        tell(null)
+        addEnd(at, worker, change, ranMs, NO_NUMBERS, nowMs)
         complete.run(key, attempt, nowMs, startedAtMs, change.result)
         break
       case 'cancelled':
-        tell(null)
+        addEnd(at, worker, change, ranMs, NO_NUMBERS, nowMs)
         cancel.run(key, attempt, nowMs, startedAtMs)
         break
       case 'queued': {
-        const priced = retries.price([change], nowMs)
-        const [retry] = priced.changes as [Requeue]
+        const { retry, pay } = priced(change, nowMs)
         const { delayMs, spent } = retry
-        tellRequeue(at, worker, retry, ranMs, nowMs)
+        addRequeue(at, worker, retry, ranMs, nowMs)
         requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry, nowMs), spent, nowMs + delayMs)
-        retries.pay(priced)
+        pay?.()
         return
       }
       case 'failed': {
         const { failure: final, spent, deadLetter, isPermanent } = change
-        const failure = failureOf(at, worker, final, 'failed', nowMs, isPermanent)
+        const failure = failureOf(at, worker, final, 'failed', isPermanent, nowMs)
         const letter = letters.add(key, failure, triesOfTask(attempt, spent), deadLetter, nowMs)
-        tell({ failure, ...(letter ? { deadLetterOffset: letter } : {}) })
+        addEnd(at, worker, change, ranMs, { failure, dueAtMs: null, deadLetterOffset: letter || null }, nowMs)
         fail.run(key, attempt, nowMs, startedAtMs, failure, spent, letter, final.code)
       }
     }
@@ -165,20 +167,20 @@ export function openClosing(
           refuse(close, 'close', worker, nowMs)
           return 'lost'
         }
-        tellEnd(close, worker, change, ranMs, null, nowMs)
+        addEnd(close, worker, change, ranMs, NO_NUMBERS, nowMs)
         const { batch } = close
         if (batch !== null && batch !== undefined) batches.moved(batch, 'processing', 'complete', false, nowMs)
         return 'closed'
       }
       if (change.to === 'queued') {
         // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
-        const priced = retries.price([change], nowMs)
-        const [retry] = priced.changes as [Requeue]
+        const { retry, pay } = priced(change, nowMs)
         const { delayMs } = retry
-        const [ready, dueAtMs] = [delayMs > 0 ? null : 1, dueAt(retry, nowMs)]
+        const ready = delayMs > 0 ? null : 1
+        const dueAtMs = dueAt(retry, nowMs)
         if (requeueUndisturbed.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
-          retries.pay(priced)
-          tellRequeue(close, worker, retry, ranMs, nowMs)
+          pay?.()
+          addRequeue(close, worker, retry, ranMs, nowMs)
           return 'closed'
         }
       }

@@ -1,31 +1,19 @@
-import type { StatementSync } from 'node:sqlite'
 import type { JobKey } from '../../contract/store.ts'
-import { addEvent, addFailure, history } from '../../scripts/history.ts'
+import { EVENT_INSERT, eventValues, FAILURE_INSERT, failureValues, history } from '../../scripts/history.ts'
 import { REMOVED_EVENTS } from '../../scripts/jobs/pruning.ts'
 import type { Tx } from '../../scripts/tx/context.ts'
 import { atOnce, type Script } from '../../scripts/tx/script.ts'
-import type { Sql } from '../../scripts/tx/sql.ts'
 import type { SqliteTx } from '../connection/tx.ts'
 import type { History } from './at-once.ts'
 
 /** The history as hot code writes it. Nearly every change of a job adds a row here, so these are sent without a script. */
-export function historyAtOnce(tx: SqliteTx): History {
-  const event = direct(tx, addEvent)
-  const failure = direct(tx, addFailure)
+export function historyAtOnce({ connection, ...tx }: SqliteTx): History {
+  const addEvent = connection.prepare(EVENT_INSERT.join('?'))
+  const addFailure = connection.prepare(FAILURE_INSERT.join('?'))
   return {
     ...atOnce(tx, history),
-    event: (...args) => void event(...args),
-    failure: (failed) => Number(failure(failed).lastInsertRowid),
-  }
-}
-
-/** A statement that always has the same text. */
-function direct<Args extends unknown[]>(tx: SqliteTx, statementOf: (...args: Args) => Sql) {
-  let statement: StatementSync | null = null
-  return (...args: Args) => {
-    const made = statementOf(...args)
-    statement ??= tx.connection.prepare(made.text)
-    return statement.run(...(made.values as (string | number | null)[]))
+    event: (...event) => void addEvent.run(...eventValues(...event)),
+    failure: (failed) => Number(addFailure.run(...failureValues(failed)).lastInsertRowid),
   }
 }
 
