@@ -32,8 +32,7 @@ export function openTypes() {
   let byKey = new Map<number, KnownType>()
   let seenVersion = -1
   let policies = new Map<string, Policy>()
-  let refreshesAsked = 0
-  let refreshesDone = 0
+  let refreshes = 0
 
   /** Parses a policy only if its text has changed: parsing is expensive. */
   const toTypes = (rows: readonly TypeRow[]): KnownType[] => {
@@ -57,11 +56,12 @@ export function openTypes() {
 
   /** Before a read that must not miss what another process declared. */
   const refresh = function* (tx: Tx): Script<void> {
-    const turn = ++refreshesAsked
+    const refreshesBefore = refreshes
     const { version, known } = yield* load(tx)
-    // The answer to a later question came first.
-    if (turn < refreshesDone) return
-    refreshesDone = turn
+    // Another answer came meanwhile and is newer. Asked after it, a lower version means that the store went back: to a
+    // standby that lacked the last commits.
+    if (version < seenVersion && refreshes !== refreshesBefore) return
+    refreshes++
     seenVersion = version
     byName = new Map(known.map((type) => [type.name, type]))
     byKey = new Map(known.map((type) => [type.key, type]))
