@@ -106,6 +106,29 @@ test('a key with a hundred thousand ready jobs in front is jumped over, not walk
   expect(performance.now() - beganMs).toBeLessThan(1_000)
 })
 
+test('of more keys than one claim visits, each comes to its turn', async () => {
+  const { store, sql, worker } = await open('many_keys')
+  await store.register({
+    types: [{ name: 'limited', queue: 'default', policy: policy({ concurrency: { perKey: 1 } }) }],
+  })
+  await fill(sql, 3_000, 'hot')
+  // The first 2,000 keys have a job under way each. Their rows come last in the table and first in the line.
+  await sql.unsafe(`
+    UPDATE jobs SET limit_key = 'k' || lpad((3000 - key)::text, 4, '0'), priority = (key > 1000)::int;
+    INSERT INTO job_specs (id, type, payload, created_at) SELECT 'held-' || i, 1, '{}', 0 FROM generate_series(0, 1999) AS i;
+    INSERT INTO jobs (key, type, status, priority, queued_at, limit_key, forward_only, attempt, worker, lease_until, claimed_at)
+      SELECT key, 1, 'processing', 0, 0, 'k' || lpad(substr(id, 6), 4, '0'), 0, 1, ${worker}, 9000000000, 0
+      FROM job_specs WHERE id LIKE 'held-%'`)
+  await sql`VACUUM ANALYZE`
+  const claimed: string[] = []
+  for (let i = 0; i < 60; i++) {
+    const { leases } = await store.claim({ worker, lanes: LANES, max: 100 })
+    claimed.push(...leases.map(({ id }) => id))
+  }
+  expect(new Set(claimed).size).toBe(1_000)
+  expect(claimed.length).toBe(1_000)
+})
+
 test('while a transaction stands open for long, every job is claimed once, and what is urgent at once', async () => {
   const { store, sql, worker } = await open('horizon')
   await store.register({ types: [{ name: 'limited', queue: 'default', policy: policy() }] })

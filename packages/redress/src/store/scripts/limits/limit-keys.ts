@@ -37,7 +37,7 @@ export const keySql = {
         AND next.type = ${type} AND next.limit_key > (SELECT limit_key FROM jobs WHERE jobs.key = first.key)
         ORDER BY next.limit_key, next.priority DESC, next.queued_at, next.key LIMIT 1), n + 1
       FROM first WHERE first.key IS NOT NULL AND n < ${max})
-    SELECT jobs.key, limit_key, priority, queued_at FROM first CROSS JOIN jobs WHERE jobs.key = first.key`,
+    SELECT jobs.key, limit_key, priority, queued_at, n FROM first CROSS JOIN jobs WHERE jobs.key = first.key`,
   ofKey: (type: number, limitKey: string, max: number): Sql => sql`
     SELECT ${COLUMNS} FROM jobs WHERE ${READY_WITH_KEY} AND type = ${type} AND limit_key = ${limitKey}
     ORDER BY priority DESC, queued_at, key LIMIT ${max}`,
@@ -55,9 +55,10 @@ export function openLimitKeys() {
 
   const walk = function* (tx: Tx, type: number): Script<ReadyRow[]> {
     const from = stoppedAt.get(type)
-    const rows = yield* tx.all<ReadyRow>`${keySql.firstOfEach(type, from ?? '', KEYS_PER_WALK)}`
+    const rows = yield* tx.all<ReadyRow & { n: number }>`${keySql.firstOfEach(type, from ?? '', KEYS_PER_WALK)}`
     if (rows.length === KEYS_PER_WALK) {
-      stoppedAt.set(type, rows.at(-1)?.limit_key ?? '')
+      // Not simply the last row: PostgreSQL may join them in another order.
+      stoppedAt.set(type, rows.find(({ n }) => n === KEYS_PER_WALK)?.limit_key ?? '')
       return rows
     }
     stoppedAt.delete(type)
