@@ -166,7 +166,7 @@ interface Wanted {
 }
 
 /** Gives a client what was stored for it, whole or the range that was asked for. */
-export async function sendContent(
+async function sendContent(
   app: App,
   storage: ArtifactStore,
   wanted: Wanted,
@@ -196,12 +196,12 @@ async function absence(app: App, { job, resource }: Wanted): Promise<Error> {
 }
 
 /** What is known of the proxies in this process. */
-export type SeeProxies = () => readonly ProxyState[]
+type SeeProxies = () => readonly ProxyState[]
 
 const STATES = ['healthy', 'out', 'probing'] as const
 
 /** For those who run it: which proxies are in use, and why the others are not. */
-export function addProxyRoute(server: FastifyInstance, tools: MountTools, seeProxies: SeeProxies): void {
+function addProxyRoute(server: FastifyInstance, tools: MountTools, seeProxies: SeeProxies): void {
   server.get('/fetchbox/proxies', described(API.proxies), async (request, reply) => {
     const { role } = await neededCaller(tools, request, 'read')
     if (role === 'owner') throw refusal('AUTH_ROLE', { said: 'It needs the role viewer or operator.' })
@@ -214,7 +214,7 @@ export function addProxyRoute(server: FastifyInstance, tools: MountTools, seePro
 }
 
 /** One line for each state of a proxy, 1 for that it is in: as the breakers of the engine are told. */
-export async function addProxyMetric(app: App, seeProxies: SeeProxies): Promise<void> {
+async function addProxyMetric(app: App, seeProxies: SeeProxies): Promise<void> {
   if (seeProxies().length === 0) return
   const registry = await app.metrics.registry()
   new Gauge({

@@ -1,5 +1,5 @@
 import type { AppModule } from 'redress/http'
-import { gateway } from './gateway-command.ts'
+import { gateway } from './gateway/command.ts'
 
 /** Upload a PDF, have it converted behind a breaker, download XML. Loads the rest when used. */
 const pdfXml: AppModule = {

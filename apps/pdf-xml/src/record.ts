@@ -4,7 +4,7 @@ import { type App, type EventView, type OperationOutput, RedressError } from 're
 import type { FindCaller, RouteDescription } from 'redress/http'
 import { z } from 'zod'
 import { visitors } from './api.ts'
-import { CONVERT, type ConvertInput, type ConvertResult } from './convert.ts'
+import { CONVERT, type ConvertInput, type ConvertResult } from './convert-job.ts'
 import { resultKey } from './files.ts'
 
 /** The engine's event kinds and the transitions of the source documents. Other kinds are left out. */
@@ -24,7 +24,7 @@ const KINDS = {
 } as const satisfies Partial<Record<EventView['kind'], string>>
 
 /** D32 E23: a transition, with the meta that the documents name. */
-export const eventRecord = z.object({
+const eventRecord = z.object({
   id: z.number(),
   job_id: z.string(),
   kind: z.enum([...new Set(Object.values(KINDS))]),
@@ -38,7 +38,7 @@ export const eventRecord = z.object({
 })
 type JobEventRecord = z.infer<typeof eventRecord>
 
-export const jobRecord = z.object({
+const jobRecord = z.object({
   id: z.string(),
   status: z.string(),
   owner_session_id: z.string().nullable(),

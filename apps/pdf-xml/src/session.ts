@@ -71,3 +71,6 @@ export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean
 }
 
 const ownerNamed = (name: string): Caller => ({ name, role: 'owner', account: name, scopes: SCOPES, isPerson: true })
+
+/** Whose conversions these are: an account's, a token's, or those of a browser that we know by its cookie. */
+export const ownerOf = ({ account, name }: Caller): string => account ?? name

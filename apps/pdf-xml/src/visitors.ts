@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { App } from 'redress'
 import { clientAddress } from 'redress/http'
-import { CONVERT, type ConvertInput } from './convert.ts'
+import { CONVERT, type ConvertInput } from './convert-job.ts'
 import type { Refused } from './receive.ts'
 import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
 

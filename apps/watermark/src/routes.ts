@@ -45,7 +45,7 @@ export function watermarkRoutes(options: RouteOptions): Mount {
   }
 }
 
-export function addAssetRoutes(server: FastifyInstance, desk: Desk): void {
+function addAssetRoutes(server: FastifyInstance, desk: Desk): void {
   const { rows, files } = desk.options
 
   server.post('/assets', described(API.addAsset, { bodyMs: UPLOAD_MS }), async (request, reply) => {

@@ -6,10 +6,9 @@ import type { Log } from 'redress'
 import type { Faults } from './faults.ts'
 import { idOf, type Mappings } from './mappings.ts'
 import { Notices, PARSERS } from './notices.ts'
-import { counted } from './passed-buffers.ts'
 import type { ParserPool } from './pool.ts'
 import { Refusal } from './refusals.ts'
-import { drain, receive } from './upload.ts'
+import { counted, drain, receive } from './upload.ts'
 
 interface ProcessParts {
   pool: ParserPool

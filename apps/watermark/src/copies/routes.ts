@@ -89,7 +89,7 @@ function csvField(value: string): string {
 }
 
 /** Who gets which link. With a mark of its encoding, without which some programs spoil names. */
-export function linksCsv(tokens: readonly TokenView[], origin: string): string {
+function linksCsv(tokens: readonly TokenView[], origin: string): string {
   const lines = tokens.map(({ name, email, state, link }) => [name, email, state, `${origin}${link ?? ''}`])
   return `\ufeff${[['name', 'email', 'state', 'link'], ...lines].map((line) => line.map(csvField).join(',')).join('\r\n')}\r\n`
 }

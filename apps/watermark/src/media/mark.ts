@@ -158,7 +158,7 @@ function growing(onProgress: ((percent: number) => void) | undefined): (value: n
 /** What MP4 players everywhere play; anything else becomes AAC. */
 const COPIED_SOUND = ['aac', 'mp3']
 
-export function videoOutput(source: ProbedMedia): OutputPlan {
+function videoOutput(source: ProbedMedia): OutputPlan {
   // Colour is kept for squares of two by two pixels, so an odd row or column has none.
   const [width, height] = [source.width & ~1, source.height & ~1]
   const crop = width === source.width && height === source.height ? [] : [`crop=${width}:${height}:0:0`]

@@ -3,12 +3,10 @@ import type { ParseOrder } from '../messages.ts'
 import { RecordPages } from '../record/pages.ts'
 import { type FoundField, type FoundRecord, readRecord } from '../record/read.ts'
 import { Refusal } from '../refusals.ts'
+import { formFieldsOf, metadataOf } from './document-info.ts'
 import { Fonts } from './fonts.ts'
-import { formFieldsOf } from './form-fields.ts'
 import { FontTable, writeLayout, writeText } from './forms-of-page.ts'
-import { metadataOf } from './metadata.ts'
-import { PdfFile } from './open.ts'
-import { type PageView, readPage } from './page.ts'
+import { type PageView, PdfFile, readPage } from './open.ts'
 import { Losses, points, XmlFile } from './xml.ts'
 
 const NAMESPACE = 'urn:redress:pdf-xml:1'
@@ -102,7 +100,7 @@ function writePage(xml: XmlFile, number: number, page: PageView | undefined, tab
   xml.end()
 }
 
-export function writeRecord(xml: XmlFile, { fields, rows }: FoundRecord): void {
+function writeRecord(xml: XmlFile, { fields, rows }: FoundRecord): void {
   const losses = new Losses()
   const clean = (field: FoundField) => ({ ...field, text: losses.clean(field.value.text) })
   const cleanFields = fields.map(clean)

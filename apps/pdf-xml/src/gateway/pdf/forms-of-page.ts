@@ -1,6 +1,6 @@
 import { type Block, blocksOf, blockText, wholeWords } from './blocks.ts'
 import type { Fonts } from './fonts.ts'
-import type { PageView } from './page.ts'
+import type { PageView } from './open.ts'
 import { least, most } from './rows.ts'
 import { type Box, boxOnPage, type Frame } from './words.ts'
 import { Losses, points, type XmlFile } from './xml.ts'

@@ -1,5 +1,5 @@
 import { readFromRight, wholeWords } from '../pdf/blocks.ts'
-import type { PageView } from '../pdf/page.ts'
+import type { PageView } from '../pdf/open.ts'
 import { isRtlSegment, least, most, rowsOf, segmentsOf } from '../pdf/rows.ts'
 import { type Box, boxOnPage } from '../pdf/words.ts'
 

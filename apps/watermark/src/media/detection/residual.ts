@@ -138,7 +138,7 @@ const NEIGHBOURS: readonly (readonly [x: number, y: number])[] = [
  * Takes away from each cell what its neighbours tell about it. Content goes on from one cell to the next, and the mark
  * does not: its cells are thrown like coins. How much a neighbour tells is fitted to this very file.
  */
-export function whitened(cells: Float32Array): Float32Array {
+function whitened(cells: Float32Array): Float32Array {
   const size = NEIGHBOURS.length
   const around = new Float64Array(GRID * GRID * size)
   const matrix = new Float64Array(size * size)

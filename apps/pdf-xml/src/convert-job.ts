@@ -4,8 +4,7 @@ import { type App, type Attempt, type JobType, RedressError, rule } from 'redres
 import { z } from 'zod'
 import { CODES, type Code } from './codes.ts'
 import { existingResult, type Files, NotWellFormed, resultKey, sourceKey, TooMuchXml, wellFormed } from './files.ts'
-import { callGateway, GatewayBusy, GatewayFailed } from './gateway-client.ts'
-import type { GatewayRoom } from './gateway-room.ts'
+import { callGateway, GatewayBusy, GatewayFailed, type GatewayRoom } from './gateway-client.ts'
 import { convertPolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
 

@@ -1,9 +1,9 @@
 import { isMissing } from '@redress/shared/stores'
-import type { App, JobView } from 'redress'
+import { type App, type JobView, type Log, RedressError } from 'redress'
 import { CODES } from '../codes.ts'
-import { CONVERT, type ConvertInput } from '../convert.ts'
+import { CONVERT, type ConvertInput } from '../convert-job.ts'
 import { type Files, resultKey } from '../files.ts'
-import { Line, type Place } from './line.ts'
+import { GATEWAY } from '../policy.ts'
 
 /** One of somebody's conversions, with all that its row says. */
 export interface Conversion {
@@ -139,3 +139,89 @@ const isActive = ({ status }: JobView): boolean => status === 'queued' || status
 
 const mayHaveChangedSince = (job: JobView, since: string): boolean =>
   isActive(job) || (job.finishedAt ?? job.queuedAt) >= since
+
+/** Where a conversion stands among all that wait: its place, or how long the line is where that is too long to count. */
+export type Place = { before: number } | { length: number; isMore: boolean }
+
+interface Snapshot {
+  length: number
+  isMore: boolean
+  /** When each of them was created; null for a long line. */
+  created: readonly string[] | null
+  freshUntilMs: number
+}
+
+const PLACES_MAX = 200
+const FRESH_MS_MIN = 500
+/** Counting takes the longer the more wait: never more than a twentieth of the time. */
+const FRESH_TIMES = 20
+
+/** The line of all who wait. Everybody who looks shares one look, so that a long line does not become longer by being looked at. */
+export class Line {
+  readonly #app: App
+  #snapshot: Promise<Snapshot> | null = null
+  #freshUntilMs = 0
+
+  constructor(app: App) {
+    this.#app = app
+  }
+
+  async placeOf(createdAt: string): Promise<Place> {
+    if (this.#snapshot === null || performance.now() > this.#freshUntilMs) {
+      this.#freshUntilMs = Number.POSITIVE_INFINITY
+      this.#snapshot = this.#look()
+      this.#snapshot.then(
+        ({ freshUntilMs }) => {
+          this.#freshUntilMs = freshUntilMs
+        },
+        () => {
+          this.#snapshot = null
+        },
+      )
+    }
+    const { created, length, isMore } = await this.#snapshot
+    return created === null ? { length, isMore } : { before: created.filter((other) => other < createdAt).length }
+  }
+
+  async #look(): Promise<Snapshot> {
+    const startedMs = performance.now()
+    const waiting = { type: CONVERT, status: 'queued' } as const
+    const { count, isMore } = await this.#app.perform('jobs.count', waiting)
+    const isShort = count < PLACES_MAX && !isMore
+    const created = isShort
+      ? (await this.#app.perform('jobs.list', { ...waiting, limit: PLACES_MAX })).jobs.map((job) => job.createdAt)
+      : null
+    const nowMs = performance.now()
+    return {
+      ...{ length: count, isMore, created },
+      freshUntilMs: nowMs + Math.max(FRESH_MS_MIN, FRESH_TIMES * (nowMs - startedMs)),
+    }
+  }
+}
+
+/** What concerns everybody's conversions: shown above them while it lasts. */
+export interface Service {
+  /** How the gateway is: called, waited for, or given up for now. */
+  gateway: 'called' | 'held' | 'failing-fast'
+  /** Whether there is room for files, and whether that place can be reached at all. */
+  uploads: 'taken' | 'full' | 'away'
+}
+
+export async function serviceNow(app: App, files: Files, log: Log): Promise<Service> {
+  const [{ breakers }, uploads] = await Promise.all([app.perform('breakers.list', {}), uploadsNow(files, log)])
+  const breaker = breakers.find(({ name }) => name === GATEWAY)
+  const isCalled = breaker === undefined || breaker.status === 'closed'
+  const gateway = isCalled ? 'called' : breaker.mode === 'fail-fast' ? 'failing-fast' : 'held'
+  return { gateway, uploads }
+}
+
+/** Somebody who came for what is done already must not be kept from it by a folder that is gone. */
+async function uploadsNow({ uploads }: Files, log: Log): Promise<Service['uploads']> {
+  try {
+    return (await uploads.pressure()) === 'hard' ? 'full' : 'taken'
+  } catch (error) {
+    if (!(error instanceof RedressError)) throw error
+    log.error({ event: 'uploads_away', err: error }, 'the place of the uploads cannot be reached')
+    return 'away'
+  }
+}

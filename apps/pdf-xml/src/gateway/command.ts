@@ -1,5 +1,5 @@
 import type { AppCommand, CommandCall } from 'redress/http'
-import type { RunGatewayOptions } from './gateway/main.ts'
+import type { RunGatewayOptions } from './main.ts'
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const
 
@@ -45,7 +45,7 @@ export const gateway: AppCommand = {
   ],
   examples: ['redress gateway', 'redress gateway --port 7380 --mappings ./mappings', 'redress gateway --faults'],
   async run(call) {
-    const { runGateway } = await import('./gateway/main.ts')
+    const { runGateway } = await import('./main.ts')
     const level = LEVELS.find((one) => one === call.text('log-level')) ?? 'info'
     await runGateway({ ...optionsOf(call), log: await call.log(level) })
   },
