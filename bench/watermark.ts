@@ -12,9 +12,13 @@ import { basename, dirname, extname, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { mediaLimits } from '../apps/shared/src/media/limits.ts'
 import { findPrograms } from '../apps/shared/src/media/programs.ts'
-import { SOURCE_FRAMES_MAX, SUSPECT_FRAMES_MAX } from '../apps/watermark/src/media/detection/detect.ts'
+import {
+  type Judgement,
+  judge,
+  SOURCE_FRAMES_MAX,
+  SUSPECT_FRAMES_MAX,
+} from '../apps/watermark/src/media/detection/detect.ts'
 import { readFrames, type SmallFrame } from '../apps/watermark/src/media/detection/frames.ts'
-import { type Judgement, judge } from '../apps/watermark/src/media/detection/judge.ts'
 import { probeMedia } from '../apps/watermark/src/media/probe.ts'
 import { type Attack, CLIPS, OTHERS, PROMISED } from './watermark/clips.ts'
 import { Films, KEY, tokenOf } from './watermark/films.ts'

@@ -1,4 +1,4 @@
-import { type Judgement, MATCH_Z_MIN } from '../../apps/watermark/src/media/detection/judge.ts'
+import { type Judgement, MATCH_Z_MIN } from '../../apps/watermark/src/media/detection/detect.ts'
 
 /** What came out for the copies of many recipients after the same attack. */
 export interface Tally {

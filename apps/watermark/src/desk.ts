@@ -6,11 +6,11 @@ import { neededCaller, notFound, seenBy } from './access.ts'
 import type { Page } from './assets/assets.ts'
 import type { UploadOptions } from './assets/uploads.ts'
 import { type CampaignRow, findCampaign, findToken, type TokenRow } from './campaigns/campaigns.ts'
-import type { PublishingOptions } from './campaigns/publishing.ts'
+import type { PublishingOptions } from './campaigns/lifecycle.ts'
 import { type CampaignDetail, viewCampaignDetail } from './campaigns/view.ts'
 import type { Links } from './copies/links.ts'
-import type { DetectInput } from './detection/detecting.ts'
-import { flash, type Pages } from './pages.ts'
+import type { DetectInput } from './detection/detect-job.ts'
+import { flash, type Pages } from './page/index.ts'
 
 export interface RouteOptions extends UploadOptions, PublishingOptions {
   links: Links

@@ -1,8 +1,11 @@
 import type { Rows } from '@redress/shared/rows'
 import type { App, BatchView, Notice } from 'redress'
+import type { MountTools } from 'redress/http'
 import { email, type Mail, renderNotice, webhook } from 'redress/notify'
+import { ownerOf } from './access.ts'
 import { findCampaign, findToken } from './campaigns/campaigns.ts'
 import { campaignState } from './campaigns/view.ts'
+import { MARK_TYPES } from './copies/mark-job.ts'
 import { MAIL, WEBHOOK } from './policy.ts'
 import type { Settings } from './settings.ts'
 
@@ -46,17 +49,17 @@ function isMailed(notice: Notice): boolean {
 
 async function addressOf(app: App, notice: Notice): Promise<string | null> {
   if (!isMailed(notice)) return null
-  const owner = ownerOf(notice)
+  const owner = accountOf(notice)
   const { accounts } = await app.perform('accounts.list', {})
   const account = accounts.find(({ name }) => name === owner)
   return account === undefined || account.disabledAt !== null ? null : account.email
 }
 
-const ownerOf = (notice: Notice): string | null =>
+const accountOf = (notice: Notice): string | null =>
   notice.kind === 'failed' ? notice.job.owner : notice.kind === 'settled' ? notice.batch.owner : null
 
 async function inWords(rows: Rows, notice: Notice, publicUrl: string | null): Promise<Mail> {
-  const greeting = `Hello ${ownerOf(notice) ?? ''},`
+  const greeting = `Hello ${accountOf(notice) ?? ''},`
   const look = (id: string) =>
     publicUrl === null ? 'Open the campaign to retry.' : `Open the campaign to retry: ${publicUrl}/campaigns/${id}`
   if (notice.kind === 'failed') {
@@ -85,4 +88,24 @@ function campaignReady(notice: Notice): unknown {
   const word = campaignState(state as BatchView['state'], { complete, failed })
   const data = { campaign_id: id, name, owner, state: word, total, completed: complete, failed }
   return { type: 'campaign_ready', timestamp: notice.at, data }
+}
+
+/** W34: `token_failed`, for whoever looks at the token or at its campaign, when a copy is failed for good. */
+export function mapEvents(app: App): void {
+  const types: ReadonlySet<string> = new Set(MARK_TYPES)
+  app.hub.map((event) => {
+    if (event.subject !== null || event.kind !== 'failed' || !types.has(event.type)) return []
+    const { jobId, batchId, failure } = event
+    const topics = [`token:${jobId}`, ...(batchId === null ? [] : [`campaign:${batchId}`])]
+    return [{ topics, event: 'token_failed', data: { token_id: jobId, error: failure?.message ?? '' } }]
+  })
+}
+
+/** Owners hear of their own. */
+export function letOwnersHear({ letHear }: Pick<MountTools, 'letHear'>, rows: Rows): void {
+  letHear('campaign', async (caller, id) => (await findCampaign(rows, id, ownerOf(caller))) !== null)
+  letHear('token', async (caller, id) => {
+    const token = await findToken(rows, id)
+    return token !== null && (await findCampaign(rows, token.campaign_id, ownerOf(caller))) !== null
+  })
 }

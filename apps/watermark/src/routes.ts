@@ -15,8 +15,7 @@ import { addTokenRoutes } from './copies/routes.ts'
 import { Desk, nextOf, type RouteOptions, UPLOAD_MS } from './desk.ts'
 import { addDetectionRoutes } from './detection/routes.ts'
 import { thumbnailKey } from './files.ts'
-import { addPages } from './page/index.ts'
-import { flash } from './pages.ts'
+import { addPages, flash } from './page/index.ts'
 /** Everything that campaigns answer to. */
 export function watermarkRoutes(options: RouteOptions): Mount {
   return async (server, tools) => {

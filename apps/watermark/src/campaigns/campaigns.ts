@@ -1,6 +1,5 @@
 import type { Rows, Step } from '@redress/shared/rows'
-import type { Page } from '../assets/assets.ts'
-import { LAST_ID } from '../assets/assets.ts'
+import { LAST_ID, type Page } from '../assets/assets.ts'
 
 export interface CampaignRow {
   id: string

@@ -8,8 +8,7 @@ import { findAsset } from '../assets/assets.ts'
 import { type Desk, nextOf } from '../desk.ts'
 import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
 import { checkNames, DraftRefused, readClone, readDraft, readDraftForm, readStop } from './drafts.ts'
-import { publish } from './publishing.ts'
-import { stop } from './stopping.ts'
+import { publish, stop } from './lifecycle.ts'
 import { type CampaignView, viewCampaign } from './view.ts'
 
 export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {

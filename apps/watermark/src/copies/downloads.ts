@@ -10,9 +10,9 @@ import { type CampaignRow, countDownload, findCampaign, findToken, type TokenRow
 import { isPast } from '../campaigns/view.ts'
 import type { Desk } from '../desk.ts'
 import { copyKey, type Files } from '../files.ts'
-import type { Pages } from '../pages.ts'
+import type { Pages } from '../page/index.ts'
 import type { Links } from './links.ts'
-import type { CopyResult } from './marking.ts'
+import type { CopyResult } from './mark-job.ts'
 
 const COOKIE = 'wm-download'
 const COOKIE_SECONDS = 6 * 3_600

@@ -1,7 +1,7 @@
 import type { Rows } from '@redress/shared/rows'
 import type { App, JobView } from 'redress'
 import { z } from 'zod'
-import { type DetectResult, detectResult } from './detecting.ts'
+import { type DetectResult, detectResult } from './detect-job.ts'
 
 /** A search for whose copy a file is. */
 interface DetectionRow {

@@ -1,6 +1,6 @@
 import { ageOf } from '@redress/shared/page-words'
 import { type Html, html } from 'redress/http'
-import type { DetectResult } from '../detection/detecting.ts'
+import type { DetectResult } from '../detection/detect-job.ts'
 import type { DetectionView } from '../detection/detections.ts'
 import { MATCH_Z_MIN } from '../media.ts'
 import type { Live } from './frame.ts'

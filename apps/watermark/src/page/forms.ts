@@ -1,8 +1,7 @@
 import { sizeText } from '@redress/shared/page-words'
 import { type Html, html } from 'redress/http'
 import type { AssetRow } from '../assets/assets.ts'
-import type { DraftProblem } from '../campaigns/drafts.ts'
-import { textOf } from '../campaigns/recipient-lines.ts'
+import { type DraftProblem, textOf } from '../campaigns/drafts.ts'
 import type { CampaignDetail } from '../campaigns/view.ts'
 import { assetFacts, thumbnail } from './words.ts'
 

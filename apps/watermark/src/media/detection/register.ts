@@ -1,9 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { fitted, fittedAt, type Pair } from './fit.ts'
 import { SIDE, type SmallFrame } from './frames.ts'
-import { halved, type Placement, placed, type Square, UNMOVED } from './placement.ts'
-import { agreement, coarsePlacements } from './placement-search.ts'
-import { detailOf, nearest } from './residual.ts'
+import { halved, middle, type Placement, placed, type Seen, type Square, see, UNMOVED } from './placement.ts'
+import { detailOf, nearest, observe, solved } from './residual.ts'
 
 /** So many frames of the suspect are looked at; the picture lies in all of them in the same place. */
 const LOOKS = 3
@@ -123,4 +121,143 @@ function tones(frame: SmallFrame): Float32Array {
   for (let i = 1; i < TONES; i++) counts[i] = (counts[i] as number) + (counts[i - 1] as number)
   kept.set(frame, counts)
   return counts
+}
+
+/** How much larger the source may be than what the suspect shows of it, or smaller. */
+const SCALES = [0.7, 0.8, 0.9, 1, 1.06, 1.12, 1.2, 1.33, 1.5, 1.75, 2]
+/** Along one axis; along the other, the picture may have been left as it was. */
+const SIZES: readonly (readonly [x: number, y: number])[] = [
+  ...SCALES.map((scale) => [scale, scale] as const),
+  ...SCALES.filter((scale) => scale !== 1).flatMap((scale) => [[scale, 1] as const, [1, scale] as const]),
+]
+const FLIPS = [
+  [1, 1],
+  [-1, 1],
+  [1, -1],
+  [-1, -1],
+] as const
+/** In halves of the picture; the fit finds the rest of the way. */
+const SHIFT_STEP = 0.125
+
+/** The likeliest places of one picture in another, by trying many, with pictures that are small. */
+function coarsePlacements(suspect: Square, source: Square, count: number): Placement[] {
+  const tried: { placement: Placement; likeness: number }[] = []
+  for (const [flipX, flipY] of FLIPS) {
+    for (const [scaleX, scaleY] of SIZES) {
+      for (const shiftX of shifts(scaleX)) {
+        for (const shiftY of shifts(scaleY)) {
+          const placement: Placement = [flipX * scaleX, 0, shiftX, 0, flipY * scaleY, shiftY]
+          tried.push({ placement, likeness: agreement(placed(suspect, placement), source.samples) })
+        }
+      }
+    }
+  }
+  return tried
+    .sort((one, other) => other.likeness - one.likeness)
+    .slice(0, count)
+    .map(({ placement }) => placement)
+}
+
+/** A cropped picture shows any part of the source, and a framed one shows it anywhere, but whole. */
+function shifts(scale: number): number[] {
+  const reach = Math.ceil(Math.abs(scale - 1) / SHIFT_STEP)
+  return Array.from({ length: 2 * reach + 1 }, (_, i) => (i - reach) * SHIFT_STEP)
+}
+
+/** How much of a picture must be seen to say anything. */
+const SEEN_MIN = 0.15
+
+/** The correlation of two pictures where the first one reaches: from -1 to 1, 0 where there is too little to say. */
+function agreement(seen: Float32Array, known: Float32Array): number {
+  let [count, sumA, sumB, sumAA, sumBB, sumAB] = [0, 0, 0, 0, 0, 0]
+  for (let i = 0; i < seen.length; i++) {
+    const [a, b] = [seen[i] as number, known[i] as number]
+    if (Number.isNaN(a)) continue
+    count++
+    sumA += a
+    sumB += b
+    sumAA += a * a
+    sumBB += b * b
+    sumAB += a * b
+  }
+  if (count < seen.length * SEEN_MIN) return 0
+  const [ownA, ownB] = [sumAA - (sumA * sumA) / count, sumBB - (sumB * sumB) / count]
+  return ownA * ownB <= 1e-6 ? 0 : (sumAB - (sumA * sumB) / count) / Math.sqrt(ownA * ownB)
+}
+
+/** The same moment in both files. */
+interface Pair {
+  suspect: Square
+  source: Square
+}
+
+const ROUNDS_MAX = 12
+/** In halves of the picture; a fortieth of a sample. */
+const STILL = 0.0004
+/** Differences above this are something else than a wrong place, such as a text that was drawn. */
+const ODD = 12
+
+/** Moves, stretches and turns a placement until the pictures agree best; coarse pictures first. Null if they never do. */
+function fitted(pairs: readonly Pair[], start: Placement): Placement | null {
+  const halves = pairs.map(smaller)
+  let placement: Placement | null = start
+  for (const level of [halves.map(smaller), halves, pairs]) placement = placement && fittedAt(level, placement)
+  return placement
+}
+
+const smaller = ({ suspect, source }: Pair): Pair => ({ suspect: halved(suspect), source: halved(source) })
+
+/** The same, at the size that the pictures have. */
+function fittedAt(pairs: readonly Pair[], start: Placement): Placement | null {
+  let placement = start
+  // The suspect may be lighter and of more contrast; that is fitted together with the place.
+  let [gain, offset] = [1, 0]
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    const step = stepFrom(pairs, placement, gain, offset)
+    if (step === null) return null
+    placement = placement.map((value, i) => value + (step[i] as number)) as unknown as Placement
+    gain += step[6] as number
+    offset += step[7] as number
+    if (!isPlausible(placement)) return null
+    if (step.subarray(0, 6).every((value) => Math.abs(value) < STILL)) break
+  }
+  return placement
+}
+
+function stepFrom(
+  pairs: readonly Pair[],
+  [a, b, c, d, e, f]: Placement,
+  gain: number,
+  offset: number,
+): Float64Array | null {
+  const matrix = new Float64Array(64)
+  const right = new Float64Array(8)
+  const factors = new Float64Array(8)
+  const seen: Seen = { value: 0, alongX: 0, alongY: 0 }
+  for (const { suspect, source } of pairs) {
+    const { side, samples } = source
+    for (let i = 0; i < samples.length; i++) {
+      const u = middle(i % side, side)
+      const v = middle(Math.floor(i / side), side)
+      if (!see(suspect, a * u + b * v + c, d * u + e * v + f, seen)) continue
+      const [byX, byY] = [gain * seen.alongX, gain * seen.alongY]
+      factors[0] = byX * u
+      factors[1] = byX * v
+      factors[2] = byX
+      factors[3] = byY * u
+      factors[4] = byY * v
+      factors[5] = byY
+      factors[6] = seen.value
+      factors[7] = 1
+      const difference = (samples[i] as number) - gain * seen.value - offset
+      observe(matrix, right, factors, difference, 1 / (1 + Math.abs(difference) / ODD))
+    }
+  }
+  return solved(matrix, right)
+}
+
+/** Neither so large that hardly a cell is seen, nor so small that cells run into each other, nor turned far. */
+function isPlausible([a, b, c, d, e, f]: Placement): boolean {
+  const isSized = [a, e].every((scale) => Math.abs(scale) > 0.5 && Math.abs(scale) < 2.6)
+  return isSized && Math.abs(b) < 0.5 && Math.abs(d) < 0.5 && Math.abs(c) < 2 && Math.abs(f) < 2
 }

@@ -1,7 +1,7 @@
 import { isUnderWay, RETENTION_POLICY, removeOld } from '@redress/shared/retention'
 import type { Rows } from '@redress/shared/rows'
 import type { App, Log } from 'redress'
-import { stopEnded } from './campaigns/stopping.ts'
+import { stopEnded } from './campaigns/lifecycle.ts'
 import { type Files, SUSPECTS, sweepWork } from './files.ts'
 import { QUEUE } from './policy.ts'
 

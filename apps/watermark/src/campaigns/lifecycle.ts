@@ -1,10 +1,11 @@
 import { Refused } from '@redress/shared/refused'
 import type { Rows } from '@redress/shared/rows'
-import type { App, JobType, Log } from 'redress'
+import type { App, JobType, Log, OperationOutput } from 'redress'
+import { NOT_PUBLISHED } from '../access.ts'
 import { findAsset } from '../assets/assets.ts'
-import type { MarkInput } from '../copies/marking.ts'
+import type { MarkInput } from '../copies/mark-job.ts'
 import type { Kind } from '../media.ts'
-import { type CampaignRow, findCampaign, tokensOf } from './campaigns.ts'
+import { type CampaignRow, endCampaign, findCampaign, listEnded, tokensOf } from './campaigns.ts'
 
 export interface PublishingOptions {
   app: App
@@ -78,4 +79,48 @@ async function finish({ app, rows, marks, notify }: PublishingOptions, id: strin
     jobs: tokens.map((token) => marks[asset.kind].request({}, { id: token.id })),
   })
   await rows.run(`UPDATE wm_campaigns SET state = 'PUBLISHED' WHERE id = $1 AND state = 'PUBLISHING'`, id)
+}
+
+interface By {
+  actor: string
+  reason: string
+}
+
+/**
+ * Ends a campaign now. It is EXPIRED from this moment on: its links are closed, waiting copies are not made, and
+ * running encodes are stopped. Retention removes the existing copies. Stopping is idempotent.
+ */
+export async function stop(options: PublishingOptions, campaign: CampaignRow, by: By): Promise<void> {
+  const { app, rows } = options
+  if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
+  await endCampaign(rows, campaign.id, await (await app.store()).nowMs())
+  // A campaign whose publishing was interrupted has no batch yet. With a batch, its copies can be cancelled for good.
+  await publish(options, campaign)
+  await stopCopies(app, campaign.id, by)
+}
+
+/** Cancels waiting copies, and asks running encodes to stop. */
+export async function stopCopies(
+  app: App,
+  campaignId: string,
+  by: By,
+): Promise<OperationOutput<'batches.cancel'>['items']> {
+  const batch = await app.batches.find(campaignId)
+  if (batch === null || batch.counts.unfinished === 0) return []
+  return (await app.batches.cancel(campaignId, by)).items
+}
+
+/** Copies of campaigns that ended while no worker was running, or that were retried since. */
+export async function stopEnded(
+  app: App,
+  rows: Rows,
+  log: Log,
+  span: { sinceMs: number; nowMs: number },
+): Promise<void> {
+  for (const { id } of await listEnded(rows, span)) {
+    const batch = await app.batches.find(id)
+    if (batch === null || batch.counts.unfinished === 0) continue
+    log.info({ event: 'campaign_ended', campaign_id: id }, 'copies of a campaign that is over are not made')
+    await stopCopies(app, id, { actor: 'watermark', reason: 'the campaign is over' })
+  }
 }
