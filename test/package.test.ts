@@ -166,7 +166,7 @@ test('a system that ships with it finds its files where the package is installed
 test('fetchbox finds the handler that ships with it where the package is installed', async () => {
   const program = `
     import { redress } from 'redress'
-    import { loadHandlers } from './node_modules/@redress/fetchbox/dist/load-handlers.js'
+    import { loadHandlers } from './node_modules/@redress/fetchbox/dist/job-handlers.js'
     import fetchbox from '@redress/fetchbox'
     const app = redress({ store: 'sqlite::memory:' })
     const log = { debug() {}, info() {}, warn() {}, error() {} }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { answer } from '../../../test/support/servers/origin-server.ts'
 import { until } from '../../../test/support/until.ts'
-import { loadHandlers } from '../src/load-handlers.ts'
+import { loadHandlers } from '../src/job-handlers.ts'
 import { Rig } from './rig.ts'
 
 const ROOT = mkdtempSync(join(tmpdir(), 'redress-fetchbox-'))

@@ -1,6 +1,6 @@
 import type { Refused } from '@redress/shared/refused'
 import { type Log, RedressError } from 'redress'
-import { uploadFailure } from '../transfer/upload-failure.ts'
+import { uploadFailure } from '../transfer/upload.ts'
 import { isRetryable } from './failure.ts'
 import { refusal } from './refusals.ts'
 

@@ -1,4 +1,4 @@
-import type { JobHandler } from '../job-handler.ts'
+import type { JobHandler } from '../job-handlers.ts'
 
 /**
  * What a job gets that names no type: resources are fetched as they were named. Copy it to a folder of your own

@@ -1,11 +1,10 @@
 import type { App, BatchOutcome, Log } from 'redress'
 import { CODES } from '../failures/failure.ts'
-import type { Handlers } from '../load-handlers.ts'
+import type { Handlers } from '../job-handlers.ts'
 import { FINALIZE, finalizePolicy, QUEUE } from '../policy.ts'
 import type { BatchData } from '../requests/ingest.ts'
 import type { Settings } from '../settings.ts'
-import { resourceRows, viewResource } from './resource-view.ts'
-import { neededBatch, viewSnapshot } from './snapshot.ts'
+import { neededBatch, resourceRows, viewResource, viewSnapshot } from './views.ts'
 
 export interface FinalizeOptions {
   handlers: Handlers

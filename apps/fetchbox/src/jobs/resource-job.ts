@@ -11,13 +11,11 @@ import {
 } from 'redress'
 import { z } from 'zod'
 import { CODES, type Code, FetchFailure, isRetryable } from '../failures/failure.ts'
-import { inTime } from '../in-time.ts'
-import { HandlerRefusal, type JobHandler, refuse } from '../job-handler.ts'
-import type { Handlers } from '../load-handlers.ts'
+import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '../job-handlers.ts'
 import { QUEUE, RESOURCE, RULES, resourcePolicy, WAIT_IN_SLOT_MS } from '../policy.ts'
 import { openHeaders, type Resource, resourceKey } from '../requests/manifest.ts'
+import { headerProblem } from '../requests/read-request.ts'
 import type { Settings } from '../settings.ts'
-import { headerProblem } from '../transfer/headers.ts'
 import type { Transfer } from '../transfer-port.ts'
 
 const INPUT = z.strictObject({

@@ -3,10 +3,8 @@ import { type App, type JobType, type Log, RedressError } from 'redress'
 import { type ArtifactStore, keyPart } from 'redress/artifacts'
 import { type Patience, patiently } from '../failures/patience.ts'
 import { refusal } from '../failures/refusals.ts'
-import { inTime } from '../in-time.ts'
-import { HandlerRefusal, type JobHandler, refuse } from '../job-handler.ts'
+import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '../job-handlers.ts'
 import type { ResourceInput } from '../jobs/resource-job.ts'
-import type { Handlers } from '../load-handlers.ts'
 import { BATCH, FINALIZE } from '../policy.ts'
 import {
   digestOf,

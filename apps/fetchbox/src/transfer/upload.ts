@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { ArtifactStore } from 'redress/artifacts'
-import { FetchFailure } from '../failures/failure.ts'
-import { uploadFailure } from './upload-failure.ts'
+import { retryAfterHeaderMs } from 'redress/outbound'
+import { type Code, FetchFailure } from '../failures/failure.ts'
 
 /** What an upload needs to know of what was downloaded. */
 export interface Uploadable {
@@ -69,4 +69,125 @@ function contentEncodingOf({ contentEncoding }: Uploadable): string | undefined 
   return contentEncoding !== null && /^[\w.+-]{1,40}(, ?[\w.+-]{1,40}){0,4}$/.test(contentEncoding)
     ? contentEncoding
     : undefined
+}
+
+/** By the code that the object store answered with (F10). */
+const BY_S3_CODE: Readonly<Record<string, Code>> = {
+  AccessDenied: 'UPLOAD_ACCESS_DENIED',
+  AllAccessDisabled: 'UPLOAD_ACCESS_DENIED',
+  AccountProblem: 'UPLOAD_ACCESS_DENIED',
+  InvalidAccessKeyId: 'UPLOAD_ACCESS_DENIED',
+  SignatureDoesNotMatch: 'UPLOAD_ACCESS_DENIED',
+  InvalidToken: 'UPLOAD_ACCESS_DENIED',
+  NoSuchBucket: 'UPLOAD_NO_BUCKET',
+  InvalidBucketName: 'UPLOAD_NO_BUCKET',
+  PermanentRedirect: 'UPLOAD_NO_BUCKET',
+  SlowDown: 'UPLOAD_THROTTLED',
+  Throttling: 'UPLOAD_THROTTLED',
+  ThrottlingException: 'UPLOAD_THROTTLED',
+  TooManyRequests: 'UPLOAD_THROTTLED',
+  RequestLimitExceeded: 'UPLOAD_THROTTLED',
+  ServiceUnavailable: 'UPLOAD_S3_ERROR',
+  InternalError: 'UPLOAD_S3_ERROR',
+  // Answered with 400, and true of this moment only.
+  RequestTimeout: 'UPLOAD_NETWORK',
+  IncompleteBody: 'UPLOAD_NETWORK',
+  // A clock that is being set, credentials that are being renewed.
+  RequestTimeTooSkewed: 'UPLOAD_S3_ERROR',
+  ExpiredToken: 'UPLOAD_S3_ERROR',
+  OperationAborted: 'UPLOAD_S3_ERROR',
+  // The upload was swept away under us: the next try begins another.
+  NoSuchUpload: 'UPLOAD_S3_ERROR',
+  BadDigest: 'UPLOAD_CHECKSUM',
+  XAmzContentSHA256Mismatch: 'UPLOAD_CHECKSUM',
+}
+
+const DENIED = new Set(['EACCES', 'EPERM', 'EROFS'])
+
+interface Answer {
+  $metadata?: { httpStatusCode?: number }
+  $response?: { headers?: Record<string, string> }
+  Code?: string
+  name?: string
+  code?: unknown
+  errno?: unknown
+}
+
+/** What an artifact store threw, by a code of ours. */
+export function uploadFailure(error: unknown, key: string, nowMs = Date.now()): FetchFailure {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: Answer }
+  switch (code) {
+    case 'STORAGE_FULL':
+      return failed('UPLOAD_DISK_FULL', `no room to store ${key}`, error, cause)
+    case 'STORAGE_FAILED':
+      return storageFailed(error as Error, key, cause ?? {}, nowMs)
+    case 'ARTIFACT_NOT_FOUND':
+      return failed('UPLOAD_CHECKSUM', `${key} was stored, and is not there`, error, cause)
+    case 'ARTIFACT_KEY_INVALID':
+      return failed('UPLOAD_REFUSED', `something in the storage folder is in the way of ${key}`, error, cause)
+    case 'ARTIFACT_MISMATCH':
+      // The store is not to blame: what was read again is not what was downloaded.
+      return failed('SYSTEM_SPOOL_FAILED', `what was downloaded for ${key} changed in the work folder`, error, cause)
+    default:
+      return failed('SYSTEM_UNKNOWN', `storing ${key} failed in a way that nobody foresaw`, error, cause)
+  }
+}
+
+function storageFailed(error: Error, key: string, cause: Answer, nowMs: number): FetchFailure {
+  const status = statusOf(cause)
+  if (status === null) {
+    const errno = errnoOf(cause)
+    const isFolder = errno !== null && typeof cause.errno === 'number' && !isOfNetwork(errno)
+    if (!isFolder) return failed('UPLOAD_NETWORK', `the object store could not be reached for ${key}`, error, cause)
+    const code = DENIED.has(errno) ? 'UPLOAD_ACCESS_DENIED' : 'UPLOAD_IO_ERROR'
+    return failed(code, `the storage folder answered ${errno} for ${key}`, error, cause)
+  }
+  const said = s3CodeOf(cause)
+  const wait = retryAfterHeaderMs(cause.$response?.headers?.['retry-after'], nowMs)
+  const message = `the object store answered ${said ?? 'nothing more'} (${status}) for ${key}`
+  return failed((said !== null && BY_S3_CODE[said]) || byStatus(status), message, error, cause, wait)
+}
+
+/** For what has no name we know, and for HEAD, whose answer has no body to say a name in. */
+function byStatus(status: number): Code {
+  if (status === 429) return 'UPLOAD_THROTTLED'
+  if (status >= 500 || status === 408 || status === 409) return 'UPLOAD_S3_ERROR'
+  if (status === 401 || status === 403) return 'UPLOAD_ACCESS_DENIED'
+  return 'UPLOAD_REFUSED'
+}
+
+const NETWORK = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|EAI_|ENOTFOUND|EADDR|ESOCKET|UND_ERR)/
+const isOfNetwork = (errno: string): boolean => NETWORK.test(errno)
+
+function statusOf(cause: Answer): number | null {
+  const status = cause.$metadata?.httpStatusCode
+  return typeof status === 'number' ? status : null
+}
+
+function s3CodeOf({ Code, name }: Answer): string | null {
+  return Code ?? name ?? null
+}
+
+function errnoOf({ code }: Answer): string | null {
+  return typeof code === 'string' ? code : null
+}
+
+function failed(
+  code: Code,
+  message: string,
+  cause: unknown,
+  answer: Answer | undefined,
+  wait: number | null = null,
+): FetchFailure {
+  const status = answer === undefined ? null : statusOf(answer)
+  const errno = answer === undefined ? null : errnoOf(answer)
+  return new FetchFailure(code, message, {
+    context: {
+      status,
+      ...(status !== null && answer !== undefined && { s3Code: s3CodeOf(answer) }),
+      ...(errno !== null && { errno }),
+    },
+    ...(wait !== null && { retryAfterMs: wait }),
+    cause,
+  })
 }

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { FetchFailure } from '../../src/failures/failure.ts'
-import { Proxies, type ProxyUse } from '../../src/transfer/proxies.ts'
-import { parseProxies, readProxies } from '../../src/transfer/proxy-file.ts'
+import { Proxies, type ProxyUse, parseProxies, readProxies } from '../../src/transfer/proxies.ts'
 
 let nowMs = 0
 beforeEach(() => {

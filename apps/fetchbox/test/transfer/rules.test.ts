@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { CODES, type Code, categoryOf, isRetryable } from '../../src/failures/failure.ts'
-import { forbiddenHeader, headerProblem } from '../../src/transfer/headers.ts'
+import { forbiddenHeader, headerProblem } from '../../src/requests/read-request.ts'
 
 const codes = Object.keys(CODES) as Code[]
 

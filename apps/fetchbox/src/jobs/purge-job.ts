@@ -2,23 +2,12 @@ import { type App, type JobType, RedressError } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 import type { Caller } from 'redress/http'
 import { CODES, FetchFailure } from '../failures/failure.ts'
-import { failureInfo } from '../failures/failure-info.ts'
 import { PURGE, purgePolicy, QUEUE } from '../policy.ts'
 import { jobOfKey, manifestKey, resourcePrefix } from '../requests/manifest.ts'
 import type { Settings } from '../settings.ts'
-import { uploadFailure } from '../transfer/upload-failure.ts'
+import { uploadFailure } from '../transfer/upload.ts'
 import type { Transfer } from '../transfer-port.ts'
-import { resourceRows } from './resource-view.ts'
-import { neededBatch } from './snapshot.ts'
-import type { Purge, Purged } from './views.ts'
-
-export interface PurgeInput {
-  job: string
-  type: string
-  by: string
-}
-
-const purgeId = (app: App, job: string): string => app.idFrom('fetchbox', 'purge', job)
+import { neededBatch, type Purge, type Purged, type PurgeInput, purgeId, purgeOf, resourceRows } from './views.ts'
 
 /** Removes what a job stored, in the background: a thousand removals take longer than a client should wait. */
 export function declarePurge(app: App, storage: ArtifactStore, settings: Settings): JobType<PurgeInput> {
@@ -93,18 +82,5 @@ export function refusingPurged(app: App, transfer: Transfer): Transfer {
       throw new FetchFailure('STORAGE_NOT_FOUND', 'nothing is stored any more for a job that was purged')
     },
     close: () => transfer.close(),
-  }
-}
-
-export async function purgeOf(app: App, id: string): Promise<Purge | null> {
-  const row = await (await app.store()).job({ id: purgeId(app, id) })
-  if (row === null) return null
-  return {
-    status: row.status,
-    by: (JSON.parse(row.payload) as PurgeInput).by,
-    removed: row.result === null ? null : (JSON.parse(row.result) as Purged),
-    error: row.status === 'complete' || row.latestFailure === null ? null : failureInfo(row.latestFailure),
-    requestedAt: new Date(row.createdAtMs).toISOString(),
-    finishedAt: row.finishedAtMs === null ? null : new Date(row.finishedAtMs).toISOString(),
   }
 }

@@ -4,7 +4,7 @@ import type { ArtifactStore } from 'redress/artifacts'
 import { QUEUE, RETENTION } from '../policy.ts'
 import { jobOfKey, MANIFESTS, RESOURCES } from '../requests/manifest.ts'
 import type { Settings } from '../settings.ts'
-import { resourceRows } from './resource-view.ts'
+import { resourceRows } from './views.ts'
 
 /** A manifest is stored a moment before its batch; after a day there is none to come. */
 const ORPHAN_MS = 86_400_000
