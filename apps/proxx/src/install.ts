@@ -1,19 +1,20 @@
 import { warnWithoutPrograms } from '@redress/shared/media/programs'
+import { smtpOf } from '@redress/shared/smtp'
 import type { App } from 'redress'
 import type { InstalledApp, Surroundings } from 'redress/http'
-import type { Desk } from './desk.ts'
+import { email, webhook } from 'redress/notify'
 import { JobFiles } from './job-file.ts'
-import { declareChannels } from './notices.ts'
-import { type Alarm, alarmOf } from './policy.ts'
+import type { Proxx } from './operations.ts'
+import { type Alarm, alarmOf, MAIL, WEBHOOK } from './policy.ts'
 import { proxxRoutes } from './routes.ts'
-import { readSettings } from './settings.ts'
+import { readSettings, type Settings } from './settings.ts'
 import { locksLetGo } from './transcode/lock.ts'
-import { declareTranscode } from './transcode/transcode.ts'
+import { declareTranscode } from './transcode/transcode-job.ts'
 
 const PAGE = '/proxx'
 
 /** Declares proxx on an app and returns its parts. A process that only reads a store does not change its alarm. */
-export function openDesk(app: App, { home, env, log }: Surroundings, inForce: Alarm | null = null): Desk {
+export function openProxx(app: App, { home, env, log }: Surroundings, inForce: Alarm | null = null): Proxx {
   const settings = readSettings(env, home)
   const files = new JobFiles(app, settings.jobs, log)
   declareTranscode(app, { settings, alarm: inForce ?? alarmOf(settings), files, log, nowMs: Date.now })
@@ -22,23 +23,29 @@ export function openDesk(app: App, { home, env, log }: Surroundings, inForce: Al
 }
 
 export function install(app: App, surroundings: Surroundings): InstalledApp {
-  const desk = openDesk(app, surroundings)
-  const routes = proxxRoutes(desk)
+  const proxx = openProxx(app, surroundings)
+  const routes = proxxRoutes(proxx)
   return {
     page: PAGE,
     async mount(server, tools) {
       // Without roots there is nothing here for owners.
-      if (desk.settings.roots !== null) tools.welcomeOwners(PAGE)
+      if (proxx.settings.roots !== null) tools.welcomeOwners(PAGE)
       await routes(server, tools)
-      desk.files.follow()
+      proxx.files.follow()
     },
     async start() {
-      desk.files.follow()
+      proxx.files.follow()
       await warnWithoutPrograms(surroundings.log)
     },
     async stop() {
       await locksLetGo()
-      await desk.files.stop()
+      await proxx.files.stop()
     },
   }
+}
+
+/** P49, P55: each failure and each orphan is told on its own, where the settings say to whom. */
+export function declareChannels(app: App, { mail, webhook: hook }: Settings): void {
+  if (mail !== null) app.channel(MAIL, email({ smtp: smtpOf(mail.smtp), from: mail.from, to: () => mail.to }))
+  if (hook !== null) app.channel(WEBHOOK, webhook({ url: hook.url, secrets: [hook.secret] }))
 }

@@ -4,8 +4,7 @@ import { writeWhole } from '@redress/shared/durable-files'
 import type { App, Log } from 'redress'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
-import { folderOf } from './trace.ts'
-import { standingOf } from './transcode/standing.ts'
+import { folderOf, standingOf } from './trace.ts'
 import { type ProxxJob, viewProxxJob } from './view.ts'
 
 const RECONCILED_MAX = 1_000

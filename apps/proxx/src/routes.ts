@@ -8,20 +8,20 @@ import { callerOf, shownTo, staffOf } from './access.ts'
 import { API } from './api.ts'
 import { httpStatusOf } from './codes.ts'
 import {
-  type Desk,
   isSameSpec,
   listOrphans,
   markFailed,
+  type Proxx,
   retryOnce,
   type Submitted,
   submitSpec,
   submittingOwner,
   validateSpec,
   verifyOutputs,
-} from './desk.ts'
-import { Forms } from './page/forms.ts'
+} from './operations.ts'
+import { Forms } from './page/form-actions.ts'
+import { specOfForm } from './page/forms.ts'
 import { addPages } from './page/index.ts'
-import { specOfForm } from './page/submit.ts'
 import { errnoOf } from './paths.ts'
 import { TYPE } from './policy.ts'
 import { PROFILES } from './spec/profiles.ts'
@@ -32,11 +32,11 @@ import { type ProxxJob, refusalIn } from './view.ts'
 const LIST_MAX = 100
 
 /** The API of proxx. What may be done to whose job is the engine's to say, as everywhere. */
-export function proxxRoutes(desk: Desk): Mount {
-  const { app, files, settings } = desk
+export function proxxRoutes(proxx: Proxx): Mount {
+  const { app, files, settings } = proxx
   return async (server, tools) => {
-    const pages = addPages(server, { desk, tools, seen })
-    const forms = new Forms(desk, pages)
+    const pages = addPages(server, { proxx, tools, seen })
+    const forms = new Forms(proxx, pages)
     answerRefusals(server, {
       isFor: wantsPage,
       show: (request, reply, refusal) =>
@@ -56,7 +56,7 @@ export function proxxRoutes(desk: Desk): Mount {
       if (fields !== null) return forms.submit({ reply, caller, fields })
       const spec: unknown = request.body ?? null
       const id = ownIdIn(request)
-      const made = await submitSpec(desk, spec, { caller }, id === undefined ? {} : { id })
+      const made = await submitSpec(proxx, spec, { caller }, id === undefined ? {} : { id })
       // A job that was there already may be somebody else's.
       if (!made.isNew) await app.performAs(caller, 'jobs.show', { id: made.job.id })
       refuseOther(made, spec)
@@ -70,7 +70,7 @@ export function proxxRoutes(desk: Desk): Mount {
       if (owner === null) await app.performAs(caller, 'jobs.submit', { type: TYPE, input: {}, dryRun: true })
       const fields = formOf(request)
       const spec = fields === null ? (request.body ?? null) : specOfForm(fields)
-      const report = await validateSpec(desk, spec, owner)
+      const report = await validateSpec(proxx, spec, owner)
       if (fields !== null) return forms.validated({ reply, caller, fields }, report)
       return { valid: report.problems.length === 0, ...report }
     })
@@ -97,7 +97,7 @@ export function proxxRoutes(desk: Desk): Mount {
     server.get('/proxx/orphans', described(API.orphans), async (request) => {
       const caller = await callerOf(tools, request)
       await app.performAs(caller, 'orphans.list', { type: TYPE, limit: 1 })
-      return { jobs: await listOrphans(desk) }
+      return { jobs: await listOrphans(proxx) }
     })
 
     server.get('/proxx/jobs/:id', described(API.job), async (request, reply) => {
@@ -132,7 +132,7 @@ export function proxxRoutes(desk: Desk): Mount {
       if (fields !== null) return forms.retry({ reply, caller, fields }, failed)
       const { reason = '', spec, again = false } = (request.body ?? {}) as RetryBody
       const edited = spec === undefined ? {} : { spec }
-      const made = await retryOnce(desk, failed.id, { caller, reason, again, newId: ownIdIn(request), ...edited })
+      const made = await retryOnce(proxx, failed.id, { caller, reason, again, newId: ownIdIn(request), ...edited })
       refuseOther(made, spec ?? failed.spec)
       return answerMade(reply, caller, made)
     })
@@ -146,7 +146,7 @@ export function proxxRoutes(desk: Desk): Mount {
         const fields = formOf(request)
         if (fields !== null) return forms.markFailed({ reply, caller, fields }, orphan)
         const { reason = '' } = (request.body ?? {}) as { reason?: string }
-        return shownTo(caller, await markFailed(desk, orphan.id, { caller, reason }))
+        return shownTo(caller, await markFailed(proxx, orphan.id, { caller, reason }))
       },
     )
 
@@ -157,7 +157,7 @@ export function proxxRoutes(desk: Desk): Mount {
       if (caller.role === 'owner' || caller.role === 'viewer') {
         throw new RedressError('ROLE_TOO_LOW', 'Verifying outputs again is for operators.')
       }
-      return { outputs: await verifyOutputs(desk, id) }
+      return { outputs: await verifyOutputs(proxx, id) }
     })
   }
 

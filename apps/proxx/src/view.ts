@@ -2,7 +2,7 @@ import type { FailureView, JobView } from 'redress'
 import { z } from 'zod'
 import { ERROR_TYPE_OF_STAGE } from './codes.ts'
 import type { Payload } from './spec/checks.ts'
-import type { TranscodeResult } from './transcode/transcode.ts'
+import type { TranscodeResult } from './transcode/transcode-job.ts'
 
 /** P51: the four states, in the words of the requirement. */
 const statuses = ['pending', 'processing', 'complete', 'failed'] as const

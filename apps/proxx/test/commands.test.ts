@@ -31,7 +31,7 @@ function file(spec: unknown): string {
 /** How commands reach it: on the store itself, or through a server. */
 async function placed(kind: 'store' | 'server'): Promise<(...args: string[]) => ReturnType<typeof redress>> {
   if (kind === 'store') return (...args) => redress(['proxx', ...args, '--data', rig.home], { env })
-  const server = await startServer({ app: rig.app, port: 0, auth: 'none', mounts: [proxxRoutes(rig.desk)] })
+  const server = await startServer({ app: rig.app, port: 0, auth: 'none', mounts: [proxxRoutes(rig.proxx)] })
   await server.ready
   onTestFinished(() => server.stop({ graceMs: 0 }))
   return (...args) => redress(['proxx', ...args, '--server', server.url], { env })
@@ -149,7 +149,7 @@ test('the watch is a command that goes on until it is told to stop', async () =>
 })
 
 test('the watch works through a server, also after that was away for a while', async () => {
-  const options = { app: rig.app, auth: 'none', mounts: [proxxRoutes(rig.desk)] } as const
+  const options = { app: rig.app, auth: 'none', mounts: [proxxRoutes(rig.proxx)] } as const
   const first = await startServer({ ...options, port: 0 })
   await first.ready
   const watched = folder()

@@ -4,8 +4,8 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { App } from '../../../packages/redress/src/app/app.ts'
 import { smallDisk } from '../../../test/support/stores/small-disk.ts'
 import { until } from '../../../test/support/until.ts'
-import { markFailed, retryJob, submitSpec } from '../src/desk.ts'
-import { openDesk } from '../src/install.ts'
+import { openProxx } from '../src/install.ts'
+import { markFailed, retryJob, submitSpec } from '../src/operations.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { type Line, Rig } from './rig.ts'
 
@@ -79,9 +79,9 @@ test('the log line is fsynced before the state, the response and the job file ch
   const spied = Rig.forTest()
   const has = (id: string) =>
     existsSync(join(spied.home, 'failures.jsonl')) && spied.lines(id).some(({ to }) => to === 'failed')
-  const write = spied.desk.files.write.bind(spied.desk.files)
+  const write = spied.proxx.files.write.bind(spied.proxx.files)
   let id = ''
-  spied.desk.files.write = async (of: string) => {
+  spied.proxx.files.write = async (of: string) => {
     id = of
     order.push(`file, logged ${has(of)}, failed ${(await spied.job(of)).status === 'failed'}`)
     await write(of)
@@ -107,7 +107,7 @@ test('changes made by the generic CLI are logged in the failure log [P59 P65]', 
     actor: 'bob',
   })
   expect(rig.lines(job.id)).toEqual([expect.objectContaining({ from: null, to: 'queued' })])
-  await markFailed(rig.desk, job.id, { actor: 'ann', reason: 'enough' })
+  await markFailed(rig.proxx, job.id, { actor: 'ann', reason: 'enough' })
 })
 
 describe('a failure log that cannot be written', () => {
@@ -128,8 +128,8 @@ describe('a failure log that cannot be written', () => {
     const refused = { code: 'FAILURE_LOG_FAILED' }
     await expect(own.submit(own.spec([clip]))).rejects.toMatchObject(refused)
     await expect(own.submit(own.spec(['/gone.mov']))).rejects.toMatchObject(refused)
-    await expect(retryJob(own.desk, failed.id, reason)).rejects.toMatchObject(refused)
-    await expect(markFailed(own.desk, pending.id, reason)).rejects.toMatchObject(refused)
+    await expect(retryJob(own.proxx, failed.id, reason)).rejects.toMatchObject(refused)
+    await expect(markFailed(own.proxx, pending.id, reason)).rejects.toMatchObject(refused)
     expect((await own.app.jobs.list({})).jobs).toHaveLength(2)
     expect([await own.job(failed.id), await own.job(pending.id)]).toEqual([failed, pending])
 
@@ -153,13 +153,13 @@ describe('a failure log that cannot be written', () => {
       failureLog: join(logs, 'failures.jsonl'),
       log: full.log,
     })
-    const desk = openDesk(app, { home: join(full.home, 'own'), env: { PROXX_FREE_MB: '0' }, log: full.log })
+    const proxx = openProxx(app, { home: join(full.home, 'own'), env: { PROXX_FREE_MB: '0' }, log: full.log })
     const go = full.path('go')
     withFfmpeg(
       full.folder,
       `if [ $STAGE = verify ]; then touch '${go}.reached'; while [ ! -e '${go}' ]; do sleep 0.02; done; fi`,
     )
-    const { job } = await submitSpec(desk, full.spec([clip]), { actor: 'ann' })
+    const { job } = await submitSpec(proxx, full.spec([clip]), { actor: 'ann' })
     const worker = await app.makeWorker({ id: 'node-1', pollMs: 600_000, log: full.log })
     await until('it is being verified', async () => {
       await worker.tick()
@@ -174,13 +174,13 @@ describe('a failure log that cannot be written', () => {
     } catch (error) {
       expect((error as { code?: string }).code).toBe('ENOSPC')
     }
-    await expect(submitSpec(desk, full.spec([clip]), { actor: 'ann' })).rejects.toMatchObject({
+    await expect(submitSpec(proxx, full.spec([clip]), { actor: 'ann' })).rejects.toMatchObject({
       code: 'FAILURE_LOG_FAILED',
     })
     writeFileSync(go, '')
     const ended = await until('it has ended', async () => {
       await worker.tick()
-      const view = await desk.files.view(job.id)
+      const view = await proxx.files.view(job.id)
       return view?.finishedAt != null && view
     })
     expect(ended).toMatchObject({ status: 'failed', fingerprint: null, outputs: [], error: { code: 'LOG_FAILED' } })
@@ -192,6 +192,6 @@ describe('a failure log that cannot be written', () => {
 test('what ffmpeg said is for the eyes of its user alone', async () => {
   withFfmpeg(rig.folder, '')
   const job = await rig.done(rig.spec([clip]))
-  const path = join(rig.desk.settings.jobs, job.id, 'stderr.log')
+  const path = join(rig.proxx.settings.jobs, job.id, 'stderr.log')
   expect(statSync(path).mode & 0o077).toBe(0)
 })

@@ -7,7 +7,7 @@ import type { Caller } from '../../../packages/redress/src/http/index.ts'
 import { visitor } from '../../../packages/redress/test/browser/visitor.ts'
 import { expectAccessible } from '../../../test/support/browser/axe.ts'
 import { until } from '../../../test/support/until.ts'
-import { listOrphans, retryJob, submitSpec } from '../src/desk.ts'
+import { listOrphans, retryJob, submitSpec } from '../src/operations.ts'
 import { standingByProgress } from '../src/page/reader.ts'
 import { Trace } from '../src/trace.ts'
 import type { ProxxJob } from '../src/view.ts'
@@ -127,7 +127,7 @@ test('the page shows an orphan without a reload, and an operator marks and retri
     `if [ $STAGE = encode ] && [ ! -e '${go}' ]; then echo half > "$OUT"; touch '${held}'; while [ ! -e '${go}' ]; do sleep 0.05; done; exit 1; fi`,
   )
   const spec = rig.spec([clip])
-  const { job } = await submitSpec(rig.desk, spec, { caller: BOB })
+  const { job } = await submitSpec(rig.proxx, spec, { caller: BOB })
   const page = await visit('/proxx')
   await rowOf(page, job).getByText('pending').waitFor()
   // This worker claims it, begins, and is never heard of again.
@@ -139,7 +139,7 @@ test('the page shows an orphan without a reload, and an operator marks and retri
   await node1.enlist()
   await until('the silence was noticed', async () => {
     await node1.maintain()
-    return (await listOrphans(rig.desk)).length === 1
+    return (await listOrphans(rig.proxx)).length === 1
   })
   const orphan = page.locator(`#orphan-${job.id}`)
   await orphan.getByText('Its worker node-2 is silent').waitFor()
@@ -162,7 +162,7 @@ test('the page shows an orphan without a reload, and an operator marks and retri
 
   // What is heard of meanwhile takes nothing away from whoever is typing.
   await orphan.getByLabel('Reason').pressSequentially('node-2 was <b>un')
-  await new Trace(rig.desk.settings.jobs, job.id).say(Date.now(), 'clip 1 of 1, verify: its last word')
+  await new Trace(rig.proxx.settings.jobs, job.id).say(Date.now(), 'clip 1 of 1, verify: its last word')
   const other = await rig.submit(rig.spec([rig.path('gone.mov')]))
   await rowOf(page, other).waitFor()
   await orphan.getByText('It was at clip 1 of 1, being verified.').waitFor()
@@ -291,7 +291,7 @@ test('without JavaScript the submit form lists every error, keeps the input and 
 })
 
 test('a viewer is offered nothing, an owner sees their own, a stranger is shown the door, and another site is refused', async () => {
-  const { job: own } = await submitSpec(rig.desk, rig.spec([rig.path('gone.mov')]), {
+  const { job: own } = await submitSpec(rig.proxx, rig.spec([rig.path('gone.mov')]), {
     caller: BOB,
   })
   const other = await rig.submit(rig.spec([rig.path('gone.mov')]))
@@ -306,7 +306,7 @@ test('a viewer is offered nothing, an owner sees their own, a stranger is shown 
 
   const owner = await visit('/proxx', 'bob')
   expect([await rowOf(owner, own).count(), await rowOf(owner, other).count()]).toEqual([1, 0])
-  for (let i = 0; i < 20; i++) await submitSpec(rig.desk, own.spec, { caller: BOB })
+  for (let i = 0; i < 20; i++) await submitSpec(rig.proxx, own.spec, { caller: BOB })
   await owner.goto('/proxx?status=failed')
   expect([await owner.locator('#rows > li').count(), await rowOf(owner, own).count()]).toEqual([20, 0])
   await owner.getByRole('link', { name: 'Older' }).click()
@@ -342,7 +342,7 @@ test('the page of a retried job names the new job and asks before it makes anoth
   const spec = rig.spec([rig.path('late.mov')])
   const job = await rig.submit(spec)
   const corrected = { ...spec, sources: [clip] }
-  const first = await retryJob(rig.desk, job.id, { actor: 'ann', reason: 'the other file', spec: corrected })
+  const first = await retryJob(rig.proxx, job.id, { actor: 'ann', reason: 'the other file', spec: corrected })
   const page = await visit(`/proxx/jobs/${job.id}`)
   const form = page.locator('form.act')
   await page.getByRole('link', { name: first.id }).first().waitFor()

@@ -8,8 +8,8 @@ import type { Worker } from '../../../packages/redress/src/worker/worker.ts'
 import { Client, tokensOfEverybody } from '../../../test/support/apps/client.ts'
 import { keepingLog } from '../../../test/support/scene.ts'
 import { until } from '../../../test/support/until.ts'
-import { type Desk, submitSpec } from '../src/desk.ts'
-import { openDesk } from '../src/install.ts'
+import { openProxx } from '../src/install.ts'
+import { type Proxx, submitSpec } from '../src/operations.ts'
 import { proxxRoutes } from '../src/routes.ts'
 import type { ProxxJob } from '../src/view.ts'
 
@@ -26,7 +26,7 @@ export class Rig {
   readonly folder: string
   readonly home: string
   readonly app: App
-  readonly desk: Desk
+  readonly proxx: Proxx
   readonly log = keepingLog()
   /** Where its server is, once it serves. */
   url = ''
@@ -39,8 +39,8 @@ export class Rig {
     this.app = new App({ store: `sqlite:${join(this.home, 'redress.db')}`, log: this.log })
     // Nothing is to be refused because the machine of the test has little room.
     const surroundings = { home: join(this.home, 'proxx'), env: { PROXX_FREE_MB: '0', ...env }, log: this.log }
-    this.desk = openDesk(this.app, surroundings)
-    this.desk.files.follow()
+    this.proxx = openProxx(this.app, surroundings)
+    this.proxx.files.follow()
   }
 
   /** For all tests of a file. */
@@ -59,7 +59,7 @@ export class Rig {
 
   async end(): Promise<void> {
     await this.app.stop({ graceMs: 0 })
-    await this.desk.files.stop()
+    await this.proxx.files.stop()
     rmSync(this.folder, { recursive: true, force: true })
   }
 
@@ -80,7 +80,7 @@ export class Rig {
   }
 
   async submit(spec: unknown): Promise<ProxxJob> {
-    return (await submitSpec(this.desk, spec, { actor: 'ann' })).job
+    return (await submitSpec(this.proxx, spec, { actor: 'ann' })).job
   }
 
   async worker(): Promise<Worker> {
@@ -90,7 +90,7 @@ export class Rig {
   }
 
   async job(id: string): Promise<ProxxJob> {
-    const view = await this.desk.files.view(id)
+    const view = await this.proxx.files.view(id)
     if (view === null) throw new Error(`there is no job ${id}`)
     return view
   }
@@ -124,16 +124,16 @@ export class Rig {
   }
 
   file(id: string): Line {
-    return JSON.parse(readFileSync(this.desk.files.pathOf(id), 'utf8')) as Line
+    return JSON.parse(readFileSync(this.proxx.files.pathOf(id), 'utf8')) as Line
   }
 
   stderr(id: string): string {
-    return readFileSync(join(this.desk.settings.jobs, id, 'stderr.log'), 'utf8')
+    return readFileSync(join(this.proxx.settings.jobs, id, 'stderr.log'), 'utf8')
   }
 
   /** A real server before the same app, and people who may ask it. */
   async serve(): Promise<Record<'ann' | 'bob' | 'viewer' | 'operator', Client>> {
-    const server = await startServer({ app: this.app, port: 0, mounts: [proxxRoutes(this.desk)], log: this.log })
+    const server = await startServer({ app: this.app, port: 0, mounts: [proxxRoutes(this.proxx)], log: this.log })
     await server.ready
     this.url = server.url
     afterAll(() => server.stop({ graceMs: 0 }))

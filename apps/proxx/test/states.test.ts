@@ -6,7 +6,7 @@ import { edgesOf } from '../../../packages/redress/src/core/policy/policy.ts'
 import { App, policy } from '../../../packages/redress/src/index.ts'
 import type { Client } from '../../../test/support/apps/client.ts'
 import { until } from '../../../test/support/until.ts'
-import { retryJob } from '../src/desk.ts'
+import { retryJob } from '../src/operations.ts'
 import { alarmOf, TYPE, transcodePolicy } from '../src/policy.ts'
 import { readSettings } from '../src/settings.ts'
 import type { ProxxJob } from '../src/view.ts'
@@ -205,7 +205,7 @@ describe('a retry', () => {
   })
 
   test('a retry of an unknown job is refused [P41]', async () => {
-    await expect(retryJob(rig.desk, rig.app.newId(), { actor: 'ann', reason: 'x' })).rejects.toMatchObject({
+    await expect(retryJob(rig.proxx, rig.app.newId(), { actor: 'ann', reason: 'x' })).rejects.toMatchObject({
       code: 'JOB_NOT_FOUND',
     })
   })

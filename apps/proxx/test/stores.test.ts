@@ -9,8 +9,8 @@ import { ownDatabase } from '../../../test/support/stores/databases.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/stores/postgres.ts'
 import { temporaryFolder } from '../../../test/support/stores/sqlite.ts'
 import { until } from '../../../test/support/until.ts'
-import { markFailed, retryJob, submitSpec } from '../src/desk.ts'
-import { openDesk } from '../src/install.ts'
+import { openProxx } from '../src/install.ts'
+import { markFailed, retryJob, submitSpec } from '../src/operations.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
 import { filesIn } from './rig.ts'
 
@@ -27,7 +27,7 @@ test('on PostgreSQL jobs complete, fail, retry and log as on SQLite, and never m
   const log = keepingLog()
   const app = new App({ store: url, failureLog: join(folder, 'failures.jsonl'), log })
   onTestFinished(() => app.stop({ graceMs: 0 }))
-  const desk = openDesk(app, { home: join(folder, 'proxx'), env: { PROXX_FREE_MB: '0' }, log })
+  const proxx = openProxx(app, { home: join(folder, 'proxx'), env: { PROXX_FREE_MB: '0' }, log })
   const directory = join(folder, 'out')
   mkdirSync(directory)
   const clip = await makeClip(join(folder, 'a.mov'))
@@ -37,18 +37,18 @@ test('on PostgreSQL jobs complete, fail, retry and log as on SQLite, and never m
     profile: 'proxy_h264_low',
     output: { directory, naming: '{source_name}' },
   }
-  const failed = (await submitSpec(desk, { ...spec, sources: ['/gone.mov'] }, { actor: 'ann' })).job
+  const failed = (await submitSpec(proxx, { ...spec, sources: ['/gone.mov'] }, { actor: 'ann' })).job
   expect(failed).toMatchObject({ status: 'failed', executionAttempted: false, error: { code: 'INPUT_MISSING' } })
-  const unwanted = (await submitSpec(desk, spec, { actor: 'ann' })).job
-  expect(await markFailed(desk, unwanted.id, { actor: 'ann', reason: 'not wanted' })).toMatchObject({
+  const unwanted = (await submitSpec(proxx, spec, { actor: 'ann' })).job
+  expect(await markFailed(proxx, unwanted.id, { actor: 'ann', reason: 'not wanted' })).toMatchObject({
     status: 'failed',
   })
 
-  const retried = await retryJob(desk, failed.id, { actor: 'ann', reason: 'the right file', spec })
+  const retried = await retryJob(proxx, failed.id, { actor: 'ann', reason: 'the right file', spec })
   const worker = await app.makeWorker({ id: 'node-1', pollMs: 600_000 })
   const done = await until('it has ended', async () => {
     await worker.tick()
-    const job = await desk.files.view(retried.id)
+    const job = await proxx.files.view(retried.id)
     return job?.finishedAt != null && job
   })
   expect(done).toMatchObject({ status: 'complete', retriedFrom: failed.id, error: null })
@@ -66,13 +66,13 @@ test('on PostgreSQL jobs complete, fail, retry and log as on SQLite, and never m
     for (const status of ['failed', 'complete']) await tried(change, status)
   }
   // All that a retry adds to a failed job is the name of its successor.
-  const shown = await desk.files.view(failed.id)
+  const shown = await proxx.files.view(failed.id)
   expect({ ...shown, retriedAs: null, actions: [] }).toEqual({ ...failed, actions: [] })
 
   const go = join(folder, 'go')
   withFfmpeg(folder, `while [ ! -e '${go}' ]; do sleep 0.02; done`)
-  const running = (await submitSpec(desk, { ...spec, output: { directory, naming: 'b' } }, { actor: 'ann' })).job
-  const now = () => desk.files.view(running.id)
+  const running = (await submitSpec(proxx, { ...spec, output: { directory, naming: 'b' } }, { actor: 'ann' })).job
+  const now = () => proxx.files.view(running.id)
   await until('it is under way', async () => {
     await worker.tick()
     return (await now())?.startedAt != null

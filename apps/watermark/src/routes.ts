@@ -12,56 +12,56 @@ import { receiveAsset } from './assets/uploads.ts'
 import { addCampaignRoutes } from './campaigns/routes.ts'
 import { addDownloads } from './copies/downloads.ts'
 import { addTokenRoutes } from './copies/routes.ts'
-import { Desk, nextOf, type RouteOptions, UPLOAD_MS } from './desk.ts'
 import { addDetectionRoutes } from './detection/routes.ts'
 import { thumbnailKey } from './files.ts'
 import { addPages, flash } from './page/index.ts'
+import { nextOf, RouteContext, type RouteOptions, UPLOAD_MS } from './route-context.ts'
 /** Everything that campaigns answer to. */
 export function watermarkRoutes(options: RouteOptions): Mount {
   return async (server, tools) => {
-    const desk: Desk = new Desk(
+    const context: RouteContext = new RouteContext(
       options,
       tools,
-      addPages(server, () => desk),
+      addPages(server, () => context),
     )
     answerRefusals(server, {
       isFor: wantsPage,
       show: (request, reply, refusal) =>
         refusal.code === 'SIGN_IN_REQUIRED'
           ? tools.sendToSignIn(request, reply)
-          : desk.pagesFor(request)?.refused(request, reply, refusal),
+          : context.pagesFor(request)?.refused(request, reply, refusal),
     })
     // Campaigns and their links are for those who asked, and one address answers with a page or with JSON.
     server.addHook('onRequest', async (_request, reply) => {
       void reply.headers({ 'cache-control': 'private, no-store', vary: 'accept' })
     })
     await server.register(multipart)
-    addAssetRoutes(server, desk)
-    addCampaignRoutes(server, desk)
-    addTokenRoutes(server, desk)
-    addDetectionRoutes(server, desk)
-    addDownloads(server, desk)
+    addAssetRoutes(server, context)
+    addCampaignRoutes(server, context)
+    addTokenRoutes(server, context)
+    addDetectionRoutes(server, context)
+    addDownloads(server, context)
   }
 }
 
-function addAssetRoutes(server: FastifyInstance, desk: Desk): void {
-  const { rows, files } = desk.options
+function addAssetRoutes(server: FastifyInstance, context: RouteContext): void {
+  const { rows, files } = context.options
 
   server.post('/assets', described(API.addAsset, { bodyMs: UPLOAD_MS }), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const asset = await receiveAsset(request, ownerOf(caller), desk.options)
+    const caller = await context.writing(request)
+    const asset = await receiveAsset(request, ownerOf(caller), context.options)
     if (wantsPage(request)) return flash(reply, '/campaigns', `${asset.name} was uploaded.`)
     return reply.code(201).send(viewAsset(asset))
   })
 
   server.get('/assets', described(API.assets), async (request) => {
-    const page = desk.pageOf(request, await desk.reading(request))
+    const page = context.pageOf(request, await context.reading(request))
     const assets = await listAssets(rows, page)
     return { assets: assets.map(viewAsset), nextCursor: nextOf(assets, page) }
   })
 
   server.get('/assets/:id/thumbnail', described(API.thumbnail), async (request, reply) => {
-    const caller = await desk.reading(request)
+    const caller = await context.reading(request)
     const { id } = request.params as { id: string }
     if ((await findAsset(rows, id, seenBy(caller))) === null) throw notFound('asset')
     const how = { contentType: 'image/jpeg', cacheControl: 'private, max-age=3600' }

@@ -6,25 +6,25 @@ import type { CommandCall } from 'redress/http'
 import type { ProxxJob } from '../view.ts'
 import { watchFolder } from '../watch/watch.ts'
 import { DEFAULT_NAMING } from './commands.ts'
-import { localPlace, type Place, remotePlace } from './place.ts'
+import { localTarget, remoteTarget, type Target } from './target.ts'
 
 interface Opened {
-  place: Place
-  /** The options that lead another command to the same place. */
+  target: Target
+  /** The options that lead another command to the same target. */
   flags: string
 }
 
 /** Works on the store with proxx installed on it, or through a server that runs proxx. */
 async function at(call: CommandCall, work: (opened: Opened) => Promise<void>, needsStore = true): Promise<void> {
-  const target = await call.open({ mayBeMissing: !needsStore })
+  const opened = await call.open({ mayBeMissing: !needsStore })
   try {
-    const place =
-      target.kind === 'server'
-        ? remotePlace(target.ask)
-        : await localPlace({ app: target.app, actor: target.actor, isVisit: needsStore, ...target.surroundings })
-    await work({ place, flags: target.flags })
+    const target =
+      opened.kind === 'server'
+        ? remoteTarget(opened.ask)
+        : await localTarget({ app: opened.app, actor: opened.actor, isVisit: needsStore, ...opened.surroundings })
+    await work({ target, flags: opened.flags })
   } finally {
-    await target.stop()
+    await opened.stop()
   }
 }
 
@@ -32,8 +32,8 @@ async function at(call: CommandCall, work: (opened: Opened) => Promise<void>, ne
 export async function validate(call: CommandCall): Promise<void> {
   await at(
     call,
-    async ({ place }) => {
-      const report = await place.validate(readSpecFile(call, firstOf(call)))
+    async ({ target }) => {
+      const report = await target.validate(readSpecFile(call, firstOf(call)))
       const { problems, outputs } = report
       if (call.isJson) call.printJson({ valid: problems.length === 0, ...report })
       else if (problems.length === 0) {
@@ -50,7 +50,7 @@ export async function validate(call: CommandCall): Promise<void> {
 
 export async function submit(call: CommandCall): Promise<void> {
   await at(call, async (opened) => {
-    tellMade(call, await opened.place.submit(readSpecFile(call, firstOf(call))), opened)
+    tellMade(call, await opened.target.submit(readSpecFile(call, firstOf(call))), opened)
   })
 }
 
@@ -60,14 +60,14 @@ export async function retry(call: CommandCall): Promise<void> {
     const spec = call.text('spec')
     const edited = spec === undefined ? {} : { spec: readSpecFile(call, spec) }
     const act = { reason, again: call.flag('again'), ...edited }
-    tellMade(call, await opened.place.retry(firstOf(call), act), opened)
+    tellMade(call, await opened.target.retry(firstOf(call), act), opened)
   })
 }
 
 export async function markFailed(call: CommandCall): Promise<void> {
   const reason = reasonOf(call)
-  await at(call, async ({ place, flags }) => {
-    const job = await place.markFailed(firstOf(call), { reason })
+  await at(call, async ({ target, flags }) => {
+    const job = await target.markFailed(firstOf(call), { reason })
     if (call.isJson) return call.printJson(job)
     call.print(`Job ${job.id} is ${job.status}.\n`)
     call.note(`\`${call.commandName} proxx retry ${job.id} --reason 'say why'${flags}\` makes a new one of it.`)
@@ -75,8 +75,8 @@ export async function markFailed(call: CommandCall): Promise<void> {
 }
 
 export async function orphans(call: CommandCall): Promise<void> {
-  await at(call, async ({ place, flags }) => {
-    const jobs = await orphansOf(call, place)
+  await at(call, async ({ target, flags }) => {
+    const jobs = await orphansOf(call, target)
     if (call.isJson) return call.printJson(jobs)
     if (jobs.length === 0) return call.note('There are no orphans.')
     call.printTable(jobs, [
@@ -92,13 +92,13 @@ export async function orphans(call: CommandCall): Promise<void> {
 
 const LOOK_AGAIN_MS = 500
 
-async function orphansOf(call: CommandCall, place: Place): Promise<ProxxJob[]> {
+async function orphansOf(call: CommandCall, target: Target): Promise<ProxxJob[]> {
   const timeoutMs = call.durationMs('timeout')
   if (!call.flag('wait') && timeoutMs !== undefined) throw call.usage('--timeout is for --wait.')
   const waitMs = call.flag('wait') ? (timeoutMs ?? Number.POSITIVE_INFINITY) : 0
   const startedMs = performance.now()
   for (;;) {
-    const jobs = await place.orphans()
+    const jobs = await target.orphans()
     const leftMs = startedMs + waitMs - performance.now()
     if (jobs.length > 0 || waitMs === 0) return jobs
     if (leftMs <= 0) {
@@ -111,9 +111,9 @@ async function orphansOf(call: CommandCall, place: Place): Promise<ProxxJob[]> {
 }
 
 export async function verify(call: CommandCall): Promise<void> {
-  await at(call, async ({ place }) => {
+  await at(call, async ({ target }) => {
     const id = firstOf(call)
-    const verdicts = await place.verify(id)
+    const verdicts = await target.verify(id)
     if (call.isJson) call.printJson(verdicts)
     else {
       for (const { isGood, path, check, message } of verdicts) {
@@ -140,10 +140,10 @@ export async function watch(call: CommandCall): Promise<void> {
       : { profile, output: resolve(output), naming: naming ?? DEFAULT_NAMING }
   const settleMs = call.durationMs('settle') ?? 10_000
   const stopping = new AbortController()
-  await at(call, async ({ place }) => {
+  await at(call, async ({ target }) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopping.abort())
     await watchFolder({
-      place,
+      target,
       folder: firstOf(call),
       media,
       settleMs,

@@ -4,7 +4,7 @@ import { type Html, html } from 'redress/http'
 import { CODES, type Code } from '../codes.ts'
 import { type Problem, readSpec } from '../spec/spec.ts'
 import type { ProxxError, ProxxJob } from '../view.ts'
-import { problemLine } from './acts.ts'
+import { problemLine } from './forms.ts'
 import type { Detail } from './reader.ts'
 
 const PROBLEMS_IN_LINE_MAX = 3

@@ -1,106 +1,190 @@
-import type { FastifyReply } from 'fastify'
-import { RedressError } from 'redress'
-import type { Caller } from 'redress/http'
-import { httpStatusOf } from '../codes.ts'
-import { type Desk, isSameSpec, markFailed, retryOnce, type Submitted, submitSpec } from '../desk.ts'
+import { sizeText } from '@redress/shared/page-words'
+import { type Html, html } from 'redress/http'
+import type { Rights } from '../access.ts'
 import type { Report } from '../spec/checks.ts'
+import { PLACEHOLDERS } from '../spec/naming.ts'
+import { PROFILES } from '../spec/profiles.ts'
 import type { Problem } from '../spec/spec.ts'
-import { type ProxxJob, refusalIn } from '../view.ts'
-import type { RefusedAct } from './acts.ts'
-import type { Pages } from './index.ts'
-import { type Fields, specOfForm } from './submit.ts'
+import type { ProxxJob } from '../view.ts'
+import { lookOf, placeText, said, saidPlainly, specText, titleOf } from './words.ts'
 
-/** Somebody who has sent a form, and is answered with a page. */
-interface Sent {
-  reply: FastifyReply
-  caller: Caller
+/** A form that was refused: what was typed into it, and everything that was wrong. */
+export interface RefusedAct {
+  act: 'retry' | 'mark-failed'
+  fields: Readonly<Record<string, string>>
+  message: string
+  problems: readonly Problem[]
+  /** The failed job that the refusal was recorded as. */
+  recordedId: string | null
+}
+
+const REASON_CHARS_MAX = 1_000
+
+export function actsPart(job: ProxxJob, newId: string, rights: Rights, refused: RefusedAct | null): Html | null {
+  const look = lookOf(job)
+  if (look === 'orphaned' && rights.mark) {
+    return html`<section class="card" aria-labelledby="mark-title"><h2 id="mark-title">Mark as failed</h2>
+<p>Is its worker gone for good? Then say so, and why. The job can be retried afterwards.</p>${markFailedForm(job, refused)}</section>`
+  }
+  if (look === 'failed' && rights.retry) return retryForm(job, newId, rights, refused)
+  return refused === null ? null : problemsBox(refused)
+}
+
+export function markFailedForm(job: ProxxJob, refused: RefusedAct | null): Html {
+  const { id } = job
+  return html`${refused !== null && problemsBox(refused)}<form class="act" method="post" action="/proxx/jobs/${id}/mark-failed">
+${reasonField(`reason-${id}`, 'Reason', refused)}
+<button data-act="mark">Mark as failed<span class="unseen">: ${saidPlainly(titleOf(job))}</span></button></form>`
+}
+
+/** P10, P41: a retry is a new job, and has its id already: a form that is sent twice makes one. */
+function retryForm(job: ProxxJob, newId: string, { edit }: Rights, refused: RefusedAct | null): Html {
+  const kept = specText(job.spec)
+  // A browser sends the ends of lines in its own way.
+  const spec = refused?.fields.spec?.replaceAll('\r\n', '\n') ?? kept
+  const isEdited = spec !== kept
+  return html`<section class="card" aria-labelledby="retry-title"><h2 id="retry-title">Retry</h2>
+<p>Makes a new job, which begins with the first clip. This one stays failed, as it is.</p>
+${job.retriedAs !== null && html`<p>It was retried as job <a href="/proxx/jobs/${job.retriedAs}">${job.retriedAs}</a>. If that one failed, retry that one.</p>`}
+${refused !== null && problemsBox(refused)}
+<form class="act" method="post" action="/proxx/jobs/${job.id}/retry">
+<input type="hidden" name="id" value="${newId}">
+${reasonField(`reason-${job.id}`, 'Reason', refused)}
+${
+  edit &&
+  html`<details class="spec"${isEdited && html` open`}><summary>Change the spec first</summary>
+<label class="field" for="spec-${job.id}">Spec as JSON</label>
+<textarea id="spec-${job.id}" name="spec" rows="14" spellcheck="false" data-act="spec" aria-describedby="spec-hint">
+${spec}</textarea>
+<p class="hint" id="spec-hint">Left as it is, the new job has the same spec and the same version of its profile.</p></details>`
+}
+${job.retriedAs !== null && html`<label class="check"><input type="checkbox" name="again" value="yes" required data-act="again"> Make one more job from this one</label>`}
+<button data-act="retry">Retry</button></form></section>`
+}
+
+const reasonField = (id: string, name: string, refused: RefusedAct | null): Html =>
+  html`<label class="field" for="${id}">${name}</label><input id="${id}" name="reason" required maxlength="${REASON_CHARS_MAX}" autocomplete="off" data-act="reason" value="${refused?.fields.reason ?? ''}">`
+
+function problemsBox({ message, problems, recordedId }: Omit<RefusedAct, 'act' | 'fields'>): Html {
+  return html`<div class="box bad" role="alert"><p><strong>${said(message)}</strong></p>
+${problems.length > 0 && html`<ul class="problems">${problems.map(problemLine)}</ul>`}
+${recordedId !== null && html`<p>Nothing was run. The refusal is recorded as <a href="/proxx/jobs/${recordedId}">a failed job</a>.</p>`}</div>`
+}
+
+export const problemLine = ({ code, path, message }: Problem): Html =>
+  html`<li>${path !== '' && html`<strong>${said(placeText(path))}</strong>: `}${said(message)} <code class="quiet">${code}</code></li>`
+
+export type Fields = Readonly<Record<string, string>>
+
+/** What became of a form: what is wrong with it, or that nothing is. */
+export interface Outcome {
+  report: Pick<Report, 'problems' | 'outputs' | 'estimateBytes' | 'freeBytes'>
+  /** The failed job that a submission was recorded as; null when it was only looked at. */
+  recordedId: string | null
+}
+
+interface SubmitForm {
+  /** The id of the job: a form that is sent twice makes one. */
+  id: string
   fields: Fields
+  outcome: Outcome | null
+  hasScripts: boolean
 }
 
-/** What the forms of the pages do: the same as the API, and whatever is refused comes back with all that was typed. */
-export class Forms {
-  readonly #desk: Desk
-  readonly #pages: Pages
+/** The sources as somebody typed them: one path on each line. */
+const linesOf = (text: string): string[] =>
+  text
+    .split(/\r\n|\r|\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
 
-  constructor(desk: Desk, pages: Pages) {
-    this.#desk = desk
-    this.#pages = pages
+/** The spec that a form means. What is wrong with it is for the checks to say, as with every spec. */
+export function specOfForm(fields: Fields): unknown {
+  const { sources = '', profile = '', directory = '', naming = '', script = '', clipMinutes = '' } = fields
+  return {
+    version: 1,
+    sources: linesOf(sources),
+    profile,
+    output: { directory: directory.trim(), naming: naming.trim() },
+    ...(script.trim() !== '' && { verify: { script: script.trim() } }),
+    ...(clipMinutes.trim() !== '' && {
+      limits: { clipMinutes: /^\d+$/.test(clipMinutes.trim()) ? Number(clipMinutes) : clipMinutes },
+    }),
   }
+}
 
-  async submit({ reply, caller, fields }: Sent) {
-    const spec = specOfForm(fields)
-    const { id } = fields
-    const sent = await submitSpec(this.#desk, spec, { caller }, id === undefined ? {} : { id })
-    const { job, isNew } = isMeant(sent, spec) ? sent : await submitSpec(this.#desk, spec, { caller })
-    const error = refusalIn(job)
-    if (error === null || !isNew) return toJob(reply, job)
-    const report = { problems: problemsIn(job), outputs: [], estimateBytes: null, freeBytes: null }
-    void reply.code(httpStatusOf(error.code))
-    return this.#pages.submitAgain(reply, caller, fields, { report, recordedId: job.id })
-  }
+/** Which field of the form a place in the spec is, and what is said when it was left empty. */
+const FIELDS: readonly { name: string; path: RegExp; empty: string }[] = [
+  { name: 'sources', path: /^sources/, empty: 'name at least one clip' },
+  { name: 'profile', path: /^profile$/, empty: 'choose one' },
+  { name: 'directory', path: /^output\.directory$/, empty: 'name the directory' },
+  { name: 'naming', path: /^output\.naming$/, empty: 'say how outputs are called' },
+  { name: 'script', path: /^verify/, empty: '' },
+  { name: 'clipMinutes', path: /^limits/, empty: '' },
+]
 
-  validated({ reply, caller, fields }: Sent, report: Report) {
-    const [first] = report.problems
-    if (first !== undefined) void reply.code(httpStatusOf(first.code))
-    return this.#pages.submitAgain(reply, caller, fields, { report, recordedId: null })
-  }
-
-  async retry({ reply, caller, fields }: Sent, job: ProxxJob) {
-    return this.#acted({ reply, caller, fields }, job, 'retry', async () => {
-      const edited = editedSpec(fields.spec, job.spec)
-      const act = { caller, reason: fields.reason ?? '', again: fields.again === 'yes', ...edited }
-      const sent = await retryOnce(this.#desk, job.id, { ...act, newId: fields.id })
-      return isMeant(sent, edited.spec ?? job.spec) ? sent : retryOnce(this.#desk, job.id, act)
-    })
-  }
-
-  async markFailed({ reply, caller, fields }: Sent, job: ProxxJob) {
-    return this.#acted({ reply, caller, fields }, job, 'mark-failed', async () => {
-      return { job: await markFailed(this.#desk, job.id, { caller, reason: fields.reason ?? '' }), isNew: false }
-    })
-  }
-
-  async #acted(
-    { reply, caller, fields }: Sent,
-    job: ProxxJob,
-    act: RefusedAct['act'],
-    perform: () => Promise<Submitted>,
-  ): Promise<FastifyReply> {
-    const refused = (status: number, rest: Omit<RefusedAct, 'act' | 'fields'>) =>
-      this.#pages.job(reply.code(status), caller, job, { act, fields, ...rest })
-    try {
-      const { job: made, isNew } = await perform()
-      const error = refusalIn(made)
-      if (error === null || !isNew) return toJob(reply, made)
-      const [status, problems] = [httpStatusOf(error.code), problemsIn(made)]
-      return await refused(status, { message: 'The retry was refused.', problems, recordedId: made.id })
-    } catch (error) {
-      if (!(error instanceof RedressError) || error.httpStatus >= 500) throw error
-      const message = `${error.message} ${error.action}`
-      return refused(error.httpStatus, { message, problems: [], recordedId: null })
+/** What is empty has one thing wrong with it, whatever the checks find. */
+function inWordsOfForm(problems: readonly Problem[], fields: Fields): (Problem & { field: string | null })[] {
+  const told = problems.map((problem) => {
+    const field = FIELDS.find(({ path }) => path.test(problem.path))
+    const isEmpty = field !== undefined && field.empty !== '' && (fields[field.name] ?? '').trim() === ''
+    return {
+      code: problem.code,
+      path: isEmpty ? field.name : problem.path,
+      message: isEmpty ? field.empty : problem.message,
+      field: field?.name ?? null,
     }
-  }
+  })
+  const seen = new Set<string>()
+  return told.filter(({ path, message }) => seen.size < seen.add(`${path} ${message}`).size)
 }
 
-const toJob = (reply: FastifyReply, { id }: ProxxJob): FastifyReply => reply.redirect(`/proxx/jobs/${id}`, 303)
-
-/** Sent again as it was, it is the same job, which has a page. Corrected after going back, it is another one. */
-const isMeant = ({ job, isNew }: Submitted, spec: unknown): boolean => isNew || isSameSpec(job.spec, spec)
-
-const problemsIn = ({ error }: ProxxJob): Problem[] => (error?.problems ?? []) as Problem[]
-
-/** P44: the spec is another one only if it says something else; a kept one keeps the version of its profile. */
-function editedSpec(text: string | undefined, kept: unknown): { spec?: unknown } {
-  if (text === undefined) return {}
-  let spec: unknown
-  try {
-    spec = JSON.parse(text)
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    throw new RedressError('REQUEST_INVALID', `The spec is not JSON: ${why}.`, {
-      action: 'Nothing was recorded. Correct it and send it again.',
-      cause: error,
-    })
+export function submitForm({ id, fields, outcome, hasScripts }: SubmitForm): Html {
+  const problems = inWordsOfForm(outcome?.report.problems ?? [], fields)
+  const { sources = '', directory = '', naming = '{source_name}_{index}', script = '', clipMinutes = '' } = fields
+  const chosen = fields.profile ?? [...PROFILES.keys()][0]
+  const state = (name: string, hint: string | null = null): Html => {
+    const isWrong = problems.some(({ field }) => field === name)
+    const described = [...(hint === null ? [] : [hint]), ...(isWrong ? ['what-is-wrong'] : [])].join(' ')
+    return html`${isWrong && html` aria-invalid="true"`}${described !== '' && html` aria-describedby="${described}"`}`
   }
-  return isSameSpec(spec, kept) ? {} : { spec }
+  return html`<header><h1>New job</h1><p class="quiet">All is looked at before the job is made; what is wrong is said at once.</p></header>
+${outcome !== null && outcomeBox(outcome, problems)}
+<form class="act" method="post" action="/proxx/jobs">
+<input type="hidden" name="id" value="${id}">
+<label class="field" for="sources">Clips</label>
+<textarea id="sources" name="sources" rows="6" required spellcheck="false"${state('sources', 'sources-hint')}>
+${sources}</textarea>
+<p class="hint" id="sources-hint">One path on each line, in the order in which they are to be made: <code>/card/A001.mov</code></p>
+<fieldset${state('profile')}><legend>Profile</legend>${[...PROFILES.values()].map(
+    ({ name, version, title }) =>
+      html`<label class="choice"><input type="radio" name="profile" value="${name}" required${name === chosen && html` checked`}><span><strong>${title}</strong> <span class="quiet">${name}, version ${version}</span></span></label>`,
+  )}</fieldset>
+<label class="field" for="directory">Directory of the proxies</label>
+<input id="directory" name="directory" required spellcheck="false" autocomplete="off" value="${directory}"${state('directory', 'directory-hint')}>
+<p class="hint" id="directory-hint">It must exist. Nothing in it is ever overwritten.</p>
+<label class="field" for="naming">Names of the proxies</label>
+<input id="naming" name="naming" required spellcheck="false" autocomplete="off" value="${naming}"${state('naming', 'naming-hint')}>
+<p class="hint" id="naming-hint">Without extension. ${PLACEHOLDERS.map((one, at) => html`${at > 0 && ', '}<code>{${one}}</code>`)} are filled in.</p>
+<details${(script !== '' || clipMinutes !== '') && html` open`}><summary>More</summary>
+${
+  hasScripts &&
+  html`<label class="field" for="script">Script that judges each proxy</label>
+<input id="script" name="script" spellcheck="false" autocomplete="off" value="${script}"${state('script')}>`
+}
+<label class="field" for="clipMinutes">Minutes that a clip may take at most</label>
+<input id="clipMinutes" name="clipMinutes" inputmode="numeric" autocomplete="off" value="${clipMinutes}"${state('clipMinutes')}></details>
+<div class="buttons"><button>Submit</button><button class="calm" formaction="/proxx/validate">Only check it</button></div>
+</form>`
+}
+
+function outcomeBox({ report, recordedId }: Outcome, problems: readonly Problem[]): Html {
+  if (problems.length > 0) {
+    const message = recordedId === null ? 'This would be refused. Nothing was recorded.' : 'The job was refused.'
+    return html`<div id="what-is-wrong">${problemsBox({ message, problems, recordedId })}</div>`
+  }
+  const { outputs, estimateBytes, freeBytes } = report
+  return html`<div class="box good" role="status"><p><strong>Nothing is wrong with it.</strong> It is not submitted yet.</p>
+${estimateBytes !== null && freeBytes !== null && html`<p>It needs about ${sizeText(estimateBytes)}; ${sizeText(freeBytes)} are free.</p>`}
+<details><summary>Names of the proxies</summary><ol class="files">${outputs.map((name) => html`<li><code>${said(name)}</code></li>`)}</ol></details></div>`
 }

@@ -6,16 +6,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, html, type MountTools, page } from 'redress/http'
 import { callerOf, rightsOf } from '../access.ts'
 import { API } from '../api.ts'
-import type { Desk } from '../desk.ts'
+import type { Proxx } from '../operations.ts'
 import { TYPE } from '../policy.ts'
 import { PROFILES } from '../spec/profiles.ts'
 import type { ProxxJob } from '../view.ts'
-import type { RefusedAct } from './acts.ts'
+import { type Fields, type Outcome, type RefusedAct, submitForm } from './forms.ts'
 import { type Addresses, framed, sendPage } from './frame.ts'
 import { isUnderWay, jobPage, jobState, liveOfJob } from './job.ts'
 import { jobList, listState, liveOfList } from './list.ts'
 import { type Choice, FILTERS, Reader } from './reader.ts'
-import { type Fields, type Outcome, submitForm } from './submit.ts'
 import { lookOf, titleOf } from './words.ts'
 
 /** What people see instead of JSON. Routes ask for it where a browser does. */
@@ -28,14 +27,14 @@ export interface Pages {
 }
 
 interface PagesOptions {
-  desk: Desk
+  proxx: Proxx
   tools: MountTools
   /** The job that an address means, if it is the caller's to see. */
   seen(request: FastifyRequest, caller: Caller): Promise<ProxxJob>
 }
 
-export function addPages(server: FastifyInstance, { desk, tools, seen }: PagesOptions): Pages {
-  const { app, settings } = desk
+export function addPages(server: FastifyInstance, { proxx, tools, seen }: PagesOptions): Pages {
+  const { app, settings } = proxx
   const addressOf = addAssets(server, {
     folder: new URL('./assets/', import.meta.url),
     path: '/proxx/assets',
@@ -43,7 +42,7 @@ export function addPages(server: FastifyInstance, { desk, tools, seen }: PagesOp
   })
   const stylesheets = [addressOf('app.css'), addressOf('proxx.css')]
   const files: Addresses = { script: addressOf('proxx.js'), stylesheets }
-  const reader = new Reader(desk)
+  const reader = new Reader(proxx)
 
   server.get('/proxx', described(API.home), async (request, reply) => {
     const caller = await callerOf(tools, request)

@@ -2,16 +2,16 @@ import { lstat } from 'node:fs/promises'
 import type { EventView, JobView } from 'redress'
 import type { Caller } from 'redress/http'
 import { shownTo } from '../access.ts'
-import type { Desk } from '../desk.ts'
+import type { Proxx } from '../operations.ts'
 import { errnoOf, isWithin, realPath } from '../paths.ts'
 import { TYPE } from '../policy.ts'
+import { clipsOf } from '../spec/naming.ts'
 import { profileOf } from '../spec/profiles.ts'
 import { readSpec } from '../spec/spec.ts'
-import { clipsOf } from '../transcode/plan.ts'
-import { type Standing, standingOf } from '../transcode/standing.ts'
+import { type Standing, standingOf } from '../trace.ts'
 import type { ProxxJob } from '../view.ts'
 
-export { type Standing, standingByProgress } from '../transcode/standing.ts'
+export { type Standing, standingByProgress } from '../trace.ts'
 
 export const FILTERS = ['pending', 'processing', 'complete', 'failed', 'orphaned'] as const
 type Filter = (typeof FILTERS)[number]
@@ -68,10 +68,10 @@ interface EnginePage {
 
 /** Reads what pages show, for whom they are. */
 export class Reader {
-  readonly #desk: Desk
+  readonly #proxx: Proxx
 
-  constructor(desk: Desk) {
-    this.#desk = desk
+  constructor(proxx: Proxx) {
+    this.#proxx = proxx
   }
 
   async list(caller: Caller, choice: Choice): Promise<Listed> {
@@ -97,7 +97,7 @@ export class Reader {
   }
 
   async #ask(caller: Caller, name: 'jobs.list' | 'orphans.list', asked: object): Promise<EnginePage> {
-    return (await this.#desk.app.performAs(caller, name, { ...asked })) as EnginePage
+    return (await this.#proxx.app.performAs(caller, name, { ...asked })) as EnginePage
   }
 
   async #through(
@@ -110,7 +110,7 @@ export class Reader {
     let cursor = from
     for (let pages = 0; pages < PAGES_LOOKED_THROUGH_MAX; pages++) {
       const { jobs, nextCursor } = await ask(cursor === null ? {} : { cursor })
-      const views = await Promise.all(jobs.map(({ id }) => this.#desk.files.view(id)))
+      const views = await Promise.all(jobs.map(({ id }) => this.#proxx.files.view(id)))
       for (const view of views) if (view !== null && fits(view)) rows.push(await this.row(caller, view))
       cursor = nextCursor
       if (cursor === null || rows.length >= ROWS_WANTED) break
@@ -123,7 +123,7 @@ export class Reader {
   }
 
   async detail(caller: Caller, job: ProxxJob): Promise<Detail> {
-    const { app } = this.#desk
+    const { app } = this.#proxx
     const { id } = job
     const asked = { type: TYPE, retriedFrom: id, limit: RETRIES_SHOWN_MAX }
     const [{ events }, { jobs }] = (await Promise.all([
@@ -142,7 +142,7 @@ export class Reader {
   async #standing({ id, status, startedAt, progress, spec, error }: ProxxJob): Promise<Standing | null> {
     const isAsked = status === 'processing' || error?.code === 'MARKED_FAILED'
     if (!isAsked || startedAt === null) return null
-    return standingOf(this.#desk.settings.jobs, { id, progress, spec })
+    return standingOf(this.#proxx.settings.jobs, { id, progress, spec })
   }
 
   /** P23: what it has left is to be seen, and is not touched. */
@@ -152,7 +152,7 @@ export class Reader {
     const isOver = job.status === 'failed' || job.orphanedAt !== null
     if (!isOver || !job.executionAttempted || spec === null || profile === null) return []
     const directory = await realPath(spec.output.directory)
-    const { roots } = this.#desk.settings
+    const { roots } = this.#proxx.settings
     if (directory === null || (roots !== null && !(await isWithin(directory, roots)))) return null
     const found: LeftFile[] = []
     for (const { number: clip, partial, target } of clipsOf(spec, profile, job.id, directory)) {

@@ -88,7 +88,7 @@ export function placeText(path: string): string {
 
 const ANEW = 'Do not use what it left. A retry makes everything anew.'
 
-/** What a person at the desk does about it. */
+/** What a person at the proxx does about it. */
 const TO_DO: Readonly<Record<Code, string>> = {
   SPEC_INVALID: 'Correct what is named, and retry the job with the corrected spec.',
   PROFILE_UNKNOWN: 'Choose a profile that there is, and retry the job with it.',

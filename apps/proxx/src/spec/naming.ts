@@ -1,5 +1,6 @@
-import { basename, extname } from 'node:path'
-import type { Profile } from './profiles.ts'
+import { basename, extname, join } from 'node:path'
+import type { Profile, ResolvedProfile } from './profiles.ts'
+import type { JobSpec } from './spec.ts'
 
 /** `index` counts from 1, with zeros before it; `source_name` is the file's name without its extension. */
 export const PLACEHOLDERS = ['index', 'source_name', 'profile'] as const
@@ -69,4 +70,32 @@ function nameProblem(name: string): string | null {
  * An output while it is made, and for good if its job fails. Nobody takes it for a finished one, no program opens it by
  * its ending, and with the id of the job in it no other job can mean the same file.
  */
-export const partialName = (name: string, jobId: string): string => `${name}.${jobId}.partial`
+const partialName = (name: string, jobId: string): string => `${name}.${jobId}.partial`
+
+/** One clip of a job. */
+export interface Clip {
+  /** From 1, as people count. */
+  number: number
+  source: string
+  name: string
+  /** Where it is delivered. */
+  target: string
+  /** Where it is made. */
+  partial: string
+}
+
+/** In the directory that was found behind the name when the job began: a link that is changed meanwhile leads nobody astray. */
+export function clipsOf(
+  { sources, output }: JobSpec,
+  profile: ResolvedProfile,
+  jobId: string,
+  directory: string,
+): Clip[] {
+  return outputNames(output.naming, sources, profile).map((name, at) => ({
+    number: at + 1,
+    source: sources[at] as string,
+    name,
+    target: join(directory, name),
+    partial: join(directory, partialName(name, jobId)),
+  }))
+}

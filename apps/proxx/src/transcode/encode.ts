@@ -7,12 +7,12 @@ import { inputArguments } from '@redress/shared/media/sniff'
 import type { Attempt } from 'redress'
 import type { Code } from '../codes.ts'
 import { errnoOf, isThere, isWithin, realPath } from '../paths.ts'
+import { type Clip, clipsOf } from '../spec/naming.ts'
 import { outputArguments, outputSize, type ResolvedProfile, type Size } from '../spec/profiles.ts'
 import type { JobSpec } from '../spec/spec.ts'
 import type { Trace } from '../trace.ts'
 import { causeOf, factsOf, sourceTrouble, verdictOf } from './failing.ts'
 import { DECODER_THREADS, type Inspected, inspectMedia, STRICTLY } from './inspect.ts'
-import { type Clip, clipsOf } from './plan.ts'
 
 /** What a job of proxx works with. */
 export interface Work {

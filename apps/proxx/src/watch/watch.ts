@@ -4,7 +4,7 @@ import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { synced } from '@redress/shared/durable-files'
 import { RedressError } from 'redress'
-import type { Place } from '../cli/place.ts'
+import type { Target } from '../cli/target.ts'
 import { errnoOf, isThere } from '../paths.ts'
 import { namingProblem } from '../spec/naming.ts'
 import { PROFILES } from '../spec/profiles.ts'
@@ -12,7 +12,7 @@ import { DONE, isMarker, type Look, lookAt, type MediaRule, specOf } from './dro
 import { Folders, type Ticket } from './folders.ts'
 
 export interface WatchOptions {
-  place: Pick<Place, 'show' | 'submit'>
+  target: Pick<Target, 'show' | 'submit'>
   folder: string
   /** What is made of media; null when only specs are taken. */
   media: MediaRule | null
@@ -202,8 +202,8 @@ class Watch {
   async #advance(id: string): Promise<void> {
     const ticket = this.#open.get(id) ?? (await this.#ticketOf(id))
     if (ticket === null) return
-    const { place } = this.#options
-    let job = await place.show(id)
+    const { target } = this.#options
+    let job = await target.show(id)
     if (job === null && ticket.job !== null) {
       const message = `Job ${id} of ${ticket.name} was submitted, and is not in this store.`
       this.#sayOnce(`lost ${id}`, { event: 'trouble', name: ticket.name, jobId: id, message })
@@ -211,7 +211,7 @@ class Watch {
     }
     if (job === null) {
       try {
-        job = await place.submit(ticket.spec, id)
+        job = await target.submit(ticket.spec, id)
       } catch (error) {
         if (!(error instanceof RedressError) || error.exitCode !== 2) throw error
         return this.#finish('failed', { ...ticket, refusal: error.toJSON() }, error.message)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Client } from '../../../../test/support/apps/client.ts'
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
-import { retryJob, submitSpec, validateSpec } from '../../src/desk.ts'
+import { retryJob, submitSpec, validateSpec } from '../../src/operations.ts'
 import { makeClip, needsFfmpeg } from '../clips.ts'
 import { filesIn, Rig } from '../rig.ts'
 
@@ -83,7 +83,7 @@ test.each(wrongs)(
     // No artifact of an execution: nothing in the output directory, and no log of a program.
     const directory = spec.output?.directory
     if (directory !== undefined && existsSync(directory) && directory !== clip) expect(filesIn(directory)).toEqual([])
-    expect(existsSync(join(rig.desk.settings.jobs, job.id, 'stderr.log'))).toBe(false)
+    expect(existsSync(join(rig.proxx.settings.jobs, job.id, 'stderr.log'))).toBe(false)
     await (await rig.worker()).tick()
     expect(await rig.job(job.id)).toEqual(job)
   },
@@ -108,7 +108,7 @@ test('everything that is wrong is said at once, and a validation says the same a
     output: { directory: rig.path('nowhere'), naming: '{index}' },
   })
   const before = (await rig.app.jobs.list({ limit: 1_000 })).jobs.length
-  const { problems } = await validateSpec(rig.desk, spec)
+  const { problems } = await validateSpec(rig.proxx, spec)
   expect(problems.map(({ code, path }) => `${code} ${path}`)).toEqual([
     'INPUT_MISSING sources.0',
     'INPUT_UNREADABLE sources.1',
@@ -169,7 +169,7 @@ test('every mistake of a spec is in one answer: unknown fields, types, naming, p
   const listed = (problems: unknown) =>
     (problems as { code: string; path: string }[]).map(({ code, path }) => `${code} ${path}`)
   for (const [spec, expected] of wrong) {
-    const { problems } = await validateSpec(rig.desk, spec)
+    const { problems } = await validateSpec(rig.proxx, spec)
     expect(listed(problems).toSorted()).toEqual(expected.toSorted())
     const job = await rig.submit(spec)
     expect(job.error).toMatchObject({ code: problems[0]?.code, problems })
@@ -183,7 +183,7 @@ test('every mistake of a spec is in one answer: unknown fields, types, naming, p
 })
 
 test('a good spec is told what it would come to', async () => {
-  const report = await validateSpec(rig.desk, rig.spec([clip, clip]))
+  const report = await validateSpec(rig.proxx, rig.spec([clip, clip]))
   expect(report).toMatchObject({ problems: [], outputs: ['a_001.mov', 'a_002.mov'] })
   expect(report.estimateBytes).toBeGreaterThan(2 ** 20)
 })
@@ -196,7 +196,7 @@ test('an operator retries a refused job as a new job with a corrected spec, and 
     JSON.stringify(rig.lines(failed.id)),
     (await rig.app.jobs.events(failed.id)).events,
   ]
-  const retried = await retryJob(rig.desk, failed.id, {
+  const retried = await retryJob(rig.proxx, failed.id, {
     actor: 'ann',
     reason: 'named the wrong file',
     spec: { ...spec, sources: [clip] },
@@ -205,7 +205,7 @@ test('an operator retries a refused job as a new job with a corrected spec, and 
   expect(retried.id).not.toBe(failed.id)
   expect(await rig.ended(retried.id)).toMatchObject({ status: 'complete' })
   expect(rig.lines(retried.id)[0]).toMatchObject({ from: null, to: 'pending', retried_from: failed.id })
-  const unedited = await retryJob(rig.desk, failed.id, {
+  const unedited = await retryJob(rig.proxx, failed.id, {
     actor: 'ann',
     reason: 'it may be there now',
     again: true,
@@ -227,15 +227,15 @@ test('with an id of one’s own, submitting twice makes one job', async () => {
   const id = rig.app.newId()
   const spec = rig.spec([clip])
   const [first, second] = [
-    await submitSpec(rig.desk, spec, { actor: 'ann' }, { id }),
-    await submitSpec(rig.desk, spec, { actor: 'ann' }, { id }),
+    await submitSpec(rig.proxx, spec, { actor: 'ann' }, { id }),
+    await submitSpec(rig.proxx, spec, { actor: 'ann' }, { id }),
   ]
   expect([first.isNew, second.isNew, second.job.id]).toEqual([true, false, id])
 })
 
 describe('names', () => {
   const naming = async (pattern: string, sources = [clip]) =>
-    validateSpec(rig.desk, rig.spec(sources, { output: { directory: rig.output(), naming: pattern } }))
+    validateSpec(rig.proxx, rig.spec(sources, { output: { directory: rig.output(), naming: pattern } }))
 
   test.each([
     ['{index}', '001.mov'],
@@ -287,7 +287,7 @@ describe('roots', () => {
     const spec = (source: string, directory = join(root, 'out')) =>
       inside.spec([source], { output: { directory, naming: 'x' } })
     const codes = async (given: object) =>
-      (await validateSpec(inside.desk, given, 'ann')).problems.map(({ code }) => code)
+      (await validateSpec(inside.proxx, given, 'ann')).problems.map(({ code }) => code)
     expect(await codes(spec(join(root, 'in.mov')))).toEqual([])
     for (const outside of [clip, join(root, 'out-of-it.mov'), join(root, 'up/a.mov'), `${root}/../a.mov`]) {
       expect(await codes(spec(outside)), outside).toEqual(['PATH_NOT_ALLOWED'])
@@ -304,7 +304,7 @@ describe('roots', () => {
   })
 
   test('without roots an owner submits nothing, and is not told which files there are', async () => {
-    const { problems } = await validateSpec(rig.desk, rig.spec(['/etc/shadow', '/nowhere']), 'ann')
+    const { problems } = await validateSpec(rig.proxx, rig.spec(['/etc/shadow', '/nowhere']), 'ann')
     expect(problems.map(({ code }) => code)).toEqual(['PATH_NOT_ALLOWED'])
   })
 })
@@ -388,7 +388,7 @@ test('a script is a name in the folder of scripts, and nothing else', async () =
   chmodSync(join(scripts, 'notes.txt'), 0o644)
   const judging = Rig.forTest({ env: { PROXX_SCRIPTS: scripts } })
   const problems = async (script: string) =>
-    (await validateSpec(judging.desk, judging.spec([clip], { verify: { script } }))).problems
+    (await validateSpec(judging.proxx, judging.spec([clip], { verify: { script } }))).problems
   expect(await problems('judge')).toEqual([])
   for (const script of ['../judge', '/bin/sh', 'nobody', 'notes.txt', '.', ''])
     expect(await problems(script), script).toHaveLength(1)

@@ -2,7 +2,7 @@ import { chmodSync, chownSync, existsSync, linkSync, mkdirSync, readFileSync, rm
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
-import { deliverAll } from '../../src/transcode/deliver.ts'
+import { deliverAll } from '../../src/transcode/transcode-job.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from '../clips.ts'
 import { filesIn, Rig } from '../rig.ts'
 

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { keepingLog } from '../../../../test/support/scene.ts'
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
 import { until } from '../../../../test/support/until.ts'
-import { markFailed } from '../../src/desk.ts'
+import { markFailed } from '../../src/operations.ts'
 import { LOCK_NAME, lockDirectory } from '../../src/transcode/lock.ts'
 import type { ProxxJob } from '../../src/view.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from '../clips.ts'
@@ -36,7 +36,7 @@ function expectDispatch(of: Rig, job: ProxxJob, code: string): void {
     worker_id: 'node-1',
     from: 'processing',
   })
-  expect(existsSync(join(of.desk.settings.jobs, job.id, 'stderr.log'))).toBe(false)
+  expect(existsSync(join(of.proxx.settings.jobs, job.id, 'stderr.log'))).toBe(false)
 }
 
 describe('the lock of an output directory', () => {
@@ -121,7 +121,7 @@ describe('the lock of an output directory', () => {
     const isOver = async (id: string) => (await rig.job(id)).finishedAt !== null
     const lock = () => lockDirectory(directory, rig.app.newId(), { log, nowMs: 0, isOver })
     await expect(lock()).rejects.toMatchObject({ holder })
-    await markFailed(rig.desk, dead.id, { actor: 'ann', reason: 'its machine is gone' })
+    await markFailed(rig.proxx, dead.id, { actor: 'ann', reason: 'its machine is gone' })
     expect(await rig.done(spec)).toMatchObject({ status: 'complete' })
     expect(rig.log.lines).toContainEqual(
       expect.objectContaining({ level: 'warn', fields: expect.objectContaining({ event: 'lock_abandoned', holder }) }),
@@ -171,7 +171,7 @@ describe('the lock of an output directory', () => {
   test('the lock is released when the job file cannot be written [P64]', async () => {
     const spec = rig.spec([clip])
     const { id } = await rig.submit(spec)
-    const file = rig.desk.files.pathOf(id)
+    const file = rig.proxx.files.pathOf(id)
     rmSync(file)
     mkdirSync(join(file, 'in the way'), { recursive: true })
     expectDispatch(rig, await rig.ended(id), 'DISPATCH_NO_RESOURCES')
@@ -205,7 +205,7 @@ describe('a worker that lacks a resource rejects the job after the claim', () =>
   test('a worker rejects a claimed job when less disk space is free than the reserve [P11]', async () => {
     const careful = Rig.forTest()
     const { id } = await careful.submit(careful.spec([clip]))
-    careful.desk.settings.freeBytesMin = 2 ** 60
+    careful.proxx.settings.freeBytesMin = 2 ** 60
     expectDispatch(careful, await careful.ended(id), 'DISPATCH_NO_RESOURCES')
   })
 

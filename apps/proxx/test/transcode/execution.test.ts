@@ -15,7 +15,7 @@ import { isAlive } from '../../../../packages/redress/test/runtime/programs.ts'
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
 import { until } from '../../../../test/support/until.ts'
 import { mediaLimits } from '../../../shared/src/media/limits.ts'
-import { retryJob } from '../../src/desk.ts'
+import { retryJob } from '../../src/operations.ts'
 import { sourceTrouble, verdictOf } from '../../src/transcode/failing.ts'
 import { inspectMedia } from '../../src/transcode/inspect.ts'
 import type { ProxxJob } from '../../src/view.ts'
@@ -110,7 +110,9 @@ test('a retry produces all outputs again and leaves the partial outputs of the f
   const left = filesIn(outputOf(failed))
   const before = left.map((name) => readFileSync(join(outputOf(failed), name)))
   writeFileSync(source, good)
-  const retried = await rig.ended((await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'copied it again' })).id)
+  const retried = await rig.ended(
+    (await retryJob(rig.proxx, failed.id, { actor: 'ann', reason: 'copied it again' })).id,
+  )
   expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
   expect(filesIn(outputOf(failed))).toEqual([...left, 'a_001.mov', 'mended_002.mov'].toSorted())
   expect(left.map((name) => readFileSync(join(outputOf(failed), name)))).toEqual(before)
@@ -160,7 +162,7 @@ describe('how ffmpeg can end', () => {
   test('an ffmpeg run that times out is killed with its children and not retried [P20 P38]', async () => {
     withFfmpeg(rig.folder, 'if [ $STAGE = encode ]; then sleep 300 & echo $! > "$OUT"; wait; fi')
     const slow = Rig.forTest()
-    slow.desk.settings.clipMs = 300
+    slow.proxx.settings.clipMs = 300
     const job = await slow.done(slow.spec([clip]))
     expect(job.error).toMatchObject({
       code: 'FFMPEG_TIMEOUT',
@@ -321,7 +323,7 @@ test('a worker that shuts down fails its job, stops ffmpeg and releases the lock
 test('a job whose outcome cannot be logged does not complete [P67]', async () => {
   const unlogged = Rig.forTest()
   const { id } = await unlogged.submit(unlogged.spec([clip]))
-  const folder = join(unlogged.desk.settings.jobs, id)
+  const folder = join(unlogged.proxx.settings.jobs, id)
   // Where the log goes there is a folder.
   rmSync(join(folder, 'stderr.log'), { force: true })
   mkdirSync(join(folder, 'stderr.log'))

@@ -8,7 +8,7 @@ import { App } from '../../../../packages/redress/src/app/app.ts'
 import { isAlive } from '../../../../packages/redress/test/runtime/programs.ts'
 import { freePort, mailServer } from '../../../../test/support/servers/smtp.ts'
 import { until } from '../../../../test/support/until.ts'
-import { listOrphans, markFailed, retryJob } from '../../src/desk.ts'
+import { listOrphans, markFailed, retryJob } from '../../src/operations.ts'
 import type { ProxxJob } from '../../src/view.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from '../clips.ts'
 import { filesIn, Rig } from '../rig.ts'
@@ -105,7 +105,7 @@ test('a killed worker leaves a dispatch failure or an orphan, each announced alo
   await worker.enlist()
   await until('the silence was noticed', async () => {
     await worker.maintain()
-    return (await listOrphans(rig.desk)).length === 3 && (await statusOf(unstarted)) === 'failed'
+    return (await listOrphans(rig.proxx)).length === 3 && (await statusOf(unstarted)) === 'failed'
   })
 
   // Claimed and never started: a dispatch failure, of which nothing was executed.
@@ -162,9 +162,9 @@ test('a killed worker leaves a dispatch failure or an orphan, each announced alo
   expect(rig.file(encoding.id)).toMatchObject({ error: { clip: 1, stage: 'encode' } })
   expect(marked.json.error.detail).toContain('operator marked it as failed: node-2 was unplugged')
   for (const { id } of [verifying, delivered]) {
-    await markFailed(rig.desk, id, { actor: 'ann', reason: 'node-2 was unplugged' })
+    await markFailed(rig.proxx, id, { actor: 'ann', reason: 'node-2 was unplugged' })
   }
-  expect(await listOrphans(rig.desk)).toEqual([])
+  expect(await listOrphans(rig.proxx)).toEqual([])
   expect((await rig.job(verifying.id)).error).toMatchObject({ clip: 1, stage: 'verify' })
 
   // And a retry makes everything anew, in a directory whose dead lock is in nobody's way any more.
@@ -175,7 +175,7 @@ test('a killed worker leaves a dispatch failure or an orphan, each announced alo
   ] as const) {
     const before = rig.file(failed.id)
     const retried = await rig.ended(
-      (await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'on this machine' })).id,
+      (await retryJob(rig.proxx, failed.id, { actor: 'ann', reason: 'on this machine' })).id,
     )
     expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
     const name = `${spec?.output.naming}.mov`
@@ -186,7 +186,7 @@ test('a killed worker leaves a dispatch failure or an orphan, each announced alo
   // What was delivered and not recorded is nobody's output: it has no fingerprint, is not adopted, and is in the way.
   expect(await rig.job(delivered.id)).toMatchObject({ status: 'failed', outputs: [], fingerprint: null })
   const bytes = readFileSync(delivery)
-  const refused = await retryJob(rig.desk, delivered.id, { actor: 'ann', reason: 'as it was' })
+  const refused = await retryJob(rig.proxx, delivered.id, { actor: 'ann', reason: 'as it was' })
   expect(refused).toMatchObject({ status: 'failed', error: { class: 'pre_dispatch', code: 'OUTPUT_EXISTS' } })
   expect(readFileSync(delivery)).toEqual(bytes)
 })
@@ -213,12 +213,12 @@ test('an orphan is listed after its lease ends even when no process runs, and ke
   const { id } = await lone.submit(lone.spec([clip, clip]))
   const node3 = otherProcess('node-3', lone.home)
   await until('the second clip is encoded', () => existsSync(started))
-  expect(await listOrphans(lone.desk)).toEqual([])
+  expect(await listOrphans(lone.proxx)).toEqual([])
   node3.kill('SIGKILL')
   await once(node3, 'exit')
   // No process runs: the list is computed when the command asks for it.
   const [orphan] = await until('it is listed', async () => {
-    const found = await listOrphans(lone.desk)
+    const found = await listOrphans(lone.proxx)
     return found.length > 0 && found
   })
   expect(orphan).toMatchObject({ id, status: 'processing', worker: 'node-3', executionAttempted: true })

@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { runFfmpeg } from '../../../shared/src/media/ffmpeg.ts'
 import { mediaLimits } from '../../../shared/src/media/limits.ts'
 import { findPrograms } from '../../../shared/src/media/programs.ts'
-import { retryJob, verifyOutputs } from '../../src/desk.ts'
+import { retryJob, verifyOutputs } from '../../src/operations.ts'
 import { PROFILES, type ResolvedProfile } from '../../src/spec/profiles.ts'
 import { verdictOf } from '../../src/transcode/failing.ts'
 import { inspectMedia, shownFrames } from '../../src/transcode/inspect.ts'
@@ -336,7 +336,7 @@ test('a retry makes new outputs and does not verify the old ones [P35]', async (
   )
   const failed = await rig.done(spec)
   expect(failed.error).toMatchObject({ check: 'size' })
-  const retried = await rig.ended((await retryJob(rig.desk, failed.id, { actor: 'ann', reason: 'again' })).id)
+  const retried = await rig.ended((await retryJob(rig.proxx, failed.id, { actor: 'ann', reason: 'again' })).id)
   expect(retried).toMatchObject({ status: 'complete', retriedFrom: failed.id })
   expect(filesIn(spec.output.directory)).toEqual(['a_001.mov', `a_001.mov.${failed.id}.partial`])
 })
@@ -423,16 +423,16 @@ describe('fingerprints', () => {
 
   test('proxx verify compares a delivered output with its fingerprint [P45]', async () => {
     const job = await rig.done(rig.spec([clip, clip]))
-    expect((await verifyOutputs(rig.desk, job.id)).map(({ isGood }) => isGood)).toEqual([true, true])
+    expect((await verifyOutputs(rig.proxx, job.id)).map(({ isGood }) => isGood)).toEqual([true, true])
     const [first, second] = job.outputs.map(({ path }) => path)
     writeFileSync(
       String(first),
       readFileSync(await makeClip(rig.path('fake.mov'), { frames: 25, video: LOW.split(' ').slice(0, 8), sound: 1 })),
     )
     writeFileSync(String(second), '')
-    const verdicts = await verifyOutputs(rig.desk, job.id)
+    const verdicts = await verifyOutputs(rig.proxx, job.id)
     expect(verdicts.map(({ isGood, check }) => `${isGood} ${check}`)).toEqual(['false fingerprint', 'false size'])
     const failed = await rig.submit(rig.spec(['/nowhere.mov']))
-    await expect(verifyOutputs(rig.desk, failed.id)).rejects.toMatchObject({ code: 'JOB_WRONG_STATE' })
+    await expect(verifyOutputs(rig.proxx, failed.id)).rejects.toMatchObject({ code: 'JOB_WRONG_STATE' })
   })
 })

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { until } from '../../../../test/support/until.ts'
-import { type Place, placeAt } from '../../src/cli/place.ts'
+import { type Target, targetOn } from '../../src/cli/target.ts'
 import { type WatchEvent, watchFolder } from '../../src/watch/watch.ts'
 import { needsFfmpeg } from '../clips.ts'
 import { Rig } from '../rig.ts'
@@ -20,13 +20,13 @@ needsFfmpeg()
 const rig = Rig.open()
 
 /** Watches what is in `pending` already. */
-function watching(folder: string, place: Pick<Place, 'show' | 'submit'> = placeAt(rig.desk, 'ann')) {
+function watching(folder: string, target: Pick<Target, 'show' | 'submit'> = targetOn(rig.proxx, 'ann')) {
   const stopping = new AbortController()
   const events: WatchEvent[] = []
   const media = { profile: 'proxy_h264_low', output: rig.home, naming: '{source_name}' }
   const { signal } = stopping
   const say = (event: WatchEvent) => void events.push(event)
-  const ended = watchFolder({ place, folder, media, settleMs: 0, needsMarker: false, signal, say })
+  const ended = watchFolder({ target, folder, media, settleMs: 0, needsMarker: false, signal, say })
   onTestFinished(() => {
     stopping.abort()
     return ended
@@ -110,13 +110,13 @@ test('a store that is away is spoken of once, however much waits for it', async 
   const spec = rig.path('spec.json')
   writeFileSync(spec, JSON.stringify(rig.spec(['/nowhere/a.mov'])))
   for (const name of ['a.json', 'b.json', 'c.json']) copyFileSync(spec, join(pending, name))
-  const place = placeAt(rig.desk, 'ann')
+  const target = targetOn(rig.proxx, 'ann')
   let asked = 0
-  const show: Place['show'] = async (id) => {
+  const show: Target['show'] = async (id) => {
     if (asked++ < 7) throw Object.assign(new Error('connection reset'), { code: 'ECONNRESET' })
-    return place.show(id)
+    return target.show(id)
   }
-  const watch = watching(folder, { show, submit: place.submit })
+  const watch = watching(folder, { show, submit: target.submit })
   for (const name of ['a.json', 'b.json', 'c.json']) await watch.failed(name)
   expect(watch.said('trouble')).toEqual(['connection reset'])
 })
@@ -128,7 +128,7 @@ test.each([
   const { folder } = emptyFolder()
   const media = { profile: 'proxy_h264_low', output: rig.home, naming: '{index}', ...wrong }
   const rest = { settleMs: 0, needsMarker: false, signal: AbortSignal.abort(), say: () => undefined }
-  const begun = watchFolder({ place: placeAt(rig.desk, 'ann'), folder, media, ...rest })
+  const begun = watchFolder({ target: targetOn(rig.proxx, 'ann'), folder, media, ...rest })
   await expect(begun).rejects.toMatchObject({ code: 'OPTION_INVALID', message: expect.stringMatching(message) })
   expect(readdirSync(folder)).toEqual(['pending'])
 })

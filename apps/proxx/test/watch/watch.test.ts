@@ -14,7 +14,7 @@ import { promisify } from 'node:util'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { programFile } from '../../../../test/support/processes/programs.ts'
 import { until } from '../../../../test/support/until.ts'
-import { placeAt } from '../../src/cli/place.ts'
+import { targetOn } from '../../src/cli/target.ts'
 import { type WatchEvent, type WatchOptions, watchFolder } from '../../src/watch/watch.ts'
 import { makeClip, needsFfmpeg } from '../clips.ts'
 import { filesIn, type Line, Rig } from '../rig.ts'
@@ -45,7 +45,7 @@ function watched(options: Partial<WatchOptions> = {}, folder = rig.path(`watched
   const events: WatchEvent[] = []
   mkdirSync(join(folder, 'pending'), { recursive: true })
   const ended = watchFolder({
-    place: placeAt(rig.desk, 'ann'),
+    target: targetOn(rig.proxx, 'ann'),
     folder,
     media: null,
     settleMs: 0,
@@ -213,15 +213,15 @@ test('two watchers do not share a folder', async () => {
 })
 
 test('a store that is away for a while loses nothing and makes nothing twice', async () => {
-  const place = placeAt(rig.desk, 'ann')
+  const target = targetOn(rig.proxx, 'ann')
   let asked = 0
   const submit = async (spec: unknown, id?: string) => {
-    const job = await place.submit(spec, id)
+    const job = await target.submit(spec, id)
     // It was done, and nobody was told.
     if (asked++ === 0) throw Object.assign(new Error('connection reset'), { code: 'ECONNRESET' })
     return job
   }
-  const watch = watched({ place: { show: place.show, submit } })
+  const watch = watched({ target: { show: target.show, submit } })
   watch.drop('away.json', missing('away'))
   await until('the result is told', () => watch.events.some(({ event }) => event === 'failed'))
   expect(watch.names('failed')).toHaveLength(1)

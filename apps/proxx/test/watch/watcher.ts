@@ -8,7 +8,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { App } from '../../../../packages/redress/src/app/app.ts'
 import { silentLog } from '../../../../packages/redress/src/runtime/log.ts'
-import { localPlace } from '../../src/cli/place.ts'
+import { localTarget } from '../../src/cli/target.ts'
 import { watchFolder } from '../../src/watch/watch.ts'
 
 const [home = '', folder = '', last = '', how = ''] = process.argv.slice(2)
@@ -43,18 +43,18 @@ handles.datasync = async function (this: unknown) {
 }
 
 const app = new App({ store: `sqlite:${join(home, 'redress.db')}` })
-const place = await localPlace({
+const target = await localTarget({
   ...{ app, actor: 'ann', isVisit: true },
   ...{ home: join(home, 'proxx'), env: process.env, log: silentLog },
 })
 const stopping = new AbortController()
 await watchFolder({
-  place: {
-    show: place.show,
+  target: {
+    show: target.show,
     async submit(spec, id) {
       isCounting = isByMarker
       step()
-      const job = await place.submit(spec, id)
+      const job = await target.submit(spec, id)
       step()
       return job
     },

@@ -5,36 +5,36 @@ import type { FastifyInstance } from 'fastify'
 import { notFound, seenBy } from '../access.ts'
 import { API } from '../api.ts'
 import { findAsset } from '../assets/assets.ts'
-import { type Desk, nextOf } from '../desk.ts'
+import { nextOf, type RouteContext } from '../route-context.ts'
 import { addCampaign, listCampaigns, tokensOf } from './campaigns.ts'
 import { checkNames, DraftRefused, readClone, readDraft, readDraftForm, readStop } from './drafts.ts'
 import { publish, stop } from './lifecycle.ts'
 import { type CampaignView, viewCampaign } from './view.ts'
 
-export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
-  const { app, rows, media } = desk.options
+export function addCampaignRoutes(server: FastifyInstance, context: RouteContext): void {
+  const { app, rows, media } = context.options
   const newId = () => app.newId()
 
   server.get('/campaigns', described(API.campaigns), async (request, reply) => {
-    const caller = await desk.reading(request)
-    const page = desk.pageOf(request, caller)
+    const caller = await context.reading(request)
+    const page = context.pageOf(request, caller)
     const found = await listCampaigns(rows, page)
     const campaigns: CampaignView[] = []
-    for (const campaign of found) campaigns.push(await viewCampaign(desk.options, campaign))
+    for (const campaign of found) campaigns.push(await viewCampaign(context.options, campaign))
     const answer = { campaigns, nextCursor: nextOf(found, page) }
-    return desk.pagesFor(request)?.campaigns(request, reply, { caller, ...answer }) ?? reply.send(answer)
+    return context.pagesFor(request)?.campaigns(request, reply, { caller, ...answer }) ?? reply.send(answer)
   })
 
   server.get('/campaigns/:id', described(API.campaign), async (request, reply) => {
-    const caller = await desk.reading(request)
-    const campaign = await desk.detail(await desk.campaignOf(request, caller))
-    return desk.pagesFor(request)?.campaign(request, reply, { caller, campaign }) ?? reply.send(campaign)
+    const caller = await context.reading(request)
+    const campaign = await context.detail(await context.campaignOf(request, caller))
+    return context.pagesFor(request)?.campaign(request, reply, { caller, campaign }) ?? reply.send(campaign)
   })
 
   server.post('/campaigns', described(API.addCampaign), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const nowMs = await desk.nowMs()
-    const pages = desk.pagesFor(request)
+    const caller = await context.writing(request)
+    const nowMs = await context.nowMs()
+    const pages = context.pagesFor(request)
     const fields = formFields(request)
     try {
       const { assetId, ...draft } = fields === null ? readDraft(request.body, nowMs) : readDraftForm(fields, nowMs)
@@ -44,7 +44,7 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
       const id = newId()
       // Who makes a campaign of another's file makes it for them.
       await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
-      return await desk.changed(request, reply, id, `${draft.name} is a draft.`, 201)
+      return await context.changed(request, reply, id, `${draft.name} is a draft.`, 201)
     } catch (error) {
       if (pages === null || fields === null || !(error instanceof Refused)) throw error
       const { message } = error.refusal
@@ -54,8 +54,8 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
   })
 
   server.post('/campaigns/:id/publish', described(API.publish), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
     if (campaign.state === 'DRAFT' && campaign.visible_wm === 1) {
       const tokens = await tokensOf(rows, campaign.id)
       await checkNames(
@@ -63,22 +63,22 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
         tokens.map(({ recipient_name }) => recipient_name),
       )
     }
-    await publish(desk.options, campaign)
-    return desk.changed(request, reply, campaign.id, `${campaign.name} is published.`)
+    await publish(context.options, campaign)
+    return context.changed(request, reply, campaign.id, `${campaign.name} is published.`)
   })
 
   server.post('/campaigns/:id/stop', described(API.stop), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
     const { reason } = readStop(request.body)
-    await stop(desk.options, campaign, { actor: caller.name, reason })
-    return desk.changed(request, reply, campaign.id, `${campaign.name} is stopped.`)
+    await stop(context.options, campaign, { actor: caller.name, reason })
+    return context.changed(request, reply, campaign.id, `${campaign.name} is stopped.`)
   })
 
   server.post('/campaigns/:id/clone', described(API.clone), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
-    const nowMs = await desk.nowMs()
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
+    const nowMs = await context.nowMs()
     const changes = readClone(request.body, nowMs)
     const asset = await findAsset(rows, changes.assetId ?? campaign.asset_id, seenBy(caller))
     // A campaign is made for whom its file belongs to.
@@ -103,7 +103,7 @@ export function addCampaignRoutes(server: FastifyInstance, desk: Desk): void {
     }
     if (clone.visible) await checkNames(media, namesOf(clone.recipients))
     await addCampaign(rows, clone, newId, nowMs)
-    return desk.changed(request, reply, id, `${clone.name} is a draft.`, 201)
+    return context.changed(request, reply, id, `${clone.name} is a draft.`, 201)
   })
 }
 

@@ -8,9 +8,9 @@ import { artifactFile, type FileFacts, type FileRange, type FileSource, sendFile
 import { API } from '../api.ts'
 import { type CampaignRow, countDownload, findCampaign, findToken, type TokenRow } from '../campaigns/campaigns.ts'
 import { isPast } from '../campaigns/view.ts'
-import type { Desk } from '../desk.ts'
 import { copyKey, type Files } from '../files.ts'
 import type { Pages } from '../page/index.ts'
+import type { RouteContext } from '../route-context.ts'
 import type { Links } from './links.ts'
 import type { CopyResult } from './mark-job.ts'
 
@@ -43,27 +43,27 @@ const PREVIEWS =
  * so that a line that breaks, or a film that is wound forward, does not use up the next download. A part from the middle
  * without the proof counts as a download of its own: otherwise the whole file could be had from its second byte on.
  */
-export function addDownloads(server: FastifyInstance, desk: Desk): void {
-  const { app, files } = desk.options
-  const { links } = desk.options
+export function addDownloads(server: FastifyInstance, context: RouteContext): void {
+  const { app, files } = context.options
+  const { links } = context.options
 
   server.post('/d/:link', described(API.press), async (request, reply) => {
-    const nowMs = await desk.nowMs()
-    const place = await behind(desk, request, nowMs)
+    const nowMs = await context.nowMs()
+    const place = await behind(context, request, nowMs)
     const copy = await copyOf(app, place.token.id)
-    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
-    const proof = await admit(desk, place, { grant: null, isLook: false }, nowMs)
+    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, context.pagesFor(request))
+    const proof = await admit(context, place, { grant: null, isLook: false }, nowMs)
     return reply.redirect(`${pathOf(request)}?download=${proof}`, 303)
   })
 
   server.get('/d/:link', described(API.download), async (request, reply) => {
     void reply.headers({ 'referrer-policy': 'no-referrer', vary: 'accept, user-agent' })
-    const nowMs = await desk.nowMs()
-    const place = await behind(desk, request, nowMs)
+    const nowMs = await context.nowMs()
+    const place = await behind(context, request, nowMs)
     const copy = await copyOf(app, place.token.id)
-    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, desk.pagesFor(request))
+    if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, context.pagesFor(request))
     const { token } = place
-    if (isLooking(request)) return landing(request, reply, desk, place, copy.result)
+    if (isLooking(request)) return landing(request, reply, context, place, copy.result)
     try {
       return await sendFile(request, reply, copyFile(files, token.id, copy.result), {
         contentType: copy.result.contentType,
@@ -71,10 +71,10 @@ export function addDownloads(server: FastifyInstance, desk: Desk): void {
         isTagOf: (given, tag) => given.split('-')[0] === tag,
         async admit({ range, facts }) {
           const asked = askedOf(request, range, facts, token, { links, nowMs })
-          const grant = await admit(desk, place, asked, nowMs)
+          const grant = await admit(context, place, asked, nowMs)
           if (grant === null) return facts.tag
           const path = pathOf(request)
-          const secure = desk.tools.isHttps
+          const secure = context.tools.isHttps
           void reply.setCookie(COOKIE, grant, { path, secure, httpOnly: true, sameSite: 'lax', maxAge: COOKIE_SECONDS })
           return `${facts.tag}-${grant}`
         },
@@ -95,14 +95,20 @@ function isLooking(request: FastifyRequest): boolean {
 }
 
 /** The page with the button. It is not cached, and shows nothing that the link does not give access to. */
-function landing(request: FastifyRequest, reply: FastifyReply, desk: Desk, place: Place, copy: CopyResult): unknown {
+function landing(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  context: RouteContext,
+  place: Place,
+  copy: CopyResult,
+): unknown {
   const { token, campaign } = place
   const left = campaign.max_downloads === null ? null : campaign.max_downloads - token.downloads
   if (left !== null && left <= 0) throw new Refused(CONSUMED)
   const { fileName, bytes } = copy
   // Without any referrer, the browser would send the form with `Origin: null`, and it would be refused.
   void reply.header('referrer-policy', 'same-origin')
-  return desk.pages.landing(request, reply, { action: pathOf(request), fileName, bytes, left })
+  return context.pages.landing(request, reply, { action: pathOf(request), fileName, bytes, left })
 }
 
 /** A bucket may not know the checksum of its objects; the job does. */
@@ -118,7 +124,11 @@ interface Place {
 }
 
 /** What a link leads to, as long as it leads anywhere. */
-async function behind({ options: { rows, links } }: Desk, request: FastifyRequest, nowMs: number): Promise<Place> {
+async function behind(
+  { options: { rows, links } }: RouteContext,
+  request: FastifyRequest,
+  nowMs: number,
+): Promise<Place> {
   const id = links.tokenOf((request.params as { link: string }).link)
   const token = id === null ? null : await findToken(rows, id)
   const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
@@ -130,7 +140,7 @@ async function behind({ options: { rows, links } }: Desk, request: FastifyReques
 
 /** Counts what is to be counted, and answers with the proof of it; null for who only looks. */
 async function admit(
-  { options: { rows, links } }: Desk,
+  { options: { rows, links } }: RouteContext,
   { token, campaign: { max_downloads } }: Place,
   { grant, isLook }: Asked,
   nowMs: number,

@@ -8,44 +8,44 @@ import { API } from '../api.ts'
 import { revokeToken, type TokenRow } from '../campaigns/campaigns.ts'
 import { type TokenView, viewToken } from '../campaigns/view.ts'
 import { CODES } from '../codes.ts'
-import type { Desk } from '../desk.ts'
+import type { RouteContext } from '../route-context.ts'
 /** What is done with the copies of a campaign. */
-export function addTokenRoutes(server: FastifyInstance, desk: Desk): void {
-  const { app, rows, links } = desk.options
+export function addTokenRoutes(server: FastifyInstance, context: RouteContext): void {
+  const { app, rows, links } = context.options
 
   server.post('/campaigns/:id/tokens/:tokenId/retry', described(API.retryCopy), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
-    const token = await desk.tokenOf(request, campaign)
-    const { state } = viewToken(token, await app.jobs.find(token.id), campaign, links, await desk.nowMs())
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
+    const token = await context.tokenOf(request, campaign)
+    const { state } = viewToken(token, await app.jobs.find(token.id), campaign, links, await context.nowMs())
     const refusal = state === 'FAILED' ? await retry(app, caller, token) : NOT_FAILED
     if (refusal === null) {
-      return desk.changed(request, reply, campaign.id, `Retry queued for ${token.recipient_name}.`)
+      return context.changed(request, reply, campaign.id, `Retry queued for ${token.recipient_name}.`)
     }
-    const pages = desk.pagesFor(request)
+    const pages = context.pagesFor(request)
     if (pages === null) throw new Refused(refusal)
-    const shown = { caller, campaign: await desk.detail(campaign), flash: refusal.message }
+    const shown = { caller, campaign: await context.detail(campaign), flash: refusal.message }
     return pages.campaign(request, reply.code(refusal.status), shown)
   })
 
   server.post('/campaigns/:id/tokens/:tokenId/revoke', described(API.revoke), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
-    const token = await desk.tokenOf(request, campaign)
-    await revokeToken(rows, campaign.id, token.id, await desk.nowMs())
-    return desk.changed(request, reply, campaign.id, `The link of ${token.recipient_name} is revoked.`)
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
+    const token = await context.tokenOf(request, campaign)
+    await revokeToken(rows, campaign.id, token.id, await context.nowMs())
+    return context.changed(request, reply, campaign.id, `The link of ${token.recipient_name} is revoked.`)
   })
 
   server.get('/campaigns/:id/links.csv', described(API.links), async (request, reply) => {
-    const caller = await desk.reading(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.reading(request)
+    const campaign = await context.campaignOf(request, caller)
     if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
-    const { tokens, id } = await desk.detail(campaign)
+    const { tokens, id } = await context.detail(campaign)
     return reply
       .type('text/csv; charset=utf-8')
       .header('cache-control', 'private, no-store')
       .header('content-disposition', `attachment; filename="links-${id}.csv"`)
-      .send(linksCsv(tokens, desk.originOf(request)))
+      .send(linksCsv(tokens, context.originOf(request)))
   })
 }
 

@@ -5,24 +5,24 @@ import type { FastifyInstance } from 'fastify'
 import { NOT_PUBLISHED, notFound } from '../access.ts'
 import { API } from '../api.ts'
 import { receiveFile } from '../assets/uploads.ts'
-import { type Desk, UPLOAD_MS } from '../desk.ts'
 import { suspectKey } from '../files.ts'
 import { flash } from '../page/index.ts'
+import { type RouteContext, UPLOAD_MS } from '../route-context.ts'
 import { DETECT } from './detect-job.ts'
 import { addDetection, findDetection, listDetections } from './detections.ts'
 
 /** Whose copy a file is: sent here, looked for by a job, and read again as often as one likes. */
-export function addDetectionRoutes(server: FastifyInstance, desk: Desk): void {
-  const { app, rows, files, settings, detect } = desk.options
+export function addDetectionRoutes(server: FastifyInstance, context: RouteContext): void {
+  const { app, rows, files, settings, detect } = context.options
 
   server.post('/campaigns/:id/detect', described(API.detect, { bodyMs: UPLOAD_MS }), async (request, reply) => {
-    const caller = await desk.writing(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.writing(request)
+    const campaign = await context.campaignOf(request, caller)
     if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
     const id = app.newId()
     const { fileName } = await receiveFile(request, files.assets, suspectKey(id), settings.uploadBytesMax)
     // First its row: one without a job is not shown, and a job without a row nobody would find again.
-    const row = { id, campaign_id: campaign.id, file_name: fileName, created_at: await desk.nowMs() }
+    const row = { id, campaign_id: campaign.id, file_name: fileName, created_at: await context.nowMs() }
     await addDetection(rows, row)
     await detect.submit({ campaignId: campaign.id, fileName }, { id, owner: campaign.account_id })
     if (wantsPage(request)) {
@@ -32,20 +32,20 @@ export function addDetectionRoutes(server: FastifyInstance, desk: Desk): void {
   })
 
   server.get('/campaigns/:id/detections', described(API.detections), async (request, reply) => {
-    const caller = await desk.reading(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.reading(request)
+    const campaign = await context.campaignOf(request, caller)
     const detections = await listDetections(app, rows, campaign.id)
     const shown = { caller, campaign, detections }
-    return desk.pagesFor(request)?.detections(request, reply, shown) ?? reply.send({ detections })
+    return context.pagesFor(request)?.detections(request, reply, shown) ?? reply.send({ detections })
   })
 
   server.get('/campaigns/:id/detections/:detectionId', described(API.detection), async (request, reply) => {
-    const caller = await desk.reading(request)
-    const campaign = await desk.campaignOf(request, caller)
+    const caller = await context.reading(request)
+    const campaign = await context.campaignOf(request, caller)
     const { detectionId } = request.params as { detectionId: string }
     const detection = await findDetection(app, rows, campaign.id, detectionId)
     if (detection === null) throw notFound('detection')
     const shown = { caller, campaign, detection }
-    return desk.pagesFor(request)?.detection(request, reply, shown) ?? reply.send(detection)
+    return context.pagesFor(request)?.detection(request, reply, shown) ?? reply.send(detection)
   })
 }

@@ -9,8 +9,8 @@ import { findAsset } from '../assets/assets.ts'
 import type { CampaignRow } from '../campaigns/campaigns.ts'
 import type { DraftProblem } from '../campaigns/drafts.ts'
 import type { CampaignDetail, CampaignView } from '../campaigns/view.ts'
-import type { Desk } from '../desk.ts'
 import type { DetectionView } from '../detection/detections.ts'
+import type { RouteContext } from '../route-context.ts'
 import { campaignDetail, liveOf } from './detail.ts'
 import { detectionList, detectionReport, isSearching, liveOfDetection } from './detection.ts'
 import { type DraftForm, draftForm, fieldsOf } from './forms.ts'
@@ -22,7 +22,7 @@ import { landingPage, preparingPage, refusedPage } from './recipient.ts'
 const ABOVE = [{ href: '/campaigns', name: 'Campaigns' }]
 
 /** Campaigns as people see them, and what their script asks for. */
-export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
+export function addPages(server: FastifyInstance, contextOf: () => RouteContext): Pages {
   const addressOf = addAssets(server, {
     folder: new URL('./assets/', import.meta.url),
     path: '/campaigns/assets',
@@ -30,8 +30,8 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
   })
   const stylesheets = [addressOf('app.css'), addressOf('campaigns.css'), addressOf('rows.css')]
   const files = { script: addressOf('campaigns.js'), stylesheets }
-  const reader = new Reader(deskOf)
-  addStates(server, deskOf, reader)
+  const reader = new Reader(contextOf)
+  addStates(server, contextOf, reader)
 
   const frameOf = (
     request: FastifyRequest,
@@ -55,10 +55,10 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
 
   // A clone is a draft that can be corrected before it is one: its file may have been damaged, its end may have passed.
   server.get('/campaigns/:id/clone', described(API.cloneForm), async (request, reply) => {
-    const desk = deskOf()
-    const caller = await desk.writing(request)
-    const campaign = await desk.detail(await desk.campaignOf(request, caller))
-    return draftPage(reply, caller, { fields: fieldsOf(campaign, await desk.nowMs()), problems: [] })
+    const context = contextOf()
+    const caller = await context.writing(request)
+    const campaign = await context.detail(await context.campaignOf(request, caller))
+    return draftPage(reply, caller, { fields: fieldsOf(campaign, await context.nowMs()), problems: [] })
   })
 
   return {
@@ -68,7 +68,7 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
         ...{ campaigns, nextCursor, isFirstPage, isOwner: caller.role === 'owner', mayWrite: mayWrite(caller) },
         assetsOf: await reader.assetsOf(campaigns),
         assets: isFirstPage && mayWrite(caller) ? await reader.assetsFor(caller) : [],
-        uploadBytesMax: deskOf().options.settings.uploadBytesMax,
+        uploadBytesMax: contextOf().options.settings.uploadBytesMax,
       })
       const live = liveOfList(campaigns)
       const isReloading = campaigns.some(({ state }) => state === 'PROCESSING')
@@ -81,11 +81,11 @@ export function addPages(server: FastifyInstance, deskOf: () => Desk): Pages {
     async campaign(request, reply, { caller, campaign, flash }) {
       const body = campaignDetail({
         campaign,
-        asset: await findAsset(deskOf().options.rows, campaign.assetId, null),
+        asset: await findAsset(contextOf().options.rows, campaign.assetId, null),
         choice: choiceOf(request),
         of: reader.rowsOf(request, caller, campaign),
         isOwner: caller.role === 'owner',
-        uploadBytesMax: deskOf().options.settings.uploadBytesMax,
+        uploadBytesMax: contextOf().options.settings.uploadBytesMax,
       })
       const isReloading = campaign.state === 'PROCESSING' && request.method === 'GET'
       const rest = { title: campaign.name, caller, live: liveOf(campaign), isReloading, above: ABOVE }

@@ -6,8 +6,8 @@ import { API } from '../api.ts'
 import { type AssetRow, findAsset, listAssets } from '../assets/assets.ts'
 import { findCampaign } from '../campaigns/campaigns.ts'
 import { type CampaignView, viewCampaign, viewCampaignPart } from '../campaigns/view.ts'
-import type { Desk } from '../desk.ts'
 import { findDetection } from '../detection/detections.ts'
+import type { RouteContext } from '../route-context.ts'
 import { bannerPart, type Choice, headPart, liveOf, type RowsOf, rowsPart } from './detail.ts'
 import { liveOfDetection, reportPart } from './detection.ts'
 import { campaignRow } from './list.ts'
@@ -16,16 +16,16 @@ const ASSETS_OFFERED_MAX = 50
 
 /** What pages show beside what they are given. */
 export class Reader {
-  readonly #deskOf: () => Desk
+  readonly #contextOf: () => RouteContext
 
-  constructor(deskOf: () => Desk) {
-    this.#deskOf = deskOf
+  constructor(contextOf: () => RouteContext) {
+    this.#contextOf = contextOf
   }
 
   async assetsOf(campaigns: readonly CampaignView[]): Promise<Map<string, AssetRow>> {
     const found = new Map<string, AssetRow>()
     for (const assetId of new Set(campaigns.map(({ assetId }) => assetId))) {
-      const asset = await findAsset(this.#deskOf().options.rows, assetId, null)
+      const asset = await findAsset(this.#contextOf().options.rows, assetId, null)
       if (asset !== null) found.set(assetId, asset)
     }
     return found
@@ -33,7 +33,7 @@ export class Reader {
 
   /** The newest, and the one that is chosen, however old it is. */
   async assetsFor(caller: Caller, chosenId?: string): Promise<AssetRow[]> {
-    const { rows } = this.#deskOf().options
+    const { rows } = this.#contextOf().options
     const owner = seenBy(caller)
     const newest = await listAssets(rows, { owner, limit: ASSETS_OFFERED_MAX, before: null })
     if (chosenId === undefined || newest.some(({ id }) => id === chosenId)) return newest
@@ -42,7 +42,7 @@ export class Reader {
   }
 
   rowsOf(request: FastifyRequest, caller: Caller, { id, maxDownloads }: CampaignView): RowsOf {
-    return { campaignId: id, maxDownloads, origin: this.#deskOf().originOf(request), mayWrite: mayWrite(caller) }
+    return { campaignId: id, maxDownloads, origin: this.#contextOf().originOf(request), mayWrite: mayWrite(caller) }
   }
 }
 
@@ -66,14 +66,14 @@ interface State {
 const ROWS_MAX = 100
 
 /** Each answers for the rows that it is asked for by their ids, and looks at no others: a campaign may have a thousand. */
-export function addStates(server: FastifyInstance, deskOf: () => Desk, reader: Reader): void {
+export function addStates(server: FastifyInstance, contextOf: () => RouteContext, reader: Reader): void {
   server.get('/campaigns/state', described(API.campaignsState), async (request, reply) => {
-    const desk = deskOf()
-    const caller = await desk.reading(request)
+    const context = contextOf()
+    const caller = await context.reading(request)
     const campaigns: CampaignView[] = []
     for (const id of idsOf(request)) {
-      const campaign = await findCampaign(desk.options.rows, id, seenBy(caller))
-      if (campaign !== null) campaigns.push(await viewCampaign(desk.options, campaign))
+      const campaign = await findCampaign(context.options.rows, id, seenBy(caller))
+      if (campaign !== null) campaigns.push(await viewCampaign(context.options, campaign))
     }
     const assets = await reader.assetsOf(campaigns)
     const isOwner = caller.role === 'owner'
@@ -89,9 +89,9 @@ export function addStates(server: FastifyInstance, deskOf: () => Desk, reader: R
   })
 
   server.get('/campaigns/:id/state', described(API.campaignState), async (request, reply) => {
-    const desk = deskOf()
-    const caller = await desk.reading(request)
-    const campaign = await viewCampaignPart(desk.options, await desk.campaignOf(request, caller), idsOf(request))
+    const context = contextOf()
+    const caller = await context.reading(request)
+    const campaign = await viewCampaignPart(context.options, await context.campaignOf(request, caller), idsOf(request))
     const state: State = {
       isLive: liveOf(campaign).isLive,
       parts: { 'part-head': headPart(campaign).text, 'part-banner': bannerPart(campaign)?.text ?? '' },
@@ -101,10 +101,10 @@ export function addStates(server: FastifyInstance, deskOf: () => Desk, reader: R
   })
 
   server.get('/campaigns/:id/detections/:detectionId/state', described(API.detectionState), async (request, reply) => {
-    const desk = deskOf()
-    const caller = await desk.reading(request)
-    const { app, rows } = desk.options
-    const campaign = await desk.campaignOf(request, caller)
+    const context = contextOf()
+    const caller = await context.reading(request)
+    const { app, rows } = context.options
+    const campaign = await context.campaignOf(request, caller)
     const { detectionId } = request.params as { detectionId: string }
     const detection = await findDetection(app, rows, campaign.id, detectionId)
     if (detection === null) throw notFound('detection')

@@ -1,22 +1,22 @@
 import { type App, RedressError } from 'redress'
 import type { Surroundings } from 'redress/http'
+import { openProxx } from '../install.ts'
 import {
-  type Desk,
   listOrphans,
   markFailed,
   type OutputVerdict,
+  type Proxx,
   retryJob,
   submitSpec,
   validateSpec,
   verifyOutputs,
-} from '../desk.ts'
-import { openDesk } from '../install.ts'
+} from '../operations.ts'
 import { type Alarm, TYPE } from '../policy.ts'
 import type { Report } from '../spec/checks.ts'
 import type { ProxxJob } from '../view.ts'
 
 /** Where the commands of proxx are done: on the store itself, or by a server. */
-export interface Place {
+export interface Target {
   validate(spec: unknown): Promise<Report>
   /** A spec that is refused is a failed job: look at its status. With an id of your own, submitting twice makes one job. */
   submit(spec: unknown, id?: string): Promise<ProxxJob>
@@ -35,8 +35,8 @@ export interface LocalOptions extends Surroundings {
   isVisit: boolean
 }
 
-export async function localPlace({ app, actor, isVisit, ...surroundings }: LocalOptions): Promise<Place> {
-  return placeAt(openDesk(app, surroundings, isVisit ? await alarmInForce(app) : null), actor)
+export async function localTarget({ app, actor, isVisit, ...surroundings }: LocalOptions): Promise<Target> {
+  return targetOn(openProxx(app, surroundings, isVisit ? await alarmInForce(app) : null), actor)
 }
 
 /**
@@ -49,15 +49,15 @@ async function alarmInForce(app: App): Promise<Alarm | null> {
   return policy === undefined ? null : { leaseMs: policy.lease.ttlMs, told: policy.notify.failed }
 }
 
-export function placeAt(desk: Desk, actor: string): Place {
+export function targetOn(proxx: Proxx, actor: string): Target {
   return {
-    validate: (spec) => validateSpec(desk, spec),
-    submit: async (spec, id) => (await submitSpec(desk, spec, { actor }, id === undefined ? {} : { id })).job,
-    show: (id) => desk.files.view(id),
-    retry: (id, act) => retryJob(desk, id, { ...act, actor }),
-    markFailed: (id, act) => markFailed(desk, id, { ...act, actor }),
-    orphans: () => listOrphans(desk),
-    verify: (id) => verifyOutputs(desk, id),
+    validate: (spec) => validateSpec(proxx, spec),
+    submit: async (spec, id) => (await submitSpec(proxx, spec, { actor }, id === undefined ? {} : { id })).job,
+    show: (id) => proxx.files.view(id),
+    retry: (id, act) => retryJob(proxx, id, { ...act, actor }),
+    markFailed: (id, act) => markFailed(proxx, id, { ...act, actor }),
+    orphans: () => listOrphans(proxx),
+    verify: (id) => verifyOutputs(proxx, id),
   }
 }
 
@@ -75,7 +75,7 @@ const VERIFY_MS_MAX = 24 * 3_600_000
 const LOOK_MS_MAX = 10 * 60_000
 
 /** `ask` sends a request and throws what is refused as a RedressError. */
-export function remotePlace(ask: (request: Request) => Promise<unknown>): Place {
+export function remoteTarget(ask: (request: Request) => Promise<unknown>): Target {
   const get = (path: string) => ask({ method: 'GET', path, body: null, mutates: false })
   const post = (path: string, body: unknown, { mutates = true, withinMs = LOOK_MS_MAX } = {}) =>
     ask({ method: 'POST', path, body: JSON.stringify(body), mutates, withinMs })

@@ -24,7 +24,7 @@ const PAGE_MAX = 100
 const SHOWN_MAX = 40
 
 /** What every route of campaigns begins and ends with: who asks, about what, and how they want it answered. */
-export class Desk {
+export class RouteContext {
   readonly options: RouteOptions
   readonly tools: MountTools
   readonly pages: Pages

@@ -11,7 +11,7 @@ import { VerificationFailed, verifyOutput } from './transcode/verify.ts'
 import type { ProxxJob } from './view.ts'
 
 /** What everybody who speaks for people needs: the routes, the command line, the watch folder. */
-export interface Desk {
+export interface Proxx {
   app: App
   settings: Settings
   files: JobFiles
@@ -34,17 +34,22 @@ export const isSameSpec = (one: unknown, other: unknown): boolean => JSON.string
  * Submits a spec. One that is refused is a failed job all the same (P5): look at `job.status`. With an id of your own,
  * submitting twice makes one job.
  */
-export async function submitSpec(desk: Desk, spec: unknown, by: By, options: { id?: string } = {}): Promise<Submitted> {
+export async function submitSpec(
+  proxx: Proxx,
+  spec: unknown,
+  by: By,
+  options: { id?: string } = {},
+): Promise<Submitted> {
   const input = { type: TYPE, input: payloadOf(spec), ...options }
   const owner = 'caller' in by ? submittingOwner(by.caller) : null
   // Not even looked at again: what it has delivered meanwhile would be in its own way.
-  const known = options.id === undefined ? null : await desk.files.view(options.id)
+  const known = options.id === undefined ? null : await proxx.files.view(options.id)
   if (known !== null) return { job: known, isNew: false }
   const answer =
     owner === null
-      ? await perform(desk, 'jobs.submit', input, by)
-      : await perform(desk, 'jobs.submit', { ...input, owner }, { actor: owner })
-  return { job: await mirrored(desk, answer.job.id), isNew: answer.isDone }
+      ? await perform(proxx, 'jobs.submit', input, by)
+      : await perform(proxx, 'jobs.submit', { ...input, owner }, { actor: owner })
+  return { job: await mirrored(proxx, answer.job.id), isNew: answer.isDone }
 }
 
 /**
@@ -59,7 +64,7 @@ export function submittingOwner(caller: Caller): string | null {
 }
 
 /** What a submission would come to. Nothing is recorded. */
-export function validateSpec({ settings }: Desk, spec: unknown, owner: string | null = null): Promise<Report> {
+export function validateSpec({ settings }: Proxx, spec: unknown, owner: string | null = null): Promise<Report> {
   return checkSubmission(payloadOf(spec), owner, settings)
 }
 
@@ -69,35 +74,35 @@ type Retry = By & { reason: string; spec?: unknown; again?: boolean }
  * P41, P44: a new job made from a failed one, with its spec or with another. The spec that is kept keeps the version of
  * its profile, too. The failed job and its logs stay as they are.
  */
-export const retryJob = async (desk: Desk, id: string, retry: Retry): Promise<ProxxJob> =>
-  (await retryOnce(desk, id, retry)).job
+export const retryJob = async (proxx: Proxx, id: string, retry: Retry): Promise<ProxxJob> =>
+  (await retryOnce(proxx, id, retry)).job
 
 /** With an id of your own for the new job, retrying twice makes one. */
 export async function retryOnce(
-  desk: Desk,
+  proxx: Proxx,
   id: string,
   { reason, spec, newId, again = false, ...by }: Retry & { newId?: string | undefined },
 ): Promise<Submitted> {
-  await ours(desk, id)
+  await ours(proxx, id)
   const edited = spec === undefined ? {} : { input: payloadOf(spec) }
   const own = newId === undefined ? {} : { newId }
-  const { job, isDone } = await perform(desk, 'jobs.retry', { id, reason, again, ...edited, ...own }, by)
-  return { job: await mirrored(desk, job.id), isNew: isDone }
+  const { job, isDone } = await perform(proxx, 'jobs.retry', { id, reason, again, ...edited, ...own }, by)
+  return { job: await mirrored(proxx, job.id), isNew: isDone }
 }
 
 /** P56: a person's word, with their name and their reason. */
 export async function markFailed(
-  desk: Desk,
+  proxx: Proxx,
   id: string,
   { reason, ...by }: By & { reason: string },
 ): Promise<ProxxJob> {
-  await ours(desk, id)
-  await perform(desk, 'jobs.mark-failed', { id, reason }, by)
-  return mirrored(desk, id)
+  await ours(proxx, id)
+  await perform(proxx, 'jobs.mark-failed', { id, reason }, by)
+  return mirrored(proxx, id)
 }
 
 /** P54: jobs whose worker is silent. */
-export async function listOrphans({ app, files }: Desk): Promise<ProxxJob[]> {
+export async function listOrphans({ app, files }: Proxx): Promise<ProxxJob[]> {
   const { jobs } = await app.perform('orphans.list', { type: TYPE, limit: 1_000 })
   const views = await Promise.all(jobs.map(({ id }) => files.view(id)))
   return views.filter((view) => view !== null)
@@ -116,7 +121,7 @@ export interface OutputVerdict {
  * Looks again at what a complete job delivered: the same checks, and the fingerprint against the one that was kept. With
  * another version of ffmpeg the streams are still the same: they are hashed, and not made again.
  */
-export async function verifyOutputs({ files, settings }: Desk, id: string): Promise<OutputVerdict[]> {
+export async function verifyOutputs({ files, settings }: Proxx, id: string): Promise<OutputVerdict[]> {
   const job = await files.view(id)
   if (job === null) throw unknown(id)
   if (job.status !== 'complete') {
@@ -161,20 +166,20 @@ export async function verifyOutputs({ files, settings }: Desk, id: string): Prom
 
 type Acts = 'jobs.submit' | 'jobs.retry' | 'jobs.mark-failed'
 
-async function perform({ app }: Desk, name: Acts, input: Record<string, unknown>, by: By) {
+async function perform({ app }: Proxx, name: Acts, input: Record<string, unknown>, by: By) {
   const answer =
     'caller' in by ? await app.performAs(by.caller, name, input) : await app.perform(name, { ...input, ...by } as never)
   return answer as { isDone: boolean; job: { id: string } }
 }
 
-async function ours({ files }: Desk, id: string): Promise<void> {
+async function ours({ files }: Proxx, id: string): Promise<void> {
   if ((await files.view(id)) === null) throw unknown(id)
 }
 
 const unknown = (id: string): RedressError => new RedressError('JOB_NOT_FOUND', `There is no job ${id} of proxx.`)
 
 /** Before anybody is answered, the file says what they will read. */
-async function mirrored({ files }: Desk, id: string): Promise<ProxxJob> {
+async function mirrored({ files }: Proxx, id: string): Promise<ProxxJob> {
   await files.write(id)
   const view = await files.view(id)
   if (view === null) throw unknown(id)
