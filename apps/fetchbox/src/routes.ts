@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream'
-import { described } from '@redress/shared/described'
-import { answerRefusals } from '@redress/shared/refused'
+import { answerRefusals, described } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Gauge } from 'prom-client'
 import { type App, RedressError } from 'redress'

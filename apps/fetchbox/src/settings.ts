@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path'
-import { type Environment, place, readKnobs, storePlace, whole } from '@redress/shared/knobs'
-import { storeUrl } from '@redress/shared/stores'
+import { storeUrl } from '@redress/shared/artifact-stores'
+import { type Environment, place, readKnobs, storePlace, whole } from '@redress/shared/settings'
 import { z } from 'zod'
 
 const MEBIBYTE = 2 ** 20

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { redress } from '../../../packages/redress/src/app/app.ts'
 import { answer } from '../../../test/support/servers/origin-server.ts'
-import { openSealer } from '../../shared/src/secret.ts'
 import { fetchboxApp } from '../src/index.ts'
+import { openSealer } from '../src/sealer.ts'
 import { Rig } from './rig.ts'
 
 const SECRETS = ['Bearer s3cr3t-of-ann', 'sid=hidden-cookie', 'hidden-api-key', 'hidden-by-any-name']

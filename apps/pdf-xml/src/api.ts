@@ -1,4 +1,4 @@
-import { HTML } from '@redress/shared/described'
+import { HTML } from '@redress/shared/routes'
 import type { RouteDescription } from 'redress/http'
 import { z } from 'zod'
 

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { isMissing } from '@redress/shared/stores'
+import { isMissing } from '@redress/shared/artifact-stores'
 import { type App, type Attempt, type JobType, RedressError, rule } from 'redress'
 import { z } from 'zod'
 import { CODES, type Code } from './codes.ts'

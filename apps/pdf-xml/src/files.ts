@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Environment } from '@redress/shared/knobs'
-import { isMissing, openStores } from '@redress/shared/stores'
+import { isMissing, openStores } from '@redress/shared/artifact-stores'
+import type { Environment } from '@redress/shared/settings'
 import { type Log, RedressError } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 import { SaxesParser } from 'saxes'

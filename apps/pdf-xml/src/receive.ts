@@ -1,4 +1,4 @@
-import { plainFileName } from '@redress/shared/file-names'
+import { plainFileName } from '@redress/shared/files'
 import type { FastifyRequest } from 'fastify'
 import { type App, type JobType, type Log, RedressError } from 'redress'
 import type { StoredArtifact } from 'redress/artifacts'

@@ -1,4 +1,4 @@
-import { described } from '@redress/shared/described'
+import { described } from '@redress/shared/routes'
 import type { FastifyInstance } from 'fastify'
 import { type App, type EventView, type OperationOutput, RedressError } from 'redress'
 import type { FindCaller, RouteDescription } from 'redress/http'

@@ -1,5 +1,5 @@
 import multipart from '@fastify/multipart'
-import { described } from '@redress/shared/described'
+import { described } from '@redress/shared/routes'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller, CompleteJob, JobFile, Mount } from 'redress/http'
 import { API } from './api.ts'

@@ -1,5 +1,5 @@
 import { warnWithoutPrograms } from '@redress/shared/media/programs'
-import { smtpOf } from '@redress/shared/smtp'
+import { smtpOf } from '@redress/shared/settings'
 import type { App } from 'redress'
 import type { InstalledApp, Surroundings } from 'redress/http'
 import { email, webhook } from 'redress/notify'

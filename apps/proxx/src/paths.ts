@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, lstat, realpath, stat, statfs } from 'node:fs/promises'
-import { dirname, isAbsolute, relative } from 'node:path'
+import { access, lstat, open, realpath, rename, stat, statfs } from 'node:fs/promises'
+import { dirname, isAbsolute, join, relative } from 'node:path'
 
 export const errnoOf = (error: unknown): string => String((error as NodeJS.ErrnoException)?.code ?? '')
 
@@ -64,4 +65,17 @@ export async function notWritable(folder: string): Promise<string | null> {
 export async function freeBytes(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder)
   return bavail * bsize
+}
+
+/** A text under its name, whole or not at all, also when the power goes: readers see the old one or the new one. */
+export async function writeWhole(path: string, text: string): Promise<void> {
+  const temporary = join(dirname(path), `.${randomUUID()}`)
+  const file = await open(temporary, 'wx', 0o644)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(temporary, path)
 }

@@ -1,6 +1,5 @@
-import { described } from '@redress/shared/described'
-import { formFields, wantsPage } from '@redress/shared/page-requests'
-import { answerRefusals, Refused } from '@redress/shared/refused'
+import { formFields, wantsPage } from '@redress/shared/pages'
+import { answerRefusals, described, Refused } from '@redress/shared/routes'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
 import { type Caller, diskFile, type Mount, sendFile } from 'redress/http'

@@ -1,12 +1,9 @@
 import { isAbsolute, join, resolve } from 'node:path'
-import { type Environment, readKnobs } from '@redress/shared/knobs'
+import { type Environment, readKnobs, whole } from '@redress/shared/settings'
 import { z } from 'zod'
 
 const MEBIBYTE = 2 ** 20
 const MINUTE_MS = 60_000
-
-const whole = (min: number, max: number, fallback: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback)
 
 const folder = z.string().refine((path) => isAbsolute(path), 'must be an absolute path')
 

@@ -1,4 +1,4 @@
-import { type Refusal, Refused } from '@redress/shared/refused'
+import { type Refusal, Refused } from '@redress/shared/routes'
 import type { FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
 import type { Caller, MountTools } from 'redress/http'

@@ -1,6 +1,4 @@
-import { copyRows } from '@redress/shared/copy-rows'
 import { warnWithoutPrograms } from '@redress/shared/media/programs'
-import { openRows } from '@redress/shared/rows'
 import { secretIn } from '@redress/shared/secret'
 import type { AppModule } from 'redress/http'
 import { finishPublishing, type PublishingOptions } from './campaigns/lifecycle.ts'
@@ -13,8 +11,10 @@ import { declareChannels, letOwnersHear, mapEvents } from './notices.ts'
 import { channelsOf } from './policy.ts'
 import { declareRetention } from './retention-job.ts'
 import { watermarkRoutes } from './routes.ts'
+import { copyRows } from './rows/copy.ts'
+import { openRows } from './rows/rows.ts'
+import { TABLES } from './rows/tables.ts'
 import { readSettings } from './settings.ts'
-import { TABLES } from './tables.ts'
 
 export interface WatermarkOptions {
   /** Who works on pictures; ffmpeg when left out. */

@@ -1,4 +1,3 @@
-import type { Rows } from '@redress/shared/rows'
 import type { App, BatchView, Notice } from 'redress'
 import type { MountTools } from 'redress/http'
 import { email, type Mail, renderNotice, webhook } from 'redress/notify'
@@ -7,6 +6,7 @@ import { findCampaign, findToken } from './campaigns/campaigns.ts'
 import { campaignState } from './campaigns/view.ts'
 import { MARK_TYPES } from './copies/mark-job.ts'
 import { MAIL, WEBHOOK } from './policy.ts'
+import type { Rows } from './rows/rows.ts'
 import type { Settings } from './settings.ts'
 
 /** Mails to owners (W35, W36) and the webhook `campaign_ready` (W53), where the settings have them. */

@@ -1,9 +1,9 @@
 import { isUnderWay, RETENTION_POLICY, removeOld } from '@redress/shared/retention'
-import type { Rows } from '@redress/shared/rows'
 import type { App, Log } from 'redress'
 import { stopEnded } from './campaigns/lifecycle.ts'
 import { type Files, SUSPECTS, sweepWork } from './files.ts'
 import { QUEUE } from './policy.ts'
+import type { Rows } from './rows/rows.ts'
 
 const RETENTION = 'watermark.retention'
 const HOUR_MS = 3_600_000

@@ -1,4 +1,4 @@
-import { wantsPage } from '@redress/shared/page-requests'
+import { wantsPage } from '@redress/shared/pages'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { JobType } from 'redress'
 import type { Caller, MountTools } from 'redress/http'

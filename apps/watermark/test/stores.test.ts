@@ -14,7 +14,6 @@ import { ownDatabase } from '../../../test/support/stores/databases.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/stores/postgres.ts'
 import { openRaw, temporaryFolder } from '../../../test/support/stores/sqlite.ts'
 import { until } from '../../../test/support/until.ts'
-import { openRows, type Rows } from '../../shared/src/rows.ts'
 import { addAsset, findAsset, listAssets } from '../src/assets/assets.ts'
 import {
   addCampaign,
@@ -26,7 +25,8 @@ import {
   tokensOf,
 } from '../src/campaigns/campaigns.ts'
 import { watermarkApp } from '../src/index.ts'
-import { TABLES } from '../src/tables.ts'
+import { openRows, type Rows } from '../src/rows/rows.ts'
+import { TABLES } from '../src/rows/tables.ts'
 import { WatermarkClient } from './rig.ts'
 import { StandIn, VIDEO } from './stand-in.ts'
 

@@ -1,4 +1,4 @@
-import type { Refused } from '@redress/shared/refused'
+import type { Refused } from '@redress/shared/routes'
 import { type Log, RedressError } from 'redress'
 import { uploadFailure } from '../transfer/upload.ts'
 import { isRetryable } from './failure.ts'

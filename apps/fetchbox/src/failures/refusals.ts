@@ -1,4 +1,4 @@
-import { type Refusal, Refused } from '@redress/shared/refused'
+import { type Refusal, Refused } from '@redress/shared/routes'
 import { CODES, type Code } from './failure.ts'
 
 /** What a client can do about each refusal of the API. */

@@ -1,4 +1,3 @@
-import type { Sealer } from '@redress/shared/secret'
 import {
   type App,
   type Attempt,
@@ -15,6 +14,7 @@ import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '
 import { QUEUE, RESOURCE, RULES, resourcePolicy, WAIT_IN_SLOT_MS } from '../policy.ts'
 import { openHeaders, type Resource, resourceKey } from '../requests/manifest.ts'
 import { headerProblem } from '../requests/read-request.ts'
+import type { Sealer } from '../sealer.ts'
 import type { Settings } from '../settings.ts'
 import type { Transfer } from '../transfer-port.ts'
 

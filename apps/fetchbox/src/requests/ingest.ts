@@ -1,4 +1,3 @@
-import type { Sealer } from '@redress/shared/secret'
 import { type App, type JobType, type Log, RedressError } from 'redress'
 import { type ArtifactStore, keyPart } from 'redress/artifacts'
 import { type Patience, patiently } from '../failures/patience.ts'
@@ -6,6 +5,7 @@ import { refusal } from '../failures/refusals.ts'
 import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '../job-handlers.ts'
 import type { ResourceInput } from '../jobs/resource-job.ts'
 import { BATCH, FINALIZE } from '../policy.ts'
+import type { Sealer } from '../sealer.ts'
 import {
   digestOf,
   type Manifest,

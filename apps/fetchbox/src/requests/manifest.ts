@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { isSealed, type Sealer } from '@redress/shared/secret'
 import { type ArtifactStore, keyPart } from 'redress/artifacts'
+import { isSealed, type Sealer } from '../sealer.ts'
 
 /** One thing to fetch, as a client names it or a handler makes it. */
 export interface Resource {

@@ -1,4 +1,4 @@
-import { isMissing } from '@redress/shared/stores'
+import { isMissing } from '@redress/shared/artifact-stores'
 import { type App, type JobView, type Log, RedressError } from 'redress'
 import { CODES } from '../codes.ts'
 import { CONVERT, type ConvertInput } from '../convert-job.ts'

@@ -1,5 +1,5 @@
-import { described } from '@redress/shared/described'
-import { addAssets } from '@redress/shared/page-assets'
+import { addAssets } from '@redress/shared/pages'
+import { described } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type App, type Log, RedressError } from 'redress'
 import type { Caller, FindCaller } from 'redress/http'

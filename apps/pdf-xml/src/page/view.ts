@@ -1,5 +1,4 @@
-import { stylesheetLinks } from '@redress/shared/page-assets'
-import { ageOf, clockTime, sizeText } from '@redress/shared/page-words'
+import { ageOf, clockTime, sizeText, stylesheetLinks } from '@redress/shared/pages'
 import type { JobView } from 'redress'
 import { type Html, html, page } from 'redress/http'
 import { CODES } from '../codes.ts'

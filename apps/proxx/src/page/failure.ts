@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import { sizeText } from '@redress/shared/page-words'
+import { sizeText } from '@redress/shared/pages'
 import { type Html, html } from 'redress/http'
 import { CODES, type Code } from '../codes.ts'
 import { type Problem, readSpec } from '../spec/spec.ts'

@@ -1,4 +1,4 @@
-import { sizeText } from '@redress/shared/page-words'
+import { sizeText } from '@redress/shared/pages'
 import { type Html, html } from 'redress/http'
 import type { Rights } from '../access.ts'
 import type { Report } from '../spec/checks.ts'

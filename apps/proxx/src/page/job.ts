@@ -1,4 +1,4 @@
-import { momentOf, sizeText } from '@redress/shared/page-words'
+import { momentOf, sizeText } from '@redress/shared/pages'
 import type { EventView } from 'redress'
 import { type Html, html } from 'redress/http'
 import type { Rights } from '../access.ts'

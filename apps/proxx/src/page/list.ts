@@ -1,4 +1,4 @@
-import { ageOf, momentOf } from '@redress/shared/page-words'
+import { ageOf, momentOf } from '@redress/shared/pages'
 import { type Caller, type Html, html } from 'redress/http'
 import type { Rights } from '../access.ts'
 import { PROFILES } from '../spec/profiles.ts'

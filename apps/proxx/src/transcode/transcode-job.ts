@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { link, open, rename, stat, unlink } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
-import { synced } from '@redress/shared/durable-files'
+import { synced } from '@redress/shared/files'
 import { MediaError } from '@redress/shared/media/errors'
 import { findPrograms, type MediaPrograms } from '@redress/shared/media/programs'
 import type { App, Log } from 'redress'

@@ -1,9 +1,9 @@
 import { mkdir, readdir, readFile, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { synced, writeWhole } from '@redress/shared/durable-files'
+import { synced } from '@redress/shared/files'
 import { RedressError } from 'redress'
-import { errnoOf } from '../paths.ts'
+import { errnoOf, writeWhole } from '../paths.ts'
 import type { ProxxJob } from '../view.ts'
 
 /**

@@ -1,6 +1,6 @@
-import type { Rows } from '@redress/shared/rows'
 import { z } from 'zod'
 import type { Kind } from '../media.ts'
+import type { Rows } from '../rows/rows.ts'
 
 /** A video or an image that campaigns are made from. */
 export interface AssetRow {

@@ -1,5 +1,5 @@
-import type { Rows, Step } from '@redress/shared/rows'
 import { LAST_ID, type Page } from '../assets/assets.ts'
+import type { Rows, Step } from '../rows/rows.ts'
 
 export interface CampaignRow {
   id: string

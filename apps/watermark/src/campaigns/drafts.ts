@@ -1,4 +1,4 @@
-import { Refused } from '@redress/shared/refused'
+import { Refused } from '@redress/shared/routes'
 import { z } from 'zod'
 import { cleanText, isVisible, type Media, MediaError, plainLine } from '../media.ts'
 

@@ -1,10 +1,10 @@
-import { Refused } from '@redress/shared/refused'
-import type { Rows } from '@redress/shared/rows'
+import { Refused } from '@redress/shared/routes'
 import type { App, JobType, Log, OperationOutput } from 'redress'
 import { NOT_PUBLISHED } from '../access.ts'
 import { findAsset } from '../assets/assets.ts'
 import type { MarkInput } from '../copies/mark-job.ts'
 import type { Kind } from '../media.ts'
+import type { Rows } from '../rows/rows.ts'
 import { type CampaignRow, endCampaign, findCampaign, listEnded, tokensOf } from './campaigns.ts'
 
 export interface PublishingOptions {

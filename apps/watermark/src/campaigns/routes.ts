@@ -1,6 +1,5 @@
-import { described } from '@redress/shared/described'
-import { formFields } from '@redress/shared/page-requests'
-import { Refused } from '@redress/shared/refused'
+import { formFields } from '@redress/shared/pages'
+import { described, Refused } from '@redress/shared/routes'
 import type { FastifyInstance } from 'fastify'
 import { notFound, seenBy } from '../access.ts'
 import { API } from '../api.ts'

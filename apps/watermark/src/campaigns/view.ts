@@ -1,7 +1,7 @@
-import type { Rows } from '@redress/shared/rows'
 import type { App, BatchView, JobView } from 'redress'
 import { z } from 'zod'
 import type { Links } from '../copies/links.ts'
+import type { Rows } from '../rows/rows.ts'
 import { type CampaignRow, countTokens, findToken, type TokenRow, tokensOf } from './campaigns.ts'
 
 const campaignStates = ['DRAFT', 'PROCESSING', 'READY', 'PARTIAL', 'FAILED', 'EXPIRED'] as const

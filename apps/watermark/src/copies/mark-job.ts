@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { join } from 'node:path'
-import type { Rows } from '@redress/shared/rows'
-import { isMissing } from '@redress/shared/stores'
+import { isMissing } from '@redress/shared/artifact-stores'
 import { type App, type Attempt, type JobType, RedressError } from 'redress'
 import { z } from 'zod'
 import { type AssetRow, findAsset } from '../assets/assets.ts'
@@ -12,6 +11,7 @@ import { CODES, type Code } from '../codes.ts'
 import { copyKey, type Files, fetchTo, inWorkFolder, sourceKey } from '../files.ts'
 import { failWithMedia, type Kind, type Media, type Probed } from '../media.ts'
 import { markPolicy, QUEUE, RULES } from '../policy.ts'
+import type { Rows } from '../rows/rows.ts'
 import type { Settings } from '../settings.ts'
 
 export const MARK_TYPES = ['watermark.video', 'watermark.image'] as const

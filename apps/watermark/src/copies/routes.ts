@@ -1,5 +1,4 @@
-import { described } from '@redress/shared/described'
-import { type Refusal, Refused } from '@redress/shared/refused'
+import { described, type Refusal, Refused } from '@redress/shared/routes'
 import type { FastifyInstance } from 'fastify'
 import { type App, RedressError } from 'redress'
 import type { Caller } from 'redress/http'

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { isMissing } from '@redress/shared/stores'
+import { isMissing } from '@redress/shared/artifact-stores'
 import type { App, Attempt, JobType } from 'redress'
 import { z } from 'zod'
 import { findCampaign, isMarkedWith, tokensOf } from '../campaigns/campaigns.ts'

@@ -1,6 +1,6 @@
-import type { Rows } from '@redress/shared/rows'
 import type { App, JobView } from 'redress'
 import { z } from 'zod'
+import type { Rows } from '../rows/rows.ts'
 import { type DetectResult, detectResult } from './detect-job.ts'
 
 /** A search for whose copy a file is. */

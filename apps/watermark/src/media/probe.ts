@@ -1,6 +1,5 @@
 import { MediaError, type MediaStage, machineFailure } from '@redress/shared/media/errors'
-import { type MediaRun, runFfmpeg, runFfprobe } from '@redress/shared/media/ffmpeg'
-import { clockMsOf, fpsOf, millisecondsOf } from '@redress/shared/media/ffprobe-values'
+import { clockMsOf, fpsOf, type MediaRun, millisecondsOf, runFfmpeg, runFfprobe } from '@redress/shared/media/ffmpeg'
 import { type MediaLimits, mediaLimits } from '@redress/shared/media/limits'
 import { findPrograms, type MediaPrograms } from '@redress/shared/media/programs'
 import { inputArguments, type SniffedFile, sniff } from '@redress/shared/media/sniff'

@@ -1,6 +1,6 @@
 import { lstat, mkdtemp, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { synced } from '@redress/shared/durable-files'
+import { synced } from '@redress/shared/files'
 import { type MediaStage, named } from '@redress/shared/media/errors'
 
 const PREFIX = '.unfinished-'

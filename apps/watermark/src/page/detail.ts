@@ -1,4 +1,4 @@
-import { clockTime, dateOf } from '@redress/shared/page-words'
+import { clockTime, dateOf } from '@redress/shared/pages'
 import { type Html, html } from 'redress/http'
 import type { AssetRow } from '../assets/assets.ts'
 import type { CampaignDetail, CampaignView, TokenView } from '../campaigns/view.ts'

@@ -1,4 +1,4 @@
-import { ageOf } from '@redress/shared/page-words'
+import { ageOf } from '@redress/shared/pages'
 import { type Html, html } from 'redress/http'
 import type { DetectResult } from '../detection/detect-job.ts'
 import type { DetectionView } from '../detection/detections.ts'

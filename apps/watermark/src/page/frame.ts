@@ -1,4 +1,4 @@
-import { stylesheetLinks } from '@redress/shared/page-assets'
+import { stylesheetLinks } from '@redress/shared/pages'
 import type { FastifyReply } from 'fastify'
 import { type Caller, type Html, html, page } from 'redress/http'
 

@@ -1,6 +1,5 @@
-import { described } from '@redress/shared/described'
-import { addAssets } from '@redress/shared/page-assets'
-import type { Refusal } from '@redress/shared/refused'
+import { addAssets } from '@redress/shared/pages'
+import { described, type Refusal } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Caller, type Html, html } from 'redress/http'
 import { mayWrite } from '../access.ts'

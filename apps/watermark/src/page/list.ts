@@ -1,4 +1,4 @@
-import { ageOf, dateOf } from '@redress/shared/page-words'
+import { ageOf, dateOf } from '@redress/shared/pages'
 import { type Html, html } from 'redress/http'
 import type { AssetRow } from '../assets/assets.ts'
 import type { CampaignView } from '../campaigns/view.ts'

@@ -1,4 +1,4 @@
-import { described } from '@redress/shared/described'
+import { described } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller } from 'redress/http'
 import { mayWrite, notFound, seenBy } from '../access.ts'

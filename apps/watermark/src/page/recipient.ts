@@ -1,6 +1,5 @@
-import { stylesheetLinks } from '@redress/shared/page-assets'
-import { sizeText } from '@redress/shared/page-words'
-import type { Refusal } from '@redress/shared/refused'
+import { sizeText, stylesheetLinks } from '@redress/shared/pages'
+import type { Refusal } from '@redress/shared/routes'
 import { type Html, html, page } from 'redress/http'
 
 const RELOAD_SECONDS = 5

@@ -1,4 +1,4 @@
-import type { Tables } from '@redress/shared/rows'
+import type { Tables } from './rows.ts'
 
 /**
  * What campaigns are made of. A campaign has the id of its batch and a token that of its job, so neither has a copy of

@@ -1,3 +1,15 @@
+import { open } from 'node:fs/promises'
+
+/** What is written of a file, or which names a folder has, outlives the power from now on. */
+export async function synced(path: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
 const CHARS_MAX = 200
 
 /** As it is shown and given back: never a path, and nothing that a terminal or a page would obey. */

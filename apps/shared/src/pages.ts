@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { type Html, html, type RouteDescription } from 'redress/http'
-import { described } from './described.ts'
+import { described } from './routes.ts'
 
 const TYPES: Readonly<Record<string, string>> = {
   '.js': 'text/javascript; charset=utf-8',
@@ -52,3 +52,36 @@ const fileOf = (name: string, type: string): RouteDescription => ({
 
 export const stylesheetLinks = (addresses: readonly string[]): Html =>
   html`${addresses.map((address) => html`<link rel="stylesheet" href="${address}">`)}`
+
+const UNITS = ['KB', 'MB', 'GB', 'TB']
+
+/** As file managers count: in steps of 1,024. */
+export function sizeText(bytes: number): string {
+  if (bytes < 1024) return `${bytes} bytes`
+  const step = Math.min(UNITS.length, Math.floor(Math.log2(bytes) / 10))
+  const size = bytes / 1024 ** step
+  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${UNITS[step - 1]}`
+}
+
+/** Whose clock a reader has, only their browser knows: a script puts it into its words. */
+export const clockTime = (iso: string): Html =>
+  html`<time datetime="${iso}" data-as="clock">${iso.slice(11, 16)} UTC</time>`
+
+export const ageOf = (iso: string): Html => html`<time datetime="${iso}" data-as="age">${dayAndTime(iso)}</time>`
+
+export const dateOf = (iso: string): Html => html`<time datetime="${iso}" data-as="date">${dayAndTime(iso)}</time>`
+
+/** To the second: for what is read beside a log. */
+export const momentOf = (iso: string): Html =>
+  html`<time datetime="${iso}" data-as="moment">${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC</time>`
+
+const dayAndTime = (iso: string): string => `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
+
+/** Whether a browser asks, for somebody who reads: one address answers with a page or with JSON. */
+export const wantsPage = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
+
+/** What a form of a page says; null for what a program sent. */
+export function formFields({ headers, body }: FastifyRequest): Record<string, string> | null {
+  const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') ?? false
+  return isForm ? ((body ?? {}) as Record<string, string>) : null
+}

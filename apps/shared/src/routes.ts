@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
-import { noteOnRequest } from 'redress/http'
+import { noteOnRequest, type RouteDescription } from 'redress/http'
 
 export interface Refusal {
   status: number
@@ -51,3 +51,8 @@ function refusalOf(error: unknown): Refusal | null {
   const { httpStatus, code, message, action } = error
   return { status: httpStatus, code, message, action }
 }
+
+/** The options of a route, with its description for the OpenAPI document. */
+export const described = (api: RouteDescription, more: { bodyMs?: number } = {}) => ({ config: { ...more, api } })
+
+export const HTML = 'text/html'

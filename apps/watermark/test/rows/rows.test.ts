@@ -1,13 +1,13 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { redress } from '../../../packages/redress/src/index.ts'
-import { openPool, type Pool } from '../../../packages/redress/src/store/postgres/connection/client.ts'
-import { startPostgres, type TestPostgres } from '../../../test/support/stores/postgres.ts'
-import { startCluster } from '../../../test/support/stores/postgres-cluster.ts'
-import { openRaw, temporaryFolder } from '../../../test/support/stores/sqlite.ts'
-import { until } from '../../../test/support/until.ts'
-import { copyRows } from '../src/copy-rows.ts'
-import { openRows, type Rows, type Tables } from '../src/rows.ts'
+import { redress } from '../../../../packages/redress/src/index.ts'
+import { openPool, type Pool } from '../../../../packages/redress/src/store/postgres/connection/client.ts'
+import { startPostgres, type TestPostgres } from '../../../../test/support/stores/postgres.ts'
+import { startCluster } from '../../../../test/support/stores/postgres-cluster.ts'
+import { openRaw, temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
+import { until } from '../../../../test/support/until.ts'
+import { copyRows } from '../../src/rows/copy.ts'
+import { openRows, type Rows, type Tables } from '../../src/rows/rows.ts'
 
 const TABLES: Tables = {
   name: 'shop',

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { RedressError } from 'redress'
-import { postgresRows } from './rows-postgres.ts'
-import { sqliteRows } from './rows-sqlite.ts'
+import { postgresRows } from './postgres.ts'
+import { sqliteRows } from './sqlite.ts'
 
 export type Value = string | number | null
 

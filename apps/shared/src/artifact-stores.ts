@@ -1,8 +1,7 @@
 import { resolve } from 'node:path'
 import { type Log, RedressError } from 'redress'
 import { type ArtifactStore, artifactStore, type S3Credentials } from 'redress/artifacts'
-
-type Environment = Readonly<Record<string, string | undefined>>
+import type { Environment } from './settings.ts'
 
 /** A folder, or the address of an object store. */
 export const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
