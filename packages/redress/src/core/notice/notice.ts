@@ -246,20 +246,18 @@ function jobOf(job: NotifiedJob, policy: Policy, isOrphan: boolean): NoticeJob {
   }
 }
 
-/** The notices of a change, as a field to record with it; without the field where there are none. */
-export function noticesField(
+/** What is recorded, with the notices of its change; without the field where there are none. */
+export function withNotices<Recorded extends { change: Change | { to: 'orphaned' } }>(
+  recorded: Recorded,
   job: NotifiedJob,
-  change: Change | { to: 'orphaned' },
   policy: Policy,
   worker: string,
-): { notices?: readonly NewNotice[] } {
+): Recorded & { notices?: readonly NewNotice[] } {
+  const { change } = recorded
+  if (change.to !== 'failed' && change.to !== 'orphaned') return recorded
   const notices =
     change.to === 'failed'
       ? noticesOfFailure({ ...job, spent: change.spent }, change.failure, policy)
-      : change.to === 'orphaned'
-        ? noticesOfOrphan(job, worker, policy)
-        : []
-  return notices.length === 0 ? NO_NOTICES : { notices }
+      : noticesOfOrphan(job, worker, policy)
+  return notices.length === 0 ? recorded : { ...recorded, notices }
 }
-
-const NO_NOTICES = {}

@@ -1,7 +1,7 @@
 import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../../core/failure/attempt-failed.ts'
 import { isInstance } from '../../core/failure/facts.ts'
 import type { Change } from '../../core/job/change.ts'
-import { noticesField } from '../../core/notice/notice.ts'
+import { withNotices } from '../../core/notice/notice.ts'
 import { unpackSpent } from '../../core/policy/budget.ts'
 import type { Close, CloseAnswer, WorkerKey } from '../../store/contract/store.ts'
 import { type AttemptSpan, traceAttempt } from '../../tracing/tracing.ts'
@@ -12,11 +12,22 @@ import type { FullWorkerOptions } from '../options.ts'
 import type { Recorder } from '../record/recorder.ts'
 import type { StartRecorder } from '../record/start-recorder.ts'
 import { callAcquire, callHandler, callVerify } from './call-handler.ts'
-import { Interruption, type Step, type Steps, UNTIL_RESUMED } from './course.ts'
-import type { Closing, Flight, Running } from './flight.ts'
+import {
+  type Closing,
+  type Flight,
+  Interruption,
+  isThenable,
+  type Running,
+  type Steps,
+  UNTIL_RESUMED,
+} from './flight.ts'
 import type { Handler } from './handler.ts'
 import { changeFor, changeForShutdown, type Outcome, packResult, release } from './outcome.ts'
 import { type Cancelled, LeaseLost } from './signals.ts'
+
+/** The steps of an attempt, in order. */
+export const STEPS = ['claim', 'start', 'run', 'verify', 'decide', 'record', 'report'] as const
+export type Step = (typeof STEPS)[number]
 
 /** A job claimed ahead that still has no slot after this long is better off with another worker. */
 const BUFFERED_MS_MAX = 1_000
@@ -62,7 +73,7 @@ export class Attempts {
     if (earlier !== undefined) this.lose(earlier)
     held.set(lease.key, flight)
     deadlines.watch(flight.trustedUntilMonoMs)
-    flight.follow(this.#attempt(flight))
+    flight.begin(this.#attempt(flight))
   }
 
   /**
@@ -72,7 +83,7 @@ export class Attempts {
   *#attempt(flight: Flight): Steps {
     const { pools, breakers, starts, options, key } = this.#parts
     const { clock } = options
-    const { handler, lease, attempt } = flight
+    const { handler, lease } = flight
     const pool = pools.of(flight)
 
     if (!this.#enter('claim', flight)) return
@@ -90,23 +101,23 @@ export class Attempts {
       const running = this.#begin(flight, beganMonoMs)
       let outcome: Outcome
       try {
-        const { acquire, verify } = handler
-        if (acquire !== null) yield acquireFor(flight, acquire)
-        this.#started(flight, running, acquire === null ? beganMonoMs : clock.monoMs())
+        if (handler.acquire !== null) yield acquireFor(flight, handler.acquire)
+        this.#started(flight, running, handler.acquire === null ? beganMonoMs : clock.monoMs())
         if (mustRecordStart(flight)) yield starts.recordNow(key(), flight)
         else starts.recordLater(key(), flight)
 
         if (!this.#enter('run', flight)) return
         running.span = spanOf(flight)
         if (this.#isTotalOver(flight)) throw this.#timeoutOf(flight)
-        const input: unknown = yield handler.readInput(JSON.parse(lease.payload))
+        const read: unknown = handler.readInput(JSON.parse(lease.payload))
+        const input: unknown = isThenable(read) ? yield read : read
         running.phase = 'execution'
-        const output: unknown = yield this.#call(flight, () => callHandler(handler, input, attempt))
+        const output: unknown = yield this.#call(flight, callHandler, handler, input)
 
         if (!this.#enter('verify', flight)) return
-        if (verify !== null) {
+        if (handler.verify !== null) {
           running.phase = 'verification'
-          yield this.#call(flight, () => callVerify(verify, output, attempt))
+          yield this.#call(flight, callVerify, handler.verify, output)
           running.phase = 'execution'
         }
         outcome = { kind: 'succeeded', result: packResult(output, options.resultBytesMax) }
@@ -122,8 +133,8 @@ export class Attempts {
       change = this.#decide(flight, running, outcome)
     }
 
-    const closing = flight.close(clock.monoMs())
     if (!this.#enter('record', flight)) return
+    const closing = flight.close(clock.monoMs())
     const close = this.#record(flight, closing, change)
     const answer: CloseAnswer = yield UNTIL_RESUMED
 
@@ -136,9 +147,10 @@ export class Attempts {
   /** False when nothing more may happen: the lease is lost, or the worker is dead, or falls dead at this step. */
   #enter(step: Step, flight: Flight): boolean {
     const { options, crash, isAlive } = this.#parts
-    const { lease, isAbandoned } = flight
-    if (options.probe?.(step, { jobId: lease.id, number: lease.attempt }) === 'crash') crash()
-    return isAlive() && !isAbandoned
+    const { probe } = options
+    if (probe !== undefined && probe(step, { jobId: flight.lease.id, number: flight.lease.attempt }) === 'crash')
+      crash()
+    return isAlive() && !flight.isAbandoned
   }
 
   #begin(flight: Flight, nowMonoMs: number): Running {
@@ -157,13 +169,13 @@ export class Attempts {
     this.#parts.deadlines.watch(running.stuckMonoMs)
   }
 
-  /** Calls the author's code. */
-  #call(flight: Flight, work: () => unknown): unknown {
+  /** Calls the author's code, inside its span. */
+  #call<Of>(flight: Flight, call: AuthorCall<Of>, of: Of, value: unknown): unknown {
     const { clock } = this.#parts.options
-    const { span } = flight
+    const { span, attempt } = flight
     const beganMonoMs = clock.monoMs()
     try {
-      return span === null ? work() : span.run(work)
+      return span === null ? call(of, value, attempt) : span.run(call.bind(null, of, value, attempt))
     } finally {
       const heldUpMs = clock.monoMs() - beganMonoMs
       if (heldUpMs > HELD_UP_MS_MIN) this.#forgive(flight, heldUpMs)
@@ -177,8 +189,10 @@ export class Attempts {
     const isLate = heard.kind === 'succeeded' && nowMonoMs > deadlineMonoMs
     const outcome: Outcome = isLate ? { kind: 'interrupted', reason: this.#timeoutOf(flight) } : heard
     const change = changeFor(flight, outcome, nowMonoMs, chance())
-    const code = 'failure' in change ? (change.failure?.code ?? null) : null
-    span?.end(change.to === 'queued' ? change.cause : change.to, code)
+    if (span !== null) {
+      const code = 'failure' in change ? (change.failure?.code ?? null) : null
+      span.end(change.to === 'queued' ? change.cause : change.to, code)
+    }
     return change
   }
 
@@ -190,7 +204,7 @@ export class Attempts {
     const { key, attempt, batch } = lease
     const startedMonoMs = ran?.startedMonoMs ?? null
     const ranMs = startedMonoMs === null ? null : endedMonoMs - startedMonoMs
-    const close = { key, attempt, batch, change, ranMs, ...noticesField(lease, change, handler.policy, id) }
+    const close: Close = withNotices({ key, attempt, batch, change, ranMs }, lease, handler.policy, id)
     recorder.add(flight, close)
     const pool = pools.of(flight)
     if (ran !== null && !closing.keepsSlot) pool.free()
@@ -345,6 +359,8 @@ export class Attempts {
     return flight.totalDeadlineMonoMs() <= this.#parts.options.clock.monoMs()
   }
 }
+
+type AuthorCall<Of> = (of: Of, value: unknown, attempt: Flight['attempt']) => unknown
 
 async function acquireFor(flight: Flight, acquire: NonNullable<Handler['acquire']>): Promise<void> {
   const { handler, lease, attempt } = flight

@@ -4,7 +4,6 @@ import { describe } from '../../core/text/describe.ts'
 import type { Lease } from '../../store/contract/store.ts'
 import type { AttemptSpan } from '../../tracing/tracing.ts'
 import { Attempt } from './attempt.ts'
-import { Course } from './course.ts'
 import type { Handler } from './handler.ts'
 import type { StageWorld } from './stage-book.ts'
 
@@ -20,7 +19,7 @@ export type FlightState =
 /** With its handler. */
 export interface Running {
   readonly kind: 'running'
-  /** Null while `acquire` runs: nothing has begun until then. */
+  /** Null while `acquire` runs: nothing has started until then. */
   startedMonoMs: number | null
   deadlineMonoMs: number
   /** From this moment the attempt counts as stuck, and its job is taken back. */
@@ -51,8 +50,26 @@ export interface Closing {
 const BUFFERED = { kind: 'buffered' } as const
 const GONE = { kind: 'gone' } as const
 
-/** An attempt on its way through this worker. */
-export class Flight extends Course {
+/** Yielded where another part of the worker goes on with the attempt. Any other value is awaited, if it is a promise. */
+export const UNTIL_RESUMED = Symbol('until resumed')
+// biome-ignore lint/suspicious/noExplicitAny: each `yield` gets the value that it awaits
+export type Steps<Result = void> = Generator<unknown, Result, any>
+
+/** The reason why the worker ended an attempt before its handler did. */
+export class Interruption {
+  readonly reason: unknown
+
+  constructor(reason: unknown) {
+    this.reason = reason
+  }
+}
+
+/**
+ * An attempt on its way through this worker. It runs the steps of the attempt, which are written as a generator: that
+ * reads like an async function, but makes no promise where the handler answers at once. And the attempt can go on while
+ * its handler still runs: at its time limit.
+ */
+export class Flight {
   readonly lease: Lease
   readonly handler: Handler
   readonly attempt: Attempt
@@ -67,9 +84,12 @@ export class Flight extends Course {
   /** Set by `acquire`. */
   #release: (() => unknown) | null = null
   readonly #storeMinusMonoMs: number
+  #steps: Steps | null = null
+  /** The promise that the attempt waits for; null while its code runs, and where it waits to be resumed. */
+  #awaited: unknown = null
+  #isAbandoned = false
 
   constructor(lease: Lease, handler: Handler, world: StageWorld, storeNowMs: number, askedMonoMs: number) {
-    super()
     this.lease = lease
     this.handler = handler
     this.world = world
@@ -82,6 +102,78 @@ export class Flight extends Course {
     this.trustedUntilMonoMs = askedMonoMs + handler.policy.lease.ttlMs
     this.#storeMinusMonoMs = storeNowMs - askedMonoMs
   }
+
+  // ---- its steps ----------------------------------------------------------------------------------------------
+
+  /** True once the attempt must not go on, though its handler may still run. */
+  get isAbandoned(): boolean {
+    return this.#isAbandoned
+  }
+
+  /** Runs the attempt up to its first wait. */
+  begin(steps: Steps): void {
+    this.#steps = steps
+    this.#advance(steps, steps.next())
+  }
+
+  /** The attempt goes on from UNTIL_RESUMED. */
+  resume(value: unknown): void {
+    if (this.#steps !== null) this.#advance(this.#steps, this.#steps.next(value))
+  }
+
+  /** The attempt goes on with this reason, whatever its handler does later. */
+  interrupt(reason: unknown): void {
+    if (this.#steps === null || this.#awaited === null) return
+    this.#awaited = null
+    this.#advance(this.#steps, this.#steps.throw(new Interruption(reason)))
+  }
+
+  #advance(steps: Steps, first: IteratorResult<unknown, void>): void {
+    let next = first
+    while (!next.done) {
+      const { value } = next
+      if (value === UNTIL_RESUMED) return
+      try {
+        if (isThenable(value)) {
+          this.#wait(steps, value)
+          return
+        }
+      } catch (thrown) {
+        next = steps.throw(thrown)
+        continue
+      }
+      if (this.#isAbandoned) break
+      next = steps.next(value)
+    }
+    if (this.#isAbandoned) this.#endedLate()
+  }
+
+  #wait(steps: Steps, awaited: PromiseLike<unknown>): void {
+    if (!this.#isAbandoned) this.#awaited = awaited
+    // A thenable of the author's may give another one, or call back twice; a promise of our own never does.
+    Promise.resolve(awaited).then(
+      (value) => {
+        if (this.#isHeard(awaited)) this.#advance(steps, steps.next(value))
+      },
+      (thrown) => {
+        if (this.#isHeard(awaited)) this.#advance(steps, steps.throw(thrown))
+      },
+    )
+  }
+
+  #isHeard(awaited: unknown): boolean {
+    const isHeard = this.#awaited === awaited
+    if (isHeard) this.#awaited = null
+    else this.#endedLate()
+    return isHeard
+  }
+
+  /** The handler ended after the attempt was interrupted or abandoned. Other attempts want what this one holds. */
+  #endedLate(): void {
+    void this.release()
+  }
+
+  // ---- its state ----------------------------------------------------------------------------------------------
 
   /** The store's time, without asking it and without this machine's wall clock. */
   storeNowMs(monoMs: number): number {
@@ -115,7 +207,10 @@ export class Flight extends Course {
   leave(): void {
     // An attempt whose close is with the store goes on: its answer is still reported. That report comes here a second time
     // if the lease was lost meanwhile. The handler may still run, and holds what it acquired.
-    if (this.state.kind !== 'closing' && this.state.kind !== 'gone') this.abandon()
+    if (this.state.kind !== 'closing' && this.state.kind !== 'gone') {
+      this.#awaited = null
+      this.#isAbandoned = true
+    }
     this.state = GONE
   }
 
@@ -158,11 +253,6 @@ export class Flight extends Course {
     Attempt.stop(this.attempt, reason)
   }
 
-  /** Other attempts want what this one holds. */
-  protected endedLate(): void {
-    void this.release()
-  }
-
   get hasToRelease(): boolean {
     return this.#release !== null
   }
@@ -189,4 +279,8 @@ export class Flight extends Course {
 /** Half of what it may lose is spent. Jobs that merely ran beside a poisonous one get no further than that. */
 function isSuspect({ reclaims }: Spent, { orphan }: Policy): boolean {
   return reclaims >= Math.max(1, Math.floor(orphan.maxReclaims / 2))
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
 }

@@ -7,7 +7,7 @@ import type { StageRecord } from '../../core/failure/stage.ts'
 import type { Taxonomy } from '../../core/failure/taxonomy.ts'
 import type { Change } from '../../core/job/change.ts'
 import type { RetryBudget } from '../../core/limits/retry-budget.ts'
-import { noticesField } from '../../core/notice/notice.ts'
+import { withNotices } from '../../core/notice/notice.ts'
 import { addTries, packSpent, spendRelease, spendSnooze, unpackSpent } from '../../core/policy/budget.ts'
 import { decide, decideOrphan } from '../../core/policy/decide.ts'
 import type { Policy } from '../../core/policy/policy.ts'
@@ -94,7 +94,7 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
   // A mere report is left to maintenance: it finds the expired lease.
   if (change.to === 'orphaned') return []
   const { key, attempt, batch } = lease
-  return [{ key, attempt, batch, change, ranMs, ...noticesField(lease, change, handler.policy, '') }]
+  return [withNotices({ key, attempt, batch, change, ranMs }, lease, handler.policy, '')]
 }
 
 /** Given back unharmed: spends nothing. */

@@ -174,7 +174,7 @@ export class SlotPools {
   }
 
   of({ lease }: Flight): SlotPool {
-    return this.#byType.get(lease.type) as SlotPool
+    return this.#own.length === 0 ? this.#shared : (this.#byType.get(lease.type) as SlotPool)
   }
 
   want(): void {

@@ -1,5 +1,5 @@
 import { ENGINE_CODES, type Taxonomy } from '../../core/failure/taxonomy.ts'
-import { noticesField } from '../../core/notice/notice.ts'
+import { withNotices } from '../../core/notice/notice.ts'
 import { asForwardOnly, type Policy } from '../../core/policy/policy.ts'
 import { DAY_MS, formatMs } from '../../core/text/duration.ts'
 import type { Log } from '../../runtime/log.ts'
@@ -109,8 +109,8 @@ export class Maintenance {
     const change = changeForLost(lost, policy, codes, job.nowMs)
     // The decision about a job that never started must not apply to one that has started since.
     const expired = lost.isStarted ? 'expired' : 'expired-unstarted'
-    const notices = noticesField(job, change, policy, job.worker)
-    return [{ key, attempt, expect: job.isExpired ? expired : isStuck ? 'stuck' : 'unstarted', change, ...notices }]
+    const expect = job.isExpired ? expired : isStuck ? 'stuck' : 'unstarted'
+    return [withNotices({ key, attempt, expect, change }, job, policy, job.worker)]
   }
 
   /** Walks the whole store once, in short transactions, so that others can write in between. */

@@ -11,6 +11,8 @@ interface Entry {
   isAnswered: boolean
 }
 
+const isUnanswered = ({ isAnswered }: Entry) => !isAnswered
+
 const RETRY_MS_MIN = 50
 const RETRY_MS_MAX = 5_000
 
@@ -86,14 +88,13 @@ export class Recorder {
 
   #settle(batch: readonly Entry[], answers: readonly CloseAnswer[]): void {
     if (this.#isEnded) return
-    const isUnanswered = ({ isAnswered }: Entry) => !isAnswered
-    const fresh = new Set(batch.filter(isUnanswered))
-    for (const entry of fresh) entry.isAnswered = true
+    const isFresh = batch.map(isUnanswered)
+    for (const entry of batch) entry.isAnswered = true
     this.#sending = this.#sending.filter(isUnanswered)
     this.#refused = this.#refused.filter(isUnanswered)
     this.#pending = this.#pending.filter(isUnanswered)
-    for (const [i, entry] of batch.entries()) {
-      if (fresh.has(entry)) this.#answered(entry.flight, answers[i] as CloseAnswer)
+    for (let i = 0; i < batch.length; i++) {
+      if (isFresh[i]) this.#answered((batch[i] as Entry).flight, answers[i] as CloseAnswer)
     }
   }
 
