@@ -1,5 +1,6 @@
 import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { redress } from 'redress'
 import { expect, test } from 'vitest'
 import { CATALOG } from '../../packages/redress/src/operations/catalog.ts'
 import { PAGES } from '../../scripts/reference.ts'
@@ -36,3 +37,37 @@ test('every link between the documents leads somewhere', () => {
   )
   expect(broken).toEqual([])
 })
+
+test('every link to a heading leads to one', () => {
+  const pages = globSync(['*.md', 'packages/*/README.md', 'apps/*/README.md', 'docs/**/*.md'], { cwd: ROOT })
+  const broken = pages.flatMap((path) =>
+    [...read(path).matchAll(/\]\(([^)#\s]*)#([^)\s]+)\)/g)]
+      .filter(([, target = '']) => !/^https?:/.test(target))
+      .filter(([, target = '', anchor = '']) => !anchorsOf(target === '' ? path : join(path, '..', target)).has(anchor))
+      .map(([, target, anchor]) => `${path} -> ${target}#${anchor}`),
+  )
+  expect(broken).toEqual([])
+})
+
+test('the guide to operations in a program lists exactly the methods of an app', () => {
+  const rows = [...read('docs/guides/jobs/library.md').matchAll(/^\| `app\.(\w+)`[^|]*\| (.*) \|$/gm)]
+  const listed = Object.fromEntries(
+    rows.map(([, subject = '', names = '']) => [subject, (names.match(/\w+(?=`)/g) ?? []).sort()]),
+  )
+  const app = redress({ store: 'sqlite::memory:' }) as unknown as Record<string, object>
+  const subjects = Object.keys(app).filter((name) => !['metrics', 'hub', 'duties'].includes(name))
+  expect(listed).toEqual(Object.fromEntries(subjects.map((name) => [name, Object.keys(app[name] as object).sort()])))
+})
+
+/** As GitHub names the headings of a page. */
+function anchorsOf(path: string): Set<string> {
+  const headings = [...read(path).matchAll(/^#+ (.*)$/gm)].map(([, text = '']) => text)
+  return new Set(
+    headings.map((text) =>
+      text
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+}
