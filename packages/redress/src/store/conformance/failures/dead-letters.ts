@@ -75,6 +75,21 @@ export const deadLetters = topic('dead letters', {
     assert.deepEqual([letter?.jobId, letter?.attempts, letter?.failure.code], [id, 0, 'MARKED_FAILED'])
   },
 
+  async 'a page of letters is of one moment: a letter that is purged meanwhile leaves no gap at its end'(bench) {
+    for (let i = 0; i < 40; i++) await fail(bench, 'queue')
+    const offsets = (await bench.store.deadLetters(ALL)).map(({ offset }) => offset).slice(0, 30)
+    const lengths = new Set<number>()
+    let isPurging = true
+    const listing = (async () => {
+      while (isPurging) lengths.add((await bench.store.deadLetters({ afterOffset: 0, limit: 10 })).length)
+    })()
+    for (const offset of offsets) await purge(bench, { offset })
+    isPurging = false
+    await listing
+    // A shorter page would tell a reader that nothing comes after it.
+    assert.deepEqual([...lengths], [10])
+  },
+
   async 'letters are read in order, page by page, and their offsets only grow'(bench) {
     const ids: string[] = []
     for (let i = 0; i < 5; i++) ids.push(await fail(bench, 'queue'))

@@ -12,8 +12,15 @@ import type { JobKey, NewJob, Submitted } from '../../contract/store.ts'
 import { type Row, toFailure, toLetter } from '../jobs/rows.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
-import { sql } from '../tx/sql.ts'
-import { countLetters, type LetterRange, matchingLetters, pageOfLetters } from './letter-pages.ts'
+import { type Sql, sql } from '../tx/sql.ts'
+import {
+  countLetters,
+  type LetterRange,
+  matchingLetters,
+  offsetsOfPage,
+  pageOfLetters,
+  pageOfOffsets,
+} from './letter-pages.ts'
 
 /** What a replay, a retry, a purge or the retention writes on a letter. */
 export const letterMarks = {
@@ -63,41 +70,35 @@ export type Letters = ReturnType<typeof openLetters>
 
 /** Dead letters inside a transaction: for the methods of the store, and for the replay of many. */
 export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'submit'>) {
-  /** Sorted by offset. */
-  const readLetters = function* (tx: Tx, offsets: readonly number[]): Script<StoredDeadLetter[]> {
-    if (offsets.length === 0) return []
-    const { inNumbers } = tx.dialect
+  /** The letters of a page, which is a statement that gives their offsets: read with it, they are of one moment. */
+  const readLetters = function* (tx: Tx, page: Sql): Script<StoredDeadLetter[]> {
     // Another live job with the same key. A job that keeps its key for ever is no twin of itself.
     const ofTwin = sql`twin.type = job_specs.type AND twin.dedupe_key = job_specs.dedupe_key
       AND twin.dedupe_held IS NOT NULL AND twin.key <> job_specs.key`
     const rows = yield* tx.all<Row>`
-      SELECT dead_letters."offset", dead_letters.failure, dead_letters.attempts AS letter_attempts,
-        dead_letters.at AS letter_at, replays, replayed_at, replayed_as, job_specs.id AS job_id, job_specs.retried_as,
-        job_specs.payload, job_specs.dedupe_key, job_specs.type AS type_key, job_specs.owner AS letter_owner,
+      WITH page AS MATERIALIZED (${page})
+      SELECT dead_letters."offset", dead_letters.attempts AS letter_attempts, dead_letters.at AS letter_at, replays,
+        replayed_at, replayed_as, job_specs.id AS job_id, job_specs.retried_as, job_specs.payload, job_specs.dedupe_key,
+        job_specs.type AS type_key, job_specs.owner AS letter_owner,
         (SELECT id FROM batches WHERE batches.key = job_specs.batch) AS letter_batch, jobs.status, priority, limit_key,
         (SELECT twin.id FROM job_specs AS twin WHERE ${ofTwin}) AS twin_id,
         (SELECT twins.status FROM job_specs AS twin JOIN jobs AS twins ON twins.key = twin.key WHERE ${ofTwin})
-          AS twin_status
-      FROM dead_letters JOIN job_specs ON job_specs.key = dead_letters.job JOIN jobs ON jobs.key = dead_letters.job
-      WHERE dead_letters."offset" ${inNumbers(offsets)}`
-    const failures = yield* tx.all<Row>`
-      SELECT failures.*, workers.id AS worker_id FROM failures LEFT JOIN workers ON workers.key = failures.worker
-      WHERE failures.seq ${inNumbers(rows.map(({ failure }) => failure as number))}`
-    const failureOf = new Map(failures.map((failure) => [failure.seq, failure]))
+          AS twin_status,
+        failures.*, workers.id AS worker_id
+      FROM page JOIN dead_letters ON dead_letters."offset" = page."offset"
+        JOIN job_specs ON job_specs.key = dead_letters.job JOIN jobs ON jobs.key = dead_letters.job
+        JOIN failures ON failures.seq = dead_letters.failure LEFT JOIN workers ON workers.key = failures.worker`
     const found: StoredDeadLetter[] = []
     for (const row of rows) {
-      // Removed between the two statements.
-      const failure = failureOf.get(row.failure as number)
-      if (failure === undefined) continue
       const type = yield* types.byKey(tx, row.type_key as number)
-      found.push(toLetter(row, type, toFailure({ ...failure, job_id: row.job_id as string })))
+      found.push(toLetter(row, type, toFailure(row)))
     }
     return found.sort((a, b) => a.offset - b.offset)
   }
 
   const findMany = function* (tx: Tx, offsets: readonly number[]): Script<Map<number, StoredDeadLetter>> {
     yield* types.refresh(tx)
-    const found = yield* readLetters(tx, offsets)
+    const found = yield* readLetters(tx, pageOfOffsets(tx, offsets))
     return new Map(found.map((letter) => [letter.offset, letter]))
   }
 
@@ -173,8 +174,7 @@ export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'su
 
     *list(tx: Tx, filter: LetterFilter, range: LetterRange): Script<StoredDeadLetter[]> {
       yield* types.refresh(tx)
-      const offsets = yield* pageOfLetters(tx, filter, typeKey(filter), range)
-      const found = yield* readLetters(tx, offsets)
+      const found = yield* readLetters(tx, yield* pageOfLetters(tx, filter, typeKey(filter), range))
       return range.isNewestFirst ? found.reverse() : found
     },
 
@@ -200,7 +200,7 @@ export function openLetters({ types, submit }: Pick<ScriptContext, 'types' | 'su
       range: { afterOffset: number; upToOffset: number; limit: number },
     ): Script<{ offsets: number[]; cursor: number | null }> {
       yield* types.refresh(tx)
-      const page = yield* pageOfLetters(tx, filter, typeKey(filter), range)
+      const page = yield* offsetsOfPage(tx, filter, typeKey(filter), range)
       yield* lock(tx, page)
       // Compared again under the lock: a person may have replayed one since it was found.
       const letters = yield* matchingLetters(tx, page, filter, typeKey(filter))

@@ -51,20 +51,45 @@ export interface LetterRange extends LetterPage {
   upToOffset?: number
 }
 
-/** The offsets of one page, in its order. */
+/** A statement that gives the offsets of one page. */
 export function* pageOfLetters(
   tx: Tx,
   filter: LetterFilter,
   type: number | undefined,
   range: LetterRange,
+): Script<Sql> {
+  return tx.isPaced
+    ? pageOfOffsets(tx, yield* walkInSteps(tx, filter, type, range))
+    : walkOf(tx.dialect, filter, type, range)
+}
+
+export const pageOfOffsets = ({ dialect }: Tx, offsets: readonly number[]): Sql => {
+  const rows = offsets.map((offset) => ({ offset }))
+  return sql`SELECT "offset" FROM ${dialect.table({ offset: 'bigint' }, rows)} AS given`
+}
+
+/** The offsets of one page, in its order. */
+export function* offsetsOfPage(
+  tx: Tx,
+  filter: LetterFilter,
+  type: number | undefined,
+  range: LetterRange,
 ): Script<number[]> {
-  const { afterOffset, upToOffset = Number.MAX_SAFE_INTEGER, limit, isNewestFirst = false } = range
+  if (tx.isPaced) return yield* walkInSteps(tx, filter, type, range)
+  return offsetsOf(yield* tx.all`${walkOf(tx.dialect, filter, type, range)}`)
+}
+
+/** Where a walk starts, and its comparisons. */
+function directionOf({ afterOffset, isNewestFirst = false }: LetterRange) {
   const start = isNewestFirst && afterOffset === 0 ? Number.MAX_SAFE_INTEGER : afterOffset
   const [beyond, within, order] = isNewestFirst ? [sql`<`, sql`>=`, sql`DESC`] : [sql`>`, sql`<=`, sql`ASC`]
-  if (!tx.isPaced) {
-    const walk = walkOf(tx.dialect, filter, type, { start, upToOffset, limit, beyond, within, order })
-    return offsetsOf(yield* tx.all`${walk}`)
-  }
+  return { start, beyond, within, order }
+}
+
+/** SQLite */
+function* walkInSteps(tx: Tx, filter: LetterFilter, type: number | undefined, range: LetterRange): Script<number[]> {
+  const { upToOffset = Number.MAX_SAFE_INTEGER, limit, isNewestFirst = false } = range
+  const { start, beyond, within, order } = directionOf(range)
   const found: number[] = []
   for (let from = start; ; ) {
     const end = yield* stepEnd(tx, from, beyond, order)
@@ -90,25 +115,13 @@ function* stepEnd(tx: Tx, from: number, beyond: Sql, order: Sql): Script<number 
 
 const offsetsOf = (rows: readonly object[]): number[] => (rows as { offset: number }[]).map(({ offset }) => offset)
 
-interface Walk {
-  start: number
-  upToOffset: number
-  limit: number
-  beyond: Sql
-  within: Sql
-  order: Sql
-}
-
 /**
  * PostgreSQL: as for lists of jobs, each walk is ordered by all columns of the index that it is meant to use; for the
  * newest first, it starts at the other end.
  */
-function walkOf(
-  dialect: Dialect,
-  filter: LetterFilter,
-  type: number | undefined,
-  { start, upToOffset, limit, beyond, within, order }: Walk,
-): Sql {
+function walkOf(dialect: Dialect, filter: LetterFilter, type: number | undefined, range: LetterRange): Sql {
+  const { upToOffset = Number.MAX_SAFE_INTEGER, limit } = range
+  const { start, beyond, within, order } = directionOf(range)
   const rest = (led: keyof LetterFilter) => sql`dead_letters."offset" <= ${upToOffset}
     AND ${condition(dialect, { ...filter, [led]: undefined }, led === 'type' ? undefined : type)}`
   if (filter.offset !== undefined) {
