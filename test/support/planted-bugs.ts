@@ -142,7 +142,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'the number of a removed event is given again',
-    file: 'packages/redress/src/store/sqlite/jobs/history.ts',
+    file: 'packages/redress/src/store/sqlite/jobs/at-once.ts',
     find: ' AND seq < (SELECT max(seq) FROM events)',
     replace: '',
     caughtBy: promise('a number is never given again'),
@@ -228,7 +228,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'nobody is told of removed events whose last number is kept',
-    file: 'packages/redress/src/store/sqlite/jobs/history.ts',
+    file: 'packages/redress/src/store/sqlite/jobs/at-once.ts',
     find: 'HAVING max(seq) > 0',
     replace: 'HAVING max(seq) < 0',
     caughtBy: promise('the removal of the newest is told, too'),

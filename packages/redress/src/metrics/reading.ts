@@ -1,6 +1,6 @@
 import type { BreakerStatus } from '../core/limits/breaker.ts'
 import type { BreakerEvent } from '../store/contract/breakers.ts'
-import type { TypeDepth } from '../store/contract/depths.ts'
+import type { TypeDepth } from '../store/contract/queues.ts'
 import type { Store } from '../store/contract/store.ts'
 
 /** What only the store knows, at one moment. */

@@ -14,6 +14,8 @@ export interface QueueStore {
   queues(): Promise<StoredQueue[]>
   /** What stands between the jobs of a type, or of one key of it, and a worker. */
   load(params: { type: string; limitKey: string | null }): Promise<TypeLoad>
+  /** One entry per declared job type, also of types without a job. Cheap: it reads no finished jobs. */
+  depths(): Promise<TypeDepth[]>
 }
 
 export interface StoredQueue {
@@ -44,4 +46,17 @@ export interface TypeLoad {
   orphaned: number
   /** When a rate limit lets the next one go; null when it would at once, or there is none. */
   rateOpensAtMs: number | null
+}
+
+export interface TypeDepth {
+  type: string
+  queue: string
+  /** Could be claimed now, as far as their own time goes. */
+  ready: number
+  /** Not due yet. */
+  waiting: number
+  /** In the hands of a worker, also of one that is gone. */
+  active: number
+  /** Those among them that were reported: they wait for a person. */
+  orphaned: number
 }

@@ -12,7 +12,6 @@ import type { AuditStore } from './audit.ts'
 import type { BatchStore } from './batches.ts'
 import type { BreakerStanding, BreakerStore, LeaseGuard } from './breakers.ts'
 import type { DeadLetterStore } from './dead-letters.ts'
-import type { DepthStore } from './depths.ts'
 import type { FailureGroupStore } from './failure-groups.ts'
 import type { FeedStore } from './feed.ts'
 import type { NoticeStore } from './notices.ts'
@@ -38,7 +37,6 @@ export interface Store
     BatchStore,
     BreakerStore,
     DeadLetterStore,
-    DepthStore,
     FailureGroupStore,
     FeedStore,
     NoticeStore,

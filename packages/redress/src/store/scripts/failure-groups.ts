@@ -16,7 +16,7 @@ import type {
   FailureGroupsParams,
   Folded,
 } from '../contract/failure-groups.ts'
-import { type StoredBatch, standingOf } from './batches/batches.ts'
+import { type StoredBatch, standingOf } from './batches.ts'
 import { hasUncounted, takeUncounted, type UncountedFailure } from './failure-cursor.ts'
 import { history } from './history.ts'
 import { parse } from './jobs/rows.ts'

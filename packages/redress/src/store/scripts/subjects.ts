@@ -1,11 +1,9 @@
 import { openAccounts } from './accounts.ts'
 import { openActivity } from './activity.ts'
 import { openAudit } from './audit.ts'
-import { openBatchStore } from './batches/batch-store.ts'
-import type { Batches } from './batches/batches.ts'
+import { type Batches, openBatchStore } from './batches.ts'
 import { openFailureGroups } from './failure-groups.ts'
 import { openFeed } from './feed.ts'
-import { openExpiring } from './jobs/expiring.ts'
 import { openIntervening } from './jobs/intervening.ts'
 import { openJobs } from './jobs/jobs.ts'
 import { openPruning, type PruningParts } from './jobs/pruning.ts'
@@ -13,7 +11,6 @@ import { typesOf } from './jobs/types.ts'
 import { openDeadLetters, openLetters } from './letters/dead-letters.ts'
 import { openReplays } from './letters/replays.ts'
 import { openBreakers } from './limits/breakers.ts'
-import { openDepths } from './limits/depths.ts'
 import { openQueues } from './limits/queues.ts'
 import { openNotices } from './notices.ts'
 import { openSchedules } from './schedules.ts'
@@ -40,8 +37,6 @@ export function openSubjects(context: ScriptContext, { batches, pruning, onCommi
     ...openBatchStore(context, batches),
     ...openBreakers(context),
     ...openDeadLetters(context, letters),
-    ...openDepths(context),
-    ...openExpiring(context),
     ...openFailureGroups(context),
     ...openFeed(context, onCommit),
     ...openIntervening(context, batches, isDedupeKeyTaken),

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { TypeDepth } from '../../contract/depths.ts'
+import type { TypeDepth } from '../../contract/queues.ts'
 import type { Bench } from '../bench/bench.ts'
 import { complete, requeued } from '../bench/changes.ts'
 import { topic } from '../promise.ts'

@@ -1,10 +1,10 @@
-import type * as batches from '../../scripts/batches/batches.ts'
+import type * as batches from '../../scripts/batches.ts'
 import type * as history from '../../scripts/history.ts'
+import * as scripts from '../../scripts/jobs/types.ts'
 import type * as letters from '../../scripts/letters/dead-letters.ts'
 import type * as meters from '../../scripts/limits/meters.ts'
 import type { How, ScriptContext } from '../../scripts/tx/context.ts'
-import type { Awaited } from '../../scripts/tx/script.ts'
-import type { Types } from '../types.ts'
+import { type Awaited, awaiting, type Script } from '../../scripts/tx/script.ts'
 import type { Pool, Sql, Tx } from './client.ts'
 import type { Wakes } from './listen.ts'
 import type { PgTx } from './tx.ts'
@@ -54,4 +54,37 @@ export interface PgContext {
   wakes: Wakes
   /** Tells workers, after the commit, that there may be work: at most once per commit. */
   hintWork(tx: Sql): void
+}
+
+export type Types = ReturnType<typeof awaitedTypes>
+
+/** The job types as scripts ask for them. */
+export function openTypes(): scripts.Types {
+  const types = scripts.openTypes()
+  const keptUp = new WeakSet<object>()
+  return {
+    ...types,
+    /**
+     * Once per transaction. Writers of jobs share the lock. Only a declaration that gives jobs a limit waits for them, so
+     * that it finds every job that was made without one.
+     */
+    *keepUp(tx): Script<void> {
+      if (keptUp.has(tx)) return
+      keptUp.add(tx)
+      yield* tx.together(tx.run`LOCK TABLE job_types IN ROW EXCLUSIVE MODE`, types.keepUp(tx))
+    },
+  }
+}
+
+/** The job types as hot code of this driver asks for them. */
+export function awaitedTypes(types: scripts.Types, txOf: (on: Sql) => PgTx, pool: Sql) {
+  return {
+    ...{ known: types.known, all: types.known, version: types.version },
+    ...{ knownByName: types.knownByName, knownByKey: types.knownByKey },
+    refresh: (on: Sql = pool) => awaiting(types.refresh(txOf(on))),
+    keepUp: (on: Sql) => awaiting(types.keepUp(txOf(on))),
+    byKey: (key: number, on: Sql = pool) => awaiting(types.byKey(txOf(on), key)),
+    byName: (name: string, on: Sql = pool) => awaiting(types.byName(txOf(on), name)),
+    needed: (name: string, on: Sql = pool) => awaiting(types.needed(txOf(on), name)),
+  }
 }

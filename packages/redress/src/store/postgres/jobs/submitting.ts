@@ -1,5 +1,5 @@
 import type { BatchKey, NewJob, Submitted } from '../../contract/store.ts'
-import type { Batches } from '../../scripts/batches/batches.ts'
+import type { Batches } from '../../scripts/batches.ts'
 import {
   isSpecial,
   LOOKS_MAX,

@@ -3,7 +3,7 @@ import { failedEventData } from '../../../core/job/ending.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask, unpackSpent } from '../../../core/policy/budget.ts'
 import type { BatchKey, Intervention, JobKey, Store, WorkerKey } from '../../contract/store.ts'
-import type { Batches } from '../batches/batches.ts'
+import type { Batches } from '../batches.ts'
 import { letterMarks } from '../letters/dead-letters.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
@@ -49,7 +49,7 @@ export function openIntervening(
   batches: Pick<Batches, 'moved'>,
   /** On PostgreSQL, a submission may take the dedupe key after it was looked for; then nothing was done. */
   isKeyTaken: (error: unknown) => boolean = () => false,
-): Pick<Store, 'intervene'> {
+): Pick<Store, 'intervene' | 'expire'> {
   const intervene = function* (tx: Tx, intervention: Intervention, nowMs: number): Script<Answer> {
     const { id, act, actor, reason } = intervention
     tx.hintWork()
@@ -134,6 +134,23 @@ export function openIntervening(
         throw error
       }
     },
+
+    // The files of a job are kept for a time. Their removal is part of the job's history.
+    expire: ({ id, reason }) =>
+      write('noting what expired', function* (tx, nowMs) {
+        // Locked: of two processes that remove the same file, one writes the event.
+        const job = yield* tx.get<{ key: JobKey; status: Status; attempt: number }>`
+          SELECT key, status, attempt FROM jobs
+          WHERE key = (SELECT job_specs.key FROM job_specs WHERE id = ${id}) AND finished_at IS NOT NULL
+          ${tx.dialect.forUpdate}`
+        if (job === undefined) return false
+        const { key, status, attempt } = job
+        const events = yield* tx.all<{ data: string }>`SELECT data FROM events WHERE job = ${key} AND kind = 'expired'`
+        if (events.some(({ data }) => JSON.parse(data).reason === reason)) return false
+        yield* history.event(tx, key, nowMs, 'expired', attempt, null, null, { reason, status })
+        yield* freeLiveKey(tx, key)
+        return true
+      }),
   }
 }
 

@@ -1,6 +1,6 @@
 import { RedressError } from '../../../core/errors.ts'
 import { affordable, affordableAtMs, creditsAt } from '../../../core/limits/rate.ts'
-import type { QueuePause, QueueStore, TypeLoad } from '../../contract/queues.ts'
+import type { QueuePause, QueueStore, TypeDepth, TypeLoad } from '../../contract/queues.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
 import { type Sql, sql } from '../tx/sql.ts'
@@ -12,6 +12,12 @@ interface QueueRow {
   paused_by: string
   paused_reason: string
   resume_at: number | null
+}
+
+interface Counted {
+  type: number
+  state: 'ready' | 'waiting' | 'active' | 'orphaned'
+  n: number
 }
 
 /** Reads the first job of each priority and skips the jobs behind it. Exported so that a test can ask for its plan. */
@@ -153,6 +159,32 @@ export function openQueues({ types, history, write, read }: ScriptContext): Queu
         const credits = creditsAt(meter, rate, atMs)
         const isOpen = affordable(credits, rate) >= 1
         return { ...load, rateOpensAtMs: isOpen ? null : affordableAtMs(credits, rate, atMs) }
+      }),
+
+    depths: () =>
+      read('counting what is to be done', function* (tx) {
+        const [atMs] = yield* tx.together(tx.now(), types.refresh(tx))
+        const depths = new Map(
+          types.known().map(({ key, name, queue }): [number, TypeDepth] => {
+            return [key, { type: name, queue, ready: 0, waiting: 0, active: 0, orphaned: 0 }]
+          }),
+        )
+        // Each count walks one partial index, which holds only jobs that have not ended.
+        const counts = yield* tx.all<Counted>`
+          SELECT type, 'ready' AS state, count(*) AS n FROM jobs WHERE ready IS NOT NULL GROUP BY type
+          UNION ALL SELECT type, CASE WHEN due_at <= ${atMs} THEN 'ready' ELSE 'waiting' END, count(*)
+            FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL GROUP BY 1, 2
+          UNION ALL SELECT type, 'active', count(*) FROM jobs
+            WHERE lease_until IS NOT NULL AND orphaned_at IS NULL GROUP BY type
+          UNION ALL SELECT type, 'orphaned', count(*) FROM jobs
+            WHERE orphaned_at IS NOT NULL AND status = 'processing' GROUP BY type`
+        for (const { type, state, n } of counts) {
+          const depth = depths.get(type)
+          if (depth === undefined) continue
+          depth[state] += n
+          if (state === 'orphaned') depth.active += n
+        }
+        return [...depths.values()]
       }),
   }
 }
