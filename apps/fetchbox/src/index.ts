@@ -18,6 +18,9 @@ import { readSettings, type Settings } from './settings.ts'
 import { readProxies } from './transfer/proxies.ts'
 import { openTransfer } from './transfer/transfer.ts'
 import type { Transfer } from './transfer-port.ts'
+
+export type { JobHandler } from './job-handlers.ts'
+
 export interface FetchboxOptions {
   /** How bytes come in and go out; HTTP and the storage of the settings when left out. */
   transfer?: Transfer
