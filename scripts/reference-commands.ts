@@ -1,8 +1,8 @@
 import { allAppCommands } from '../packages/redress/src/cli/apps/app-commands.ts'
-import { type Program, programOf } from '../packages/redress/src/cli/invoke.ts'
 import { ALIASES, COMMANDS, type Command, nameOf, usageOf } from '../packages/redress/src/cli/language/commands.ts'
 import { description, spelled } from '../packages/redress/src/cli/language/help.ts'
 import { COMMON_OPTIONS, type OptionSpec } from '../packages/redress/src/cli/language/parse.ts'
+import { type Program, programOf } from '../packages/redress/src/cli/programs.ts'
 import { CATALOG } from '../packages/redress/src/operations/catalog.ts'
 import { fenced, page, table } from './reference-text.ts'
 

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test, vi } from 'vitest'
 import { allAppCommands } from '../../packages/redress/src/cli/apps/app-commands.ts'
-import { programOf } from '../../packages/redress/src/cli/invoke.ts'
 import { COMMANDS } from '../../packages/redress/src/cli/language/commands.ts'
 import { COMMON_OPTIONS, findCommand, readOptions } from '../../packages/redress/src/cli/language/parse.ts'
+import { programOf } from '../../packages/redress/src/cli/programs.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 /** With those of the four systems. */

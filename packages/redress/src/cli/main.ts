@@ -9,11 +9,11 @@ if (argv.some((word) => word.includes('://'))) {
 // A reader that has seen enough (`redress jobs list | head`) is no error.
 process.stdout.on('error', async (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0)
-  const { tellUnwritten } = await import('./run.ts')
-  process.exit(tellUnwritten(error, argv))
+  const { reportUnwritten } = await import('./command-line.ts')
+  process.exit(reportUnwritten(error, argv))
 })
 // Where nobody can be told what went wrong, the exit code still says it.
 process.stderr.on('error', () => undefined)
 
-const { run } = await import('./run.ts')
-process.exitCode = await run(argv)
+const { runCommandLine } = await import('./command-line.ts')
+process.exitCode = await runCommandLine(argv)

@@ -1,7 +1,9 @@
 import type { App } from '../app/app.ts'
+import type { RedressError } from '../core/errors.ts'
+import type { OperationName } from '../operations/catalog.ts'
+import type { OutputOf } from '../operations/table.ts'
 import type { Log } from '../runtime/log.ts'
 import type { CopiedCount } from '../store/copy/copy.ts'
-import type { AppCommand } from './app-command.ts'
 import type { Mount } from './server.ts'
 
 export type { CopiedCount } from '../store/copy/copy.ts'
@@ -35,4 +37,110 @@ export interface InstalledApp {
   start?(): Promise<void>
   /** After the last job has ended. */
   stop?(): Promise<void>
+}
+
+/** A command that an app adds to the command line: `redress proxx validate card.json`. */
+export interface AppCommand {
+  /** Its words, then its arguments: 'proxx validate <file>'. `<file>` is required, `[file]` is optional. */
+  usage: string
+  summary: string
+  /** What each argument is, by its name. */
+  arguments?: Readonly<Record<string, string>>
+  options?: readonly CommandOption[]
+  examples?: readonly string[]
+  /** What an exit code means where the command gives it a meaning of its own; `redress help` lists the usual ones. */
+  exitCodes?: Readonly<Record<number, string>>
+  /** Adds `--server` and `--token-file`: `open()` then reaches the server that they name. */
+  server?: boolean
+  /** Adds `--actor`, the person who acts on a store. A server knows its callers by their tokens. */
+  actor?: boolean
+  /** A number is the exit code; without one it is 0. Whatever it throws is printed as the errors of other commands are. */
+  run(call: CommandCall): Promise<number> | Promise<void>
+}
+
+export interface CommandOption {
+  /** Without the dashes. */
+  name: string
+  kind: 'text' | 'number' | 'flag' | 'choice'
+  description: string
+  /** Stands for the value in the help: 'FILE'. */
+  value?: string
+  choices?: readonly string[]
+  /** The value when it is left out, for the help. */
+  fallback?: string
+}
+
+/** One call of a command: what was typed, where to act, and how to answer. */
+export interface CommandCall {
+  /** In the order of `usage`; optional ones may be absent. */
+  arguments: readonly string[]
+  /** With `--json`, standard output must hold nothing but JSON. */
+  isJson: boolean
+  text(option: string): string | undefined
+  flag(option: string): boolean
+  /** A whole number from `least` on; any other value is refused. */
+  number(option: string, least: number): number | undefined
+  /** '30s' or '5m' in milliseconds. */
+  durationMs(option: string): number | undefined
+  /** Opens the store that `--data` or `--store` names, or the server that `--server` names. Stop it at the end. */
+  open(options?: OpenOptions): Promise<CommandTarget>
+  /** To standard output. Control characters are removed from whatever is printed. */
+  print(text: string): void
+  printJson(value: unknown): void
+  /** For a stream of answers: one line each. */
+  printJsonLine(value: unknown): void
+  printTable<Row>(rows: readonly Row[], columns: readonly TableColumn<Row>[]): void
+  /** To standard error, for people: hints and progress. */
+  note(text: string): void
+  /** JSON lines on standard error, as `redress start` writes them. */
+  log(level: 'debug' | 'info' | 'warn' | 'error'): Promise<Log>
+  /** How redress is called from this folder, for lines that a person can paste: 'npx redress'. */
+  commandName: string
+  /** An error about what was typed. */
+  usage(message: string): RedressError
+}
+
+export interface OpenOptions {
+  /** Also where there is no store yet; otherwise a missing store is an error, because its path is probably wrong. */
+  mayBeMissing?: boolean
+}
+
+export interface TableColumn<Row> {
+  title: string
+  of: (row: Row) => string | number | null
+}
+
+export interface OpenTarget {
+  /** The options that lead another command to the same target, with a space before them. */
+  flags: string
+  /** Performs an operation of the table, on the store or by the server. */
+  perform<Name extends OperationName>(name: Name, input: object): Promise<OutputOf<Name>>
+  stop(): Promise<void>
+}
+
+interface StoreTarget extends OpenTarget {
+  kind: 'store'
+  app: App
+  actor: string
+  /** What `install` of the app gets; its log is silent. */
+  surroundings: Surroundings
+}
+
+export interface ServerTarget extends OpenTarget {
+  kind: 'server'
+  /** Sends a request to the server, and throws its refusal as a RedressError. */
+  ask(request: ServerRequest): Promise<unknown>
+}
+
+export type CommandTarget = StoreTarget | ServerTarget
+
+interface ServerRequest {
+  method: string
+  path: string
+  /** JSON, or null. */
+  body: string | null
+  /** An unanswered request that mutates may have been done: the error then says so. */
+  mutates: boolean
+  /** How long the answer may take. */
+  withinMs?: number
 }

@@ -1,8 +1,16 @@
 // What it adds to requests and replies is there for the routes of apps, too.
 /// <reference types="@fastify/cookie" preserve="true" />
 export type { Caller, Role } from '../operations/caller.ts'
-export type { AppCommand, CommandCall, CommandOption, CommandTarget } from './app-command.ts'
-export type { AppModule, CopiedCount, InstalledApp, Surroundings } from './app-module.ts'
+export type {
+  AppCommand,
+  AppModule,
+  CommandCall,
+  CommandOption,
+  CommandTarget,
+  CopiedCount,
+  InstalledApp,
+  Surroundings,
+} from './app-module.ts'
 export type { FindCaller } from './callers/callers.ts'
 export { clientAddress, type TrustedProxies } from './callers/client-address.ts'
 export type { MayHear } from './events/events.ts'
@@ -17,7 +25,7 @@ export {
   sendFile,
 } from './files/send-file.ts'
 export { HTTP_LIMITS, type HttpLimits } from './limits.ts'
-export { Html, html, page } from './pages/html.ts'
+export { Html, html, page } from './pages.ts'
 export { noteOnRequest } from './request-log.ts'
 export type { RouteDescription } from './routes/app-routes.ts'
 export { type HttpServer, type Mount, type MountTools, type ServerOptions, startServer } from './server.ts'

@@ -8,27 +8,23 @@ import { CATALOG } from '../operations/catalog.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import { manifest } from '../runtime/manifest.ts'
-import { WrongSecrets } from './callers/attempts.ts'
-import { asOwner, type FindCaller, firstOf, neededCaller, openCallers } from './callers/callers.ts'
+import { withinTrace } from '../tracing/tracing.ts'
+import { asOwner, type FindCaller, firstOf, neededCaller, openCallers, WrongSecrets } from './callers/callers.ts'
 import { type TrustedProxies, trustedProxies } from './callers/client-address.ts'
 import { guard } from './callers/guard.ts'
 import { addSignIn, cookieShape, sendToSignIn } from './callers/sign-in.ts'
-import { BODY_MS_MAX, endSlowBodies } from './callers/slow-bodies.ts'
 import { addEvents, type MayHear } from './events/events.ts'
 import { addDashboard } from './files/dashboard.ts'
 import { addLetterExport } from './files/dead-letters-export.ts'
 import { addDownloads, type FindFile } from './files/downloads.ts'
 import { HTTP_LIMITS, type HttpLimits } from './limits.ts'
-import { receiveTraces } from './receive-trace.ts'
 import { logRequests, notingCaller } from './request-log.ts'
 import { answerErrors, refuse, toRedressError } from './routes/answer.ts'
 import { type AppPaths, collectRoutes } from './routes/app-routes.ts'
-import { addHealth } from './routes/health.ts'
-import { knowMethods } from './routes/methods.ts'
 import { openApi } from './routes/openapi.ts'
 import { addTableRoutes, type RouteOptions } from './routes/routes.ts'
-import { answerUnreadable } from './routes/unreadable.ts'
-import { StoreAway, StoreWatch } from './store-watch.ts'
+import { answerUnreadable, BODY_MS_MAX, endSlowBodies } from './routes/unreadable.ts'
+import { addHealth, StoreAway, StoreWatch } from './store-watch.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -146,7 +142,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
 
   logRequests(server, log)
   receiveTraces(server)
-  answerErrors(server, log, knowMethods(server), app.codes.messageOf)
+  answerErrors(server, log, app.codes.messageOf)
   guard(server, { publicUrl, allowedHosts: options.allowedHosts ?? [] })
   endSlowBodies(server, limits.requestMs)
   await server.register(cookies)
@@ -277,4 +273,12 @@ function checkedUrl(text: string): string {
     'OPTION_INVALID',
     `${JSON.stringify(text)} is not an address such as https://jobs.example.org.`,
   )
+}
+
+/** With tracing on, a request continues the trace of its caller (W3C traceparent). */
+function receiveTraces(server: FastifyInstance): void {
+  server.addHook('onRequest', (request, _reply, done) => {
+    const { traceparent } = request.headers
+    withinTrace(typeof traceparent === 'string' ? traceparent : undefined, done)
+  })
 }

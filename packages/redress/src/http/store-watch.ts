@@ -1,8 +1,8 @@
+import type { FastifyInstance } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
-import type { Readiness } from './routes/health.ts'
 
 const AGAIN_MS = 500
 const AGAIN_MS_MAX = 5_000
@@ -138,3 +138,24 @@ async function withinMs<T>(asked: Promise<T>, ms: number): Promise<{ value: T } 
 
 /** Its code only: the message may have a path or an address in it, and this is shown to everybody. */
 const whyOf = (error: unknown): string => String((error as { code?: unknown }).code ?? 'STORE_FAILED')
+
+export interface Readiness {
+  isReady: boolean
+  /** For the log and the page; without anything secret. */
+  why: string
+}
+
+/**
+ * `/healthz`: the process answers. `/readyz`: it can do its work, so that a balancer may send it some. Both say no more
+ * than that, for they are open to everybody who reaches the server.
+ */
+export function addHealth(server: FastifyInstance, ready: () => Promise<Readiness>): void {
+  server.get('/healthz', async (_request, reply) => reply.header('cache-control', 'no-store').send({ status: 'ok' }))
+  server.get('/readyz', async (_request, reply) => {
+    const { isReady } = await ready()
+    return reply
+      .code(isReady ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send({ status: isReady ? 'ready' : 'not ready' })
+  })
+}

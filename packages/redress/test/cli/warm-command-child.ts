@@ -1,4 +1,4 @@
-import { run } from '../../src/cli/run.ts'
+import { runCommandLine } from '../../src/cli/command-line.ts'
 
 export interface Order {
   args: string[]
@@ -17,7 +17,7 @@ process.on('message', async ({ args, cwd, env }: Order) => {
       return true
     }) as typeof process.stdout.write
   }
-  const code = await run(args)
+  const code = await runCommandLine(args)
   process.stdout.write = kept.stdout
   process.stderr.write = kept.stderr
   process.send?.({ code, ...said })

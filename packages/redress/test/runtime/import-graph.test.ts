@@ -35,10 +35,6 @@ test.each(['operations/table.ts', 'worker/worker.ts', 'http/server.ts', 'store/p
   },
 )
 
-test.each(['operations/catalog.ts', 'cli/run.ts'])('importing %s loads no package, so help is quick', (file) => {
-  expect(packagesIn(loadedBy(file))).toEqual([])
-})
-
 test.each([
   ['artifacts/index.ts', []],
   ['programs/index.ts', []],

@@ -1,5 +1,4 @@
 import { useLocation } from 'preact-iso'
-import '../styles/orphans.css'
 import type { JobView } from '../../../src/core/views/job.ts'
 import type { OutputOf } from '../../../src/operations/table.ts'
 import { about, useQuery } from '../api/query.ts'

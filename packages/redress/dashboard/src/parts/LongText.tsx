@@ -1,5 +1,4 @@
 import { useMemo, useState } from 'preact/hooks'
-import '../styles/long-text.css'
 import { CopyButton } from './Copy.tsx'
 
 const CHARS_SHOWN = 10_000

@@ -1,7 +1,7 @@
 import { useLayoutEffect, useState } from 'preact/hooks'
 import { useLocation } from 'preact-iso'
 import '../styles/narrow.css'
-import { addressOf } from '../words/address.ts'
+import { addressOf } from '../words/links.ts'
 
 export interface NarrowField {
   /** As the address calls it. */

@@ -1,5 +1,5 @@
 import { useLocation } from 'preact-iso'
-import { addressOf } from '../words/address.ts'
+import { addressOf } from '../words/links.ts'
 
 interface Props {
   /** What the address calls the place where a page begins. */

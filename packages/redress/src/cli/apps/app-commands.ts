@@ -1,10 +1,23 @@
 import { RedressError } from '../../core/errors.ts'
-import type { AppCommand, CommandOption } from '../../http/app-command.ts'
-import type { AppModule } from '../../http/app-module.ts'
-import type { Program } from '../invoke.ts'
-import { type Command, form } from '../language/commands.ts'
+import { durationMs } from '../../core/text/duration.ts'
+import { printable } from '../../core/text/printable.ts'
+import type {
+  AppCommand,
+  AppModule,
+  CommandCall,
+  CommandOption,
+  CommandTarget,
+  OpenOptions,
+} from '../../http/app-module.ts'
+import { silentLog } from '../../runtime/log.ts'
+import { type Command, commandName, form } from '../language/commands.ts'
 import type { Details } from '../language/help.ts'
-import { ACTOR_OPTION, type OptionSpec, SERVER_OPTIONS } from '../language/parse.ts'
+import { ACTOR_OPTION, type OptionSpec, type Parsed, SERVER_OPTIONS, usage } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
+import { addressHere, chosenServer } from '../target/target.ts'
+import { columns } from '../terminal/columns.ts'
+import { currentUser, terminalOf } from '../terminal/terminal.ts'
+import { homeOf } from './apps.ts'
 import { installedApps, namedApps } from './installed.ts'
 import { loadModule } from './load.ts'
 
@@ -65,8 +78,60 @@ export function programOfApp(app: string, command: AppCommand): Program {
   return {
     ...detailsOfAppCommand(command),
     async run(called, parsed) {
-      const { callOf } = await import('./app-call.ts')
       return (await command.run(callOf(app, command, called, parsed))) ?? 0
     },
+  }
+}
+
+/** One call of an app's command. */
+function callOf(appName: string, does: AppCommand, command: Command, parsed: Parsed): CommandCall {
+  const { values, positionals } = parsed
+  const text = (option: string): string | undefined => {
+    const value = values[option]
+    return typeof value === 'string' ? value : undefined
+  }
+  const print = (words: string): void => void process.stdout.write(printable(words))
+
+  async function open({ mayBeMissing = false }: OpenOptions = {}): Promise<CommandTarget> {
+    const server = does.server ? chosenServer(values) : null
+    if (server !== null) {
+      if (values.actor !== undefined) {
+        throw usage(command, '--actor is for the store itself: a server knows who you are by your token.')
+      }
+      const { openRemote } = await import('../target/remote.ts')
+      return { kind: 'server', ...openRemote(server.address, values, server.isGiven) }
+    }
+    const { openLocal } = await import('../target/local.ts')
+    const target = await openLocal(values, undefined, addressHere(), { mayBeMissing })
+    const surroundings = { home: homeOf(target.app, appName), env: process.env, log: silentLog }
+    return { kind: 'store', ...target, actor: text('actor') ?? currentUser(), surroundings }
+  }
+
+  return {
+    arguments: positionals,
+    isJson: values.json === true,
+    text,
+    flag: (option) => values[option] === true,
+    number(option, least) {
+      const given = text(option)
+      if (given === undefined || (Number.isInteger(Number(given)) && Number(given) >= least)) {
+        return given === undefined ? undefined : Number(given)
+      }
+      throw new RedressError('OPTION_INVALID', `--${option} must be a whole number from ${least} on, not ${given}.`)
+    },
+    durationMs(option) {
+      const given = text(option)
+      return given === undefined ? undefined : durationMs(given, `--${option}`)
+    },
+    open,
+    print,
+    printJson: (value) => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`),
+    printJsonLine: (value) => void process.stdout.write(`${JSON.stringify(value)}\n`),
+    printTable: (rows, shape) =>
+      void process.stdout.write(columns(rows, shape, terminalOf(process.stdout, process.env, Date.now()))),
+    note: (words) => void process.stderr.write(printable(`${words}\n`)),
+    log: async (level) => (await import('../../runtime/json-log.ts')).jsonLog({ level }),
+    commandName: commandName(),
+    usage: (message) => usage(command, message),
   }
 }

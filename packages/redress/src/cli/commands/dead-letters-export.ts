@@ -6,13 +6,13 @@ import { pipeline } from 'node:stream/promises'
 import { RedressError } from '../../core/errors.ts'
 import { EXPORT_FORMATS, type ExportFormat, exportedLetters, OF_A_PAGE } from '../../operations/dead-letters/export.ts'
 import { OPERATIONS } from '../../operations/table.ts'
-import type { Program } from '../invoke.ts'
 import type { Command } from '../language/commands.ts'
-import { fieldsOf } from '../language/options.ts'
 import { ownOption, type Parsed, SERVER_OPTIONS, usage } from '../language/parse.ts'
+import { optionsOf } from '../operation-program.ts'
+import type { Program } from '../programs.ts'
 import { openTarget } from '../target/target.ts'
 
-const FILTERS = fieldsOf(OPERATIONS['dead-letters.list'].input).filter(({ field }) => !OF_A_PAGE.includes(field))
+const FILTERS = optionsOf(OPERATIONS['dead-letters.list'].input).filter(({ field }) => !OF_A_PAGE.includes(field))
 
 export const letterExport: Program = {
   options: [

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import { RedressError } from '../../core/errors.ts'
 import { oneLine } from '../../core/text/printable.ts'
-import type { Program } from '../invoke.ts'
 import { ownOption, type Parsed, SERVER_OPTIONS } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
 import { type LiveEvent, openTarget } from '../target/target.ts'
 import { type Style, type Terminal, terminalOf } from '../terminal/terminal.ts'
 

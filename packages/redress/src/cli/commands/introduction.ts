@@ -1,9 +1,11 @@
 import type { App } from '../../app/app.ts'
 import { placeText } from '../../app/store/open-store.ts'
 import { channelOfType, isOwnType } from '../../core/notice/notice.ts'
-import { commandName, quoted } from '../language/command-name.ts'
+import type { OutputOf } from '../../operations/table.ts'
+import { commandName, quoted } from '../language/commands.ts'
 import { type StoreChoice, storeFlag } from '../target/store-option.ts'
 import { addressHere } from '../target/target.ts'
+import { currentUser } from '../terminal/terminal.ts'
 
 /** What `start` and `worker` have begun. */
 export interface Started {
@@ -72,4 +74,39 @@ function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): s
   // The command makes a link to where it believes the server to be.
   const where = publicUrl === addressHere() ? '' : `REDRESS_PUBLIC_URL=${quoted(publicUrl)} `
   return [`\nSign in with a link from:\n\n  ${where}${command}\n`]
+}
+
+const PAGE = 1_000
+
+/**
+ * A link for the first admin, as long as there has been none: whoever reads this process's output could make one
+ * anyway. A link that nobody has used does not count, or whoever missed it would be locked out of their own server.
+ */
+export async function firstSignIn(app: App, publicUrl: string): Promise<string | null> {
+  if (await hasAdmin(app)) return null
+  const { path } = await app.perform('sign-in-links.create', {
+    role: 'admin',
+    for: '1h',
+    actor: currentUser() || 'redress',
+    reason: 'the server was started, and nobody has signed in as an admin yet',
+  })
+  return path === null ? null : `${publicUrl}${path}`
+}
+
+async function hasAdmin(app: App): Promise<boolean> {
+  for (const kind of ['token', 'session', 'link'] as const) {
+    let cursor: string | null = null
+    do {
+      const page: OutputOf<'tokens.list'> = await app.perform('tokens.list', {
+        kind,
+        limit: PAGE,
+        ...(cursor !== null && { cursor }),
+      })
+      if (page.tokens.some(({ role, lastUsedAt }) => role === 'admin' && (kind !== 'link' || lastUsedAt !== null))) {
+        return true
+      }
+      cursor = page.nextCursor
+    } while (cursor !== null)
+  }
+  return false
 }

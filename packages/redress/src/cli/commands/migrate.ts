@@ -1,8 +1,8 @@
 import { migrateStore } from '../../app/store/migrate-store.ts'
 import { placeText } from '../../app/store/open-store.ts'
 import { systemClock } from '../../runtime/clock.ts'
-import type { Program } from '../invoke.ts'
 import { ownOption, type Parsed } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
 import { chooseStore } from '../target/store-option.ts'
 
 export const migrate: Program = {

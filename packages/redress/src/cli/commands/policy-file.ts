@@ -5,8 +5,8 @@ import { failureCodes, type Taxonomy, withEngineCodes } from '../../core/failure
 import { checkPolicyCodes, type Policy, policyFromJson } from '../../core/policy/policy.ts'
 import { renderTimeline, simulate as simulatePolicy } from '../../core/policy/simulate.ts'
 import { seededChance } from '../../runtime/chance.ts'
-import type { Program } from '../invoke.ts'
 import { ownOption } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
 import { policyLines } from '../render/types.ts'
 import { terminalOf } from '../terminal/terminal.ts'
 

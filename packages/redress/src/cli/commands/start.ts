@@ -7,19 +7,19 @@ import type { AppModule, InstalledApp } from '../../http/app-module.ts'
 import type { HttpServer } from '../../http/server.ts'
 import type { LogLevel } from '../../runtime/json-log.ts'
 import { type Log, silentLog } from '../../runtime/log.ts'
+import { manifest } from '../../runtime/manifest.ts'
+import { loadPeers } from '../../runtime/optional-peers.ts'
 import type { Export } from '../../tracing/start-export.ts'
+import { isTraced } from '../../tracing/tracing.ts'
 import type { Worker } from '../../worker/worker.ts'
 import { chosenApps, failureLogOf, installApps } from '../apps/apps.ts'
 import { namedApps, SAMPLE } from '../apps/installed.ts'
-import type { Program } from '../invoke.ts'
 import { type OptionSpec, ownOption, type Parsed } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
 import { chooseStore, type StoreChoice } from '../target/store-option.ts'
-import { logLastWords } from '../terminal/last-words.ts'
-import { stopOnSignals } from '../terminal/stop-on-signals.ts'
-import { firstSignIn } from './first-sign-in.ts'
+import { exitOnUncaughtErrors, stopOnSignals } from '../terminal/exit.ts'
 import { HTTP_OPTIONS, type HttpChoice, readHttpOptions } from './http-options.ts'
-import { introduction, type Started } from './introduction.ts'
-import { traceExport } from './trace-export.ts'
+import { firstSignIn, introduction, type Started } from './introduction.ts'
 
 const WORKER_OPTIONS: readonly OptionSpec[] = [
   ownOption(
@@ -113,7 +113,7 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
   const log: Log = isQuiet
     ? silentLog
     : (await import('../../runtime/json-log.ts')).jsonLog({ level: (values['log-level'] ?? 'info') as LogLevel })
-  logLastWords(log)
+  exitOnUncaughtErrors(log)
   const traces = await traceExport(log)
   const parts: Parts = { server: null, worker: null, apps: await installApps(served.apps, app, log) }
   // Before the first job is claimed: a signal that nobody listens to would kill the worker with it in its hands.
@@ -209,4 +209,13 @@ async function appOf(file: string | undefined, choice: StoreChoice): Promise<App
     )
   }
   return app
+}
+
+/** Sends the spans of this process to the collector that the environment names, unless the app has set up tracing itself. */
+async function traceExport(log: Log): Promise<Export | null> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_SDK_DISABLED } = process.env
+  if (!OTEL_EXPORTER_OTLP_ENDPOINT && !OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) return null
+  if (OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true' || isTraced()) return null
+  const { startExport } = await loadPeers('OTEL_EXPORTER_OTLP_ENDPOINT', () => import('../../tracing/start-export.ts'))
+  return startExport(process.env, manifest().version, log)
 }

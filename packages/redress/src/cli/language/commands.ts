@@ -1,5 +1,7 @@
-import type { AppCommand } from '../../http/app-command.ts'
+import { join } from 'node:path'
+import type { AppCommand } from '../../http/app-module.ts'
 import { CATALOG, type OperationName } from '../../operations/catalog.ts'
+import { IS_CHECKOUT, PACKAGE } from '../../runtime/manifest.ts'
 
 /** What can be typed after `redress`. Imports nothing heavy: help and a wrong word must be answered at once. */
 export interface Command {
@@ -139,4 +141,16 @@ export const nameOf = ({ words }: Command): string => words.join(' ')
 export function usageOf(command: Command): string {
   const places = command.positionals.map(({ name, isNeeded }) => (isNeeded ? `<${name}>` : `[${name}]`))
   return [...command.words, ...places].join(' ')
+}
+
+/** How to call this command from `cwd`, for lines that a person pastes: only a global installation is on the PATH. */
+export function commandName(cwd = process.cwd()): string {
+  const checkout = join(PACKAGE, '../..')
+  if (IS_CHECKOUT) return cwd === checkout ? 'npx redress' : join(PACKAGE, 'bin/redress')
+  return PACKAGE.startsWith(join(cwd, 'node_modules')) ? 'npx redress' : 'redress'
+}
+
+/** For a shell: quoted only where it must be. */
+export function quoted(text: string): string {
+  return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -1,6 +1,5 @@
 import type { InstalledPackage } from '../apps/installed.ts'
-import { commandName } from './command-name.ts'
-import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, GROUPS, usageOf } from './commands.ts'
+import { ALIASES, COMMANDS, type Command, commandName, commandNamed, commandsOf, GROUPS, usageOf } from './commands.ts'
 import { COMMON_OPTIONS, type OptionSpec, SERVER_OPTIONS } from './parse.ts'
 
 const INDENT = '  '

@@ -2,8 +2,7 @@ import type { AccountView } from '../../operations/accounts/accounts.ts'
 import type { TokenView } from '../../operations/accounts/tokens.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { ago } from './ago.ts'
+import { ago, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 function accountList({ accounts }: OutputOf<'accounts.list'>, { terminal }: Rendering): string {

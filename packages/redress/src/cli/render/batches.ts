@@ -1,8 +1,7 @@
 import type { BatchEventView, BatchFailureCode, BatchItem, BatchView } from '../../operations/batches/batches.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { age, ago } from './ago.ts'
+import { age, ago, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<BatchView['state'], Style>> = {

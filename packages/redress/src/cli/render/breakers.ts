@@ -1,7 +1,7 @@
 import { formatMs } from '../../core/text/duration.ts'
 import type { BreakerView } from '../../operations/breakers/breakers.ts'
 import type { OutputOf } from '../../operations/table.ts'
-import { quoted } from '../language/command-name.ts'
+import { quoted } from '../language/commands.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
 import type { Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'

@@ -1,8 +1,7 @@
 import type { FailureGroupView } from '../../operations/failures/failures.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { age, ago } from './ago.ts'
+import { age, ago, type Style } from '../terminal/terminal.ts'
 import { failureBlock } from './jobs.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 

@@ -7,10 +7,9 @@ import { oneLine, printable } from '../../core/text/printable.ts'
 import type { EventView, FailureView } from '../../core/views/history.ts'
 import type { JobView } from '../../core/views/job.ts'
 import type { OutputOf } from '../../operations/table.ts'
-import { quoted } from '../language/command-name.ts'
+import { quoted } from '../language/commands.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { age, ago } from './ago.ts'
+import { age, ago, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 function styleOf({ status, orphanedAt, errorCode }: JobView): Style {

@@ -1,8 +1,7 @@
 import type { DeliveryView, NoticeView } from '../../operations/notices/notices.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { columns } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { age } from './ago.ts'
+import { age, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 function notices({ notices: shown, nextCursor }: OutputOf<'notices.list'>, rendering: Rendering): string {

@@ -1,7 +1,7 @@
 import { formatMs } from '../../core/text/duration.ts'
 import type { QueueView } from '../../operations/queues/queues.ts'
 import type { OutputOf } from '../../operations/table.ts'
-import { quoted } from '../language/command-name.ts'
+import { quoted } from '../language/commands.ts'
 import { columns } from '../terminal/columns.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 

@@ -1,9 +1,8 @@
-import type { ReplayItemView, ReplayView } from '../../operations/replays/views.ts'
+import type { ReplayItemView, ReplayView } from '../../operations/replays/replays.ts'
 import type { OutputOf } from '../../operations/table.ts'
-import { quoted } from '../language/command-name.ts'
+import { quoted } from '../language/commands.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { age, ago } from './ago.ts'
+import { age, ago, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<ReplayView['state'], Style>> = {

@@ -1,8 +1,7 @@
 import type { ScheduleView } from '../../operations/schedules/schedules.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import type { Style } from '../terminal/terminal.ts'
-import { ago } from './ago.ts'
+import { ago, type Style } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 const STYLES: Readonly<Record<ScheduleView['state'], Style>> = {

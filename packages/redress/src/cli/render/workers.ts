@@ -1,6 +1,6 @@
 import type { OutputOf } from '../../operations/table.ts'
 import { columns } from '../terminal/columns.ts'
-import { ago } from './ago.ts'
+import { ago } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 function workers({ workers: shown }: OutputOf<'workers.list'>, { terminal }: Rendering): string {

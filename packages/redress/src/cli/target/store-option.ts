@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defaultLocation, placeOf, shownLocation } from '../../app/store/open-store.ts'
 import { RedressError } from '../../core/errors.ts'
-import { quoted } from '../language/command-name.ts'
+import { quoted } from '../language/commands.ts'
 
 export interface StoreChoice {
   location: string

@@ -1,5 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
-import type { OpenTarget } from '../../http/app-command.ts'
+import type { OpenTarget } from '../../http/app-module.ts'
 import type { Parsed } from '../language/parse.ts'
 
 /** Something that happened, as it is told live. */

@@ -1,5 +1,5 @@
 import { oneLine } from '../../core/text/printable.ts'
-import type { TableColumn } from '../../http/app-command.ts'
+import type { TableColumn } from '../../http/app-module.ts'
 import type { Style, Terminal } from './terminal.ts'
 
 export interface Column<Row> extends TableColumn<Row> {

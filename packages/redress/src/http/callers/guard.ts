@@ -1,7 +1,6 @@
 import { isIP } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { RedressError } from '../../core/errors.ts'
-import { SAFE_HEADERS } from './safe-headers.ts'
 
 /**
  * What a browser must not be made to do in its user's name. A page of another site can send requests here; it cannot
@@ -61,3 +60,15 @@ function isOwnOrigin(origin: string, host: string, publicUrl: string | null): bo
 
 const fromElsewhere = (): RedressError =>
   new RedressError('REQUEST_REFUSED', 'This request comes from a page of another site.')
+
+/** On every answer: what a browser must not do with it. */
+export const SAFE_HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), microphone=(), geolocation=()',
+} as const

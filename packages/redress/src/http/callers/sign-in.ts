@@ -3,10 +3,8 @@ import { RedressError } from '../../core/errors.ts'
 import { endSession, openSession } from '../../operations/accounts/authenticate.ts'
 import type { Caller } from '../../operations/caller.ts'
 import type { Store } from '../../store/contract/store.ts'
-import { BASE_CSS } from '../pages/base-css.ts'
-import { signInPage } from '../pages/sign-in-page.ts'
-import type { WrongSecrets } from './attempts.ts'
-import { type FindCaller, neededCaller, tooMany } from './callers.ts'
+import { BASE_CSS, signInPage } from '../pages.ts'
+import { type FindCaller, neededCaller, tooMany, type WrongSecrets } from './callers.ts'
 import { clientAddress } from './client-address.ts'
 
 export interface SignInOptions {

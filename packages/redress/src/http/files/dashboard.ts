@@ -7,7 +7,7 @@ import type { Caller } from '../../operations/caller.ts'
 import { IS_CHECKOUT, PACKAGE } from '../../runtime/manifest.ts'
 import type { FindCaller } from '../callers/callers.ts'
 import { type CookieShape, sendToSignIn } from '../callers/sign-in.ts'
-import { notBuiltPage } from '../pages/not-built-page.ts'
+import { notBuiltPage } from '../pages.ts'
 import { hasTag } from './send-file.ts'
 
 /** The pages that show something to owners. The other pages need data that only operators may read. */

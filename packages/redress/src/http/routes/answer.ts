@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ERRORS, type ErrorCode, RedressError } from '../../core/errors.ts'
 import type { Log } from '../../runtime/log.ts'
-import { SAFE_HEADERS } from '../callers/safe-headers.ts'
-import { downPage } from '../pages/down-page.ts'
+import { SAFE_HEADERS } from '../callers/guard.ts'
+import { downPage } from '../pages.ts'
 import { noteOnRequest } from '../request-log.ts'
 import { StoreAway } from '../store-watch.ts'
 import type { ErrorAnswer } from './error-answer.ts'
@@ -71,13 +71,10 @@ function inItsWords(error: RedressError, copyOf: CopyOf): RedressError {
 
 /**
  * Every route refuses in this one format, as do unknown routes. A refusal about a job uses the messages of its type.
+ * Must be called before routes are added.
  */
-export function answerErrors(
-  server: FastifyInstance,
-  log: Log,
-  methodsOf: (path: string) => string[],
-  copyOf: CopyOf,
-): void {
+export function answerErrors(server: FastifyInstance, log: Log, copyOf: CopyOf): void {
+  const methodsOf = methodsServed(server)
   server.setErrorHandler((thrown, request, reply) =>
     refuse(inItsWords(toRedressError(thrown), copyOf), log, request, reply),
   )
@@ -117,3 +114,26 @@ export function refuse(error: RedressError, log: Log, request: FastifyRequest, r
 
 /** Without what may be secret: a query has tokens and addresses in it. */
 const shortened = (url: string): string => (url.split('?')[0] ?? '').slice(0, 200)
+
+/** Which methods a path has; none for an unknown path. Must be called before routes are added. */
+function methodsServed(server: FastifyInstance): (path: string) => string[] {
+  const served = new Map<string, { pattern: RegExp; methods: Set<string> }>()
+  server.addHook('onRoute', ({ url, method }) => {
+    const known = served.get(url) ?? { pattern: patternOf(url), methods: new Set() }
+    for (const name of [method].flat()) known.methods.add(name)
+    served.set(url, known)
+  })
+  return (path) => {
+    const fitting = [...served.values()].filter(({ pattern }) => pattern.test(path))
+    return [...new Set(fitting.flatMap(({ methods }) => [...methods]))].sort()
+  }
+}
+
+/** `/api/jobs/:id`, and `/files/*` of an app. */
+function patternOf(url: string): RegExp {
+  const parts = url.split('/').map((part) => {
+    if (part.startsWith(':')) return '[^/]+'
+    return part.replace(/[.+?^${}()|[\]\\]/g, '\\$&').replaceAll('*', '.*')
+  })
+  return new RegExp(`^${parts.join('/')}$`)
+}

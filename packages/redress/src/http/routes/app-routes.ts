@@ -17,7 +17,7 @@ export interface RouteDescription {
 }
 
 /** What is sent: JSON of a shape, other media types, or one or the other. */
-export interface Content {
+interface Content {
   json?: z.ZodType
   types?: readonly string[]
 }

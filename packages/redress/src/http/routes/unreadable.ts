@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
+import type { FastifyInstance } from 'fastify'
 import { ERRORS, type ErrorCode } from '../../core/errors.ts'
-import { SAFE_HEADERS } from '../callers/safe-headers.ts'
+import { SAFE_HEADERS } from '../callers/guard.ts'
 
 const SAID: Readonly<Record<string, [code: ErrorCode, reason: string, message: string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['REQUEST_TOO_SLOW', 'Request Timeout', 'This request took too long to arrive.'],
@@ -30,3 +31,26 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): 
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
   socket.end(`HTTP/1.1 ${http} ${reason}\r\n${lines.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }
+
+/** The most that a route can ask for. Node has one bound for the whole server, and this is it. */
+export const BODY_MS_MAX = 30 * 60_000
+
+/** Ends requests whose body does not arrive in the time of their route. */
+export function endSlowBodies(server: FastifyInstance, bodyMs: number): void {
+  server.addHook('onRequest', async (request) => {
+    const { raw } = request
+    if (raw.complete || !hasBody(raw.headers)) return
+    const late = setTimeout(
+      () => {
+        const error = Object.assign(new Error('the body took too long'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })
+        answerUnreadable(error, raw.socket)
+      },
+      Math.min(request.routeOptions.config.bodyMs ?? bodyMs, BODY_MS_MAX),
+    )
+    const clear = () => clearTimeout(late)
+    raw.once('end', clear).once('close', clear)
+  })
+}
+
+const hasBody = (headers: NodeJS.Dict<string | string[]>): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0

@@ -2,15 +2,15 @@ import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
 import { DAY_MS, DURATION_MS_MAX, durationMs } from '../../core/text/duration.ts'
 import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
-import { isName } from '../../core/text/names.ts'
+import { isName, nearest } from '../../core/text/names.ts'
 import { hashOf, makeSecret } from '../../runtime/secret.ts'
 import type { CredentialKind, StoredCredential } from '../../store/contract/accounts.ts'
 import type { Store } from '../../store/contract/store.ts'
-import { ROLES, type Role } from '../caller.ts'
+import { mayRole, ROLES, type Role, splitScopes } from '../caller.ts'
+import { CATALOG, type OperationName } from '../catalog.ts'
 import { byFields, cursorField, durationInput, limitField, requireBy } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { accountNameField, newFields, refuseNoAccount } from './accounts.ts'
-import { readScopes, scopesField } from './scopes.ts'
 
 /** Tokens and sign-in links: somebody who may come in, as whom, and for how long. */
 
@@ -21,6 +21,13 @@ const STATES = ['active', 'expired', 'revoked', 'used', 'disabled'] as const
 const ROLE_MEANS = 'what it allows: viewer looks, operator acts, admin lets others in; owner sees only its own account'
 const roleField = z.enum(ROLES).describe(ROLE_MEANS)
 const roleFieldOr = (role: Role) => z.enum(ROLES).default(role).describe(ROLE_MEANS)
+
+const scopesField = z
+  .union([z.string(), z.array(z.string())])
+  .optional()
+  .describe(
+    `only these operations ('jobs.list') or groups of them ('jobs.*'), with commas; all of the role when left out`,
+  )
 
 /** Of what was made, or with `dryRun` would be. */
 const credentialFacts = {
@@ -215,6 +222,30 @@ async function viewTokens(store: Store, rows: readonly StoredCredential[]): Prom
     revokedAt: isoTimeOrNull(row.revokedAtMs),
   }))
 }
+
+const NAMES = Object.keys(CATALOG) as OperationName[]
+const GROUPS = [...new Set(NAMES.map((name) => `${name.split('.')[0]}.*`))]
+
+/** As they are kept; null for all that the role allows. A scope that would never let anything through is a mistake. */
+function readScopes(given: z.infer<typeof scopesField>, role: Role): string[] | null {
+  if (given === undefined) return null
+  const scopes = splitScopes(given)
+  if (scopes.length === 0) throw refused('none is given; leave it out for all that the role allows')
+  for (const scope of scopes) {
+    const names = namesIn(scope)
+    if (names.length === 0) {
+      const meant = nearest(scope, [...NAMES, ...GROUPS])
+      throw refused(`there is no operation ${scope}${meant === null ? '' : `; the nearest is ${meant}`}`)
+    }
+    if (!names.some((name) => mayRole(role, CATALOG[name]))) throw refused(`the role ${role} may not do ${scope}`)
+  }
+  return scopes
+}
+
+const namesIn = (scope: string): OperationName[] =>
+  NAMES.filter((name) => name === scope || (scope.endsWith('.*') && name.startsWith(scope.slice(0, -1))))
+
+const refused = (problem: string): RedressError => new RedressError('OPTION_INVALID', `scopes: ${problem}.`)
 
 export const tokenOperations = {
   'tokens.create': createToken,

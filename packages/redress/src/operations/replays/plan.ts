@@ -1,29 +1,28 @@
+import type { z } from 'zod'
 import { obstacleTo, type Skip, type SkipCode } from '../../core/dead-letter/obstacle.ts'
 import { perSecondOf, type ReplayPlan } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { LetterFilter, StoredDeadLetter } from '../../store/contract/dead-letters.ts'
-import type { NewReplayItem } from '../../store/contract/replays.ts'
+import type { NewReplayItem, StoredReplay } from '../../store/contract/replays.ts'
 import type { By } from '../../store/contract/store.ts'
 import { prepareItem } from '../dead-letters/replay-letter.ts'
 import type { Context } from '../operation.ts'
-import { type ReplayPlanned, type ReplayView, viewReplay } from './views.ts'
+import type { planInput, ReplayPlanned } from './replays.ts'
 
-export interface Planning extends By {
-  filter: LetterFilter
-  patch?: unknown
-  rate?: string | number | undefined
-  canary: number
-  canaryFailures: number
-  again: boolean
-  dryRun: boolean
-}
+/** The input of `replays.plan`, with its filter fields already read. */
+export type Planning = Pick<
+  z.output<typeof planInput>,
+  'actor' | 'reason' | 'patch' | 'rate' | 'canary' | 'canaryFailures' | 'again' | 'dryRun'
+> & { filter: LetterFilter }
+
+export type Planned = Omit<ReplayPlanned, 'replay'> & { replay: StoredReplay | null }
 
 /** A larger selection is a mistake, or better done in parts. */
 const LETTERS_MAX = 100_000
 const LETTERS_PER_STEP = 200
 
 /** Freezes a selection, with what stands in the way of each letter now. With `dryRun` nothing is kept of it. */
-export async function planReplay(context: Context, planning: Planning): Promise<ReplayPlanned> {
+export async function planReplay(context: Context, planning: Planning): Promise<Planned> {
   const { store } = context
   const { filter, actor, reason, again, dryRun } = planning
   const patch = planning.patch === undefined ? null : JSON.stringify(planning.patch)
@@ -62,7 +61,7 @@ export async function planReplay(context: Context, planning: Planning): Promise<
     await keep(items, isLast)
   }
   const replay = isDrafted ? await store.replay({ id }) : null
-  return summary.toAnswer(replay === null ? null : viewReplay(replay), dryRun)
+  return summary.toAnswer(replay, dryRun)
 }
 
 async function obstacleNow(
@@ -99,7 +98,7 @@ class Summary {
     this.#skipped.set(code, { ...before, letters: before.letters + 1 })
   }
 
-  toAnswer(replay: ReplayView | null, dryRun: boolean): ReplayPlanned {
+  toAnswer(replay: StoredReplay | null, dryRun: boolean): Planned {
     const { willRun } = this
     const skipped = [...this.#skipped.values()].sort((a, b) => b.letters - a.letters)
     const skips = skipped.reduce((sum, { letters }) => sum + letters, 0)
@@ -115,7 +114,7 @@ class Summary {
   }
 }
 
-function sentence(replay: ReplayView | null, counts: string, dryRun: boolean, total: number): string {
+function sentence(replay: StoredReplay | null, counts: string, dryRun: boolean, total: number): string {
   if (total === 0) return 'Nothing was planned: no dead letter is like that.'
   if (replay !== null) return `Planned replay ${replay.id}: ${counts}. Nothing runs until it is started.`
   return dryRun ? `Nothing was done. Of ${total}, ${counts}.` : `Nothing was planned: ${counts}.`

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { quoted } from '../../../src/cli/language/command-name.ts'
-import { age, ago } from '../../../src/cli/render/ago.ts'
+import { quoted } from '../../../src/cli/language/commands.ts'
 import { columns, facts } from '../../../src/cli/terminal/columns.ts'
 import { progressOn } from '../../../src/cli/terminal/progress.ts'
-import { terminalOf } from '../../../src/cli/terminal/terminal.ts'
+import { age, ago, terminalOf } from '../../../src/cli/terminal/terminal.ts'
 
 const NOW = Date.UTC(2026, 0, 1)
 const file = terminalOf({}, {}, NOW)

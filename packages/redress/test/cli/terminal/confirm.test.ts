@@ -1,7 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { programOfOperation } from '../../../src/cli/operate.ts'
-import { ask } from '../../../src/cli/terminal/confirm.ts'
+import { ask, programOfOperation } from '../../../src/cli/operation-program.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from '../../../src/operations/catalog.ts'
 import { json, redress } from '../command.ts'
 import { type PreparedStore, prepareStore } from '../prepared-store.ts'

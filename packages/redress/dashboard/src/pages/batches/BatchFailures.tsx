@@ -1,5 +1,4 @@
 import { useLocation } from 'preact-iso'
-import '../../styles/calm.css'
 import type { JobView } from '../../../../src/core/views/job.ts'
 import type { BatchFailureCode } from '../../../../src/operations/batches/batches.ts'
 import type { OutputOf } from '../../../../src/operations/table.ts'

@@ -11,7 +11,6 @@ import { jobsHref } from '../../words/links.ts'
 import { count, percent, some } from '../../words/numbers.ts'
 import { duration } from '../../words/time.ts'
 import { BreakerMark } from './BreakerMark.tsx'
-import { Outcomes } from './Outcomes.tsx'
 import '../../styles/breakers.css'
 
 type Breaker = OutputOf<'breakers.list'>['breakers'][number]
@@ -216,5 +215,31 @@ function History({ detail: { history, name } }: { detail: Detail }) {
         ]}
       />
     </details>
+  )
+}
+
+const SHOWN_MAX = 20
+
+type Calls = OutputOf<'breakers.show'>['calls'][number]
+
+/** The last calls, a mark each, the newest on the right. Within one second their order is not known: failed ones last. */
+function Outcomes({ calls }: { calls: readonly Calls[] }) {
+  const outcomes = calls
+    .toSorted((a, b) => (a.at < b.at ? -1 : 1))
+    .flatMap(({ at, succeeded, failed }) => [
+      ...Array.from({ length: Math.min(succeeded, SHOWN_MAX) }, (_, n) => ({ key: `${at} s${n}`, passed: true })),
+      ...Array.from({ length: Math.min(failed, SHOWN_MAX) }, (_, n) => ({ key: `${at} f${n}`, passed: false })),
+    ])
+    .slice(-SHOWN_MAX)
+  if (outcomes.length === 0) return null
+  const failed = outcomes.filter(({ passed }) => !passed).length
+  return (
+    <p class="outcomes" role="img" aria-label={`Of the last ${some(outcomes.length, 'call')}, ${failed} failed`}>
+      {outcomes.map(({ key, passed }) => (
+        <span key={key} class={passed ? 'passed' : 'failed'}>
+          {passed ? '✓' : '✕'}
+        </span>
+      ))}
+    </p>
   )
 }

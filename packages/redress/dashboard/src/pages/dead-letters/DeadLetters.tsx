@@ -1,19 +1,18 @@
 import { useLocation } from 'preact-iso'
-import '../../styles/calm.css'
+import type { Fault } from '../../../../src/core/failure/failure.ts'
 import type { LetterView } from '../../../../src/operations/dead-letters/dead-letters.ts'
 import { useQuery } from '../../api/query.ts'
 import { CopyButton, Id } from '../../parts/Copy.tsx'
+import { FaultMark } from '../../parts/Marks.tsx'
 import { NarrowBy } from '../../parts/NarrowBy.tsx'
 import { Page } from '../../parts/Page.tsx'
 import { Pager } from '../../parts/Pager.tsx'
 import { Empty, Shown } from '../../parts/States.tsx'
 import { type Column, Table } from '../../parts/Table.tsx'
 import { Ago } from '../../parts/Time.tsx'
-import { addressOf } from '../../words/address.ts'
 import { cliOf } from '../../words/cli.ts'
 import { isFiltered, LETTER_FIELDS, type LetterFilter, letterFilter, mayTouchLetters } from '../../words/letters.ts'
-import { jobHref } from '../../words/links.ts'
-import { FailureCell } from './FailureCell.tsx'
+import { addressOf, groupHref, jobHref } from '../../words/links.ts'
 import { PurgeButton, PurgeMatchingButton, ReplayButton } from './LetterActs.tsx'
 
 /** That a letter was purged is told by no event. */
@@ -139,5 +138,26 @@ function NoLetters(props: { isFiltered: boolean; isLater: boolean }) {
         without that is among the <a href="/failures">failures</a>.
       </p>
     </Empty>
+  )
+}
+
+interface Props {
+  fault: Fault
+  code: string
+  message: string
+  fingerprint: string
+}
+
+/** Whose fault, which code, and the words for it; the code leads to all that failed alike. */
+function FailureCell({ fault, code, message, fingerprint }: Props) {
+  return (
+    <span>
+      <FaultMark fault={fault} />{' '}
+      <a href={groupHref(fingerprint)} title="All that failed in the same way">
+        <code>{code}</code>
+      </a>
+      <br />
+      <span class="said">{message}</span>
+    </span>
   )
 }

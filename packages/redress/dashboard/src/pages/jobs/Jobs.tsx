@@ -1,27 +1,27 @@
 import '../../styles/jobs.css'
 import { useRef, useState } from 'preact/hooks'
 import { useLocation } from 'preact-iso'
+import type { Status } from '../../../../src/core/job/states.ts'
 import type { JobView } from '../../../../src/core/views/job.ts'
 import { ask } from '../../api/act.ts'
+import { about, useQuery } from '../../api/query.ts'
 import { isOwner, whyNot } from '../../api/session.ts'
 import { announce } from '../../parts/announce.ts'
 import { CopyButton } from '../../parts/Copy.tsx'
+import { Icon } from '../../parts/Icon.tsx'
 import { useKeys } from '../../parts/keys.ts'
 import { Page } from '../../parts/Page.tsx'
 import { Empty, Loading, Problem } from '../../parts/States.tsx'
 import { cliOf } from '../../words/cli.ts'
-import { doubts } from '../../words/completion.ts'
-import { jobHref } from '../../words/links.ts'
-import { some } from '../../words/numbers.ts'
-import { format, parse } from '../../words/qualifiers.ts'
+import { doubts, type KnownValues } from '../../words/completion.ts'
+import { jobHref, listHref } from '../../words/links.ts'
+import { bounded, some } from '../../words/numbers.ts'
+import { type Filter, format, parse, STATUSES, withStatus } from '../../words/qualifiers.ts'
 import { retryOf } from '../job/acts.tsx'
 import { FilterField } from './FilterField.tsx'
 import { JobTable } from './JobTable.tsx'
 import { KeysDialog } from './KeysDialog.tsx'
-import { listHref } from './list-href.ts'
-import { StatusCounts } from './StatusCounts.tsx'
 import { type JobList, PAGE_SIZE, useJobList } from './use-job-list.ts'
-import { useKnownValues } from './use-known-values.ts'
 import { Views } from './Views.tsx'
 
 export default function Jobs() {
@@ -193,4 +193,61 @@ function Paging({ line, isFirst, nextCursor }: PagingProps) {
       )}
     </nav>
   )
+}
+
+/** To count costs the server more than to list, there are five of them, and nobody reads them to the second. */
+const FOLLOWING = { follows: about('job'), restMs: 5_000 }
+
+/** How many there are of each status, whatever status is asked for; each leads to them. */
+function StatusCounts({ filter }: { filter: Filter }) {
+  return (
+    <nav aria-label="By status" class="bar">
+      <ul class="chips">
+        {STATUSES.map((status) => (
+          <li key={status}>
+            <StatusCount filter={filter} status={status} />
+          </li>
+        ))}
+      </ul>
+    </nav>
+  )
+}
+
+function StatusCount({ filter, status }: { filter: Filter; status: Status }) {
+  const { data } = useQuery('jobs.count', { ...filter, status }, FOLLOWING)
+  const isAsked = filter.status === status
+  const look = data?.count === 0 ? 'none' : `status-${status}`
+  return (
+    <a
+      class={`chip ${look}`}
+      href={listHref(withStatus(filter, isAsked ? null : status))}
+      aria-current={isAsked ? 'true' : undefined}
+      title={isAsked ? 'Show every status' : `Show only ${status} ones`}
+    >
+      <Icon name={status} /> {status} <strong>{data === null ? '…' : bounded(data)}</strong>
+    </a>
+  )
+}
+
+const GROUPS_MAX = 200
+const NEVER = { follows: () => false }
+
+const different = (values: readonly (string | null)[]): string[] =>
+  [...new Set(values.filter((value) => value !== null))].toSorted()
+
+/** What a filter can be completed with: what is declared, and what was seen. */
+function useKnownValues(rows: readonly JobView[]): KnownValues {
+  const types = useQuery('types.list', whyNot('types.list') === null ? {} : null, NEVER)
+  const groups = useQuery('failures.list', whyNot('failures.list') === null ? { limit: GROUPS_MAX } : null, NEVER)
+  const declared = types.data?.types ?? []
+  return {
+    type: different([...declared.map(({ name }) => name), ...rows.map(({ type }) => type)]),
+    queue: different([...declared.map(({ queue }) => queue), ...rows.map(({ queue }) => queue)]),
+    code: different([
+      ...(groups.data?.groups ?? []).map(({ code }) => code),
+      ...rows.map(({ errorCode }) => errorCode),
+    ]),
+    owner: different(rows.map(({ owner }) => owner)),
+    batch: different(rows.map(({ batchId }) => batchId)),
+  }
 }

@@ -2,8 +2,8 @@ import { useState } from 'preact/hooks'
 import { isOwner, me } from '../../api/session.ts'
 import { announce } from '../../parts/announce.ts'
 import { Icon } from '../../parts/Icon.tsx'
-import { builtInViews, keepViews, NAME_CHARS_MAX, savedViews, type View, withView } from '../../words/saved-views.ts'
-import { listHref } from './list-href.ts'
+import { listHref } from '../../words/links.ts'
+import { asValue } from '../../words/qualifiers.ts'
 
 /** Filters with a name: some that everybody has, and those that were saved in this browser. */
 export function Views({ line, canSave }: { line: string; canSave: boolean }) {
@@ -99,3 +99,44 @@ function NameForm({ onName, onLeave }: { onName: (name: string) => void; onLeave
     </form>
   )
 }
+
+/** A filter with a name. */
+export interface View {
+  name: string
+  line: string
+}
+
+const KEPT = 'redress.views'
+const NAME_CHARS_MAX = 60
+
+/** Those that everybody has. `who` is whose jobs are 'mine'; null for whoever sees only their own. */
+const builtInViews = (who: string | null): View[] => [
+  { name: 'All', line: '' },
+  { name: 'Failed today', line: 'status:failed age:<24h' },
+  { name: 'Waiting', line: 'status:queued' },
+  { name: 'Running', line: 'status:processing' },
+  ...(who === null ? [] : [{ name: 'Mine', line: `owner:${asValue(who)}` }]),
+]
+
+const isView = (value: unknown): value is View => {
+  const { name, line } = (value ?? {}) as Partial<Record<keyof View, unknown>>
+  return typeof name === 'string' && typeof line === 'string'
+}
+
+/** Those of this browser; whatever else is stored there is left out. */
+function savedViews(): View[] {
+  try {
+    const kept: unknown = JSON.parse(localStorage.getItem(KEPT) ?? '[]')
+    return Array.isArray(kept) ? kept.filter(isView) : []
+  } catch {
+    return []
+  }
+}
+
+/** The newest of a name counts. */
+const withView = (views: readonly View[], view: View): View[] => [
+  ...views.filter(({ name }) => name !== view.name),
+  view,
+]
+
+const keepViews = (views: readonly View[]): void => localStorage.setItem(KEPT, JSON.stringify(views))

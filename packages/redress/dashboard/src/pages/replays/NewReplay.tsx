@@ -5,11 +5,14 @@ import { usePreview } from '../../api/preview.ts'
 import { useQuery } from '../../api/query.ts'
 import { whyNot } from '../../api/session.ts'
 import { ActButton } from '../../parts/actions/ActButton.tsx'
+import { SegmentBar } from '../../parts/charts/SegmentBar.tsx'
 import { NarrowBy, type NarrowField } from '../../parts/NarrowBy.tsx'
 import { Page } from '../../parts/Page.tsx'
-import { Problem } from '../../parts/States.tsx'
+import { Empty, Loading, Problem } from '../../parts/States.tsx'
+import { type Column, Table } from '../../parts/Table.tsx'
 import { isFiltered, LETTER_FIELDS, letterFilter } from '../../words/letters.ts'
-import { PlanPreview } from './PlanPreview.tsx'
+import { some } from '../../words/numbers.ts'
+import { SKIP_WORDS } from '../../words/replays.ts'
 
 const AGAIN: NarrowField = { name: 'again', label: 'Also letters that were replayed already', kind: 'flag' }
 const ALL: NarrowField = { name: 'all', label: 'Every dead letter there is', kind: 'flag' }
@@ -118,4 +121,67 @@ function planOf(query: Readonly<Record<string, string>>): Plan | Refused {
   } catch (error) {
     return new Refused('OPTION_INVALID', `Change each input: this is not JSON: ${(error as Error).message}.`)
   }
+}
+
+type Planned = OutputOf<'replays.plan'>
+type Skipped = Planned['skipped'][number]
+
+const COLUMNS: readonly Column<Skipped>[] = [
+  {
+    head: 'Because',
+    isTitle: true,
+    cell: ({ code }) => (
+      <span>
+        <code>{code}</code> {SKIP_WORDS[code]}
+      </span>
+    ),
+  },
+  { head: 'Skipped', isNumber: true, cell: ({ letters }) => letters },
+  {
+    head: 'Such as',
+    cell: ({ example }) => (
+      <span>
+        <a href={`/dead-letters/${example.offset}`}>letter {example.offset}</a>: <span class="said">{example.why}</span>
+      </span>
+    ),
+  },
+]
+
+/** A dry run: which letters would become jobs now, and why the others would not. */
+function PlanPreview({ data, problem }: { data: Planned | null; problem: Refused | null }) {
+  if (problem !== null) return <Problem problem={problem} />
+  if (data === null) return <Loading />
+  const { willRun, skipped, unchecked } = data
+  const skips = skipped.reduce((sum, { letters }) => sum + letters, 0)
+  if (willRun + skips === 0) {
+    return (
+      <Empty title="No dead letter is like that.">
+        <p>Take something out of the filter.</p>
+      </Empty>
+    )
+  }
+  return (
+    <div role="status">
+      <SegmentBar
+        label="What would become of the letters"
+        unit="letter"
+        isFull
+        segments={[
+          { name: 'will run', count: willRun, tone: 'good', icon: 'complete' },
+          { name: 'will be skipped', count: skips, tone: 'plain', icon: 'cancelled' },
+        ]}
+      />
+      {skipped.length > 0 && (
+        <Table label="What will be skipped, and why" columns={COLUMNS} rows={skipped} keyOf={({ code }) => code} />
+      )}
+      {unchecked.map(({ type, letters }) => (
+        <div key={type} class="notice warn">
+          <p>
+            <strong>Not checked here:</strong> {some(letters, 'letter')} of <span class="said">{type}</span>. A worker
+            that knows the type checks each before it goes.
+          </p>
+        </div>
+      ))}
+    </div>
+  )
 }

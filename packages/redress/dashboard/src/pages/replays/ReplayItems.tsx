@@ -1,4 +1,4 @@
-import type { ReplayItemView } from '../../../../src/operations/replays/views.ts'
+import type { ReplayItemView } from '../../../../src/operations/replays/replays.ts'
 import type { OutputOf } from '../../../../src/operations/table.ts'
 import { Id } from '../../parts/Copy.tsx'
 import { Badge, StatusMark } from '../../parts/Marks.tsx'

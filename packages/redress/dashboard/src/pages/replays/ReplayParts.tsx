@@ -1,4 +1,4 @@
-import type { ReplayView } from '../../../../src/operations/replays/views.ts'
+import type { ReplayView } from '../../../../src/operations/replays/replays.ts'
 import { SegmentBar } from '../../parts/charts/SegmentBar.tsx'
 import { Badge } from '../../parts/Marks.tsx'
 import { REPLAY_WORDS } from '../../words/replays.ts'

@@ -1,6 +1,6 @@
 import { useLocation } from 'preact-iso'
 import type { ReplayState } from '../../../../src/core/dead-letter/replay.ts'
-import type { ReplayView } from '../../../../src/operations/replays/views.ts'
+import type { ReplayView } from '../../../../src/operations/replays/replays.ts'
 import type { Changes } from '../../api/live.ts'
 import { useQuery } from '../../api/query.ts'
 import { CopyButton, Id } from '../../parts/Copy.tsx'

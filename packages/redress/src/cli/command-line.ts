@@ -3,10 +3,10 @@ import { printable } from '../core/text/printable.ts'
 import { redactAddresses } from '../core/text/redact.ts'
 import { COMMANDS, type Command, nameOf } from './language/commands.ts'
 import type { Details } from './language/help.ts'
-import { type Found, findCommand, foreignWord } from './language/parse.ts'
+import { COMMON_OPTIONS, type Found, findCommand, foreignWord, readOptions } from './language/parse.ts'
 
-/** Answers one command line with an exit code. What is not needed for it is not loaded. */
-export async function run(argv: readonly string[]): Promise<number> {
+/** Runs one command line and returns its exit code. Loads only what that command needs. */
+export async function runCommandLine(argv: readonly string[]): Promise<number> {
   try {
     const found = findCommand(argv, await commandsFor(argv))
     switch (found.kind) {
@@ -19,12 +19,14 @@ export async function run(argv: readonly string[]): Promise<number> {
         process.stdout.write(await helpOn(found.about, argv))
         return 0
       case 'command': {
-        const { invoke } = await import('./invoke.ts')
-        return await invoke(found.command, found.rest)
+        const { programOf } = await import('./programs.ts')
+        const program = await programOf(found.command)
+        const parsed = readOptions(found.command, found.rest, [...program.options, ...COMMON_OPTIONS])
+        return (await program.run(found.command, parsed)) ?? 0
       }
     }
   } catch (error) {
-    return tell(error, argv)
+    return report(error, argv)
   }
 }
 
@@ -36,8 +38,8 @@ async function commandsFor(argv: readonly string[]): Promise<readonly Command[]>
   return [...COMMANDS, ...(await appCommandsNamed(word))]
 }
 
-/** What went wrong, as it was asked for; and the exit code. */
-function tell(error: unknown, argv: readonly string[]): number {
+/** Prints the error as text or JSON, and returns its exit code. */
+function report(error: unknown, argv: readonly string[]): number {
   const wantsJson = argv.includes('--json') || argv.includes('--jsonl')
   // The message may repeat an argument, and a store address may have a password.
   const text = wantsJson ? `${JSON.stringify({ error: asJson(error) })}\n` : inWords(error)
@@ -45,9 +47,9 @@ function tell(error: unknown, argv: readonly string[]): number {
   return error instanceof RedressError ? error.exitCode : 1
 }
 
-export function tellUnwritten(cause: NodeJS.ErrnoException, argv: readonly string[]): number {
+export function reportUnwritten(cause: NodeJS.ErrnoException, argv: readonly string[]): number {
   const message = `What was asked for cannot be printed: ${cause.code ?? 'writing failed'}.`
-  return tell(new RedressError('OUTPUT_FAILED', message, { cause }), argv)
+  return report(new RedressError('OUTPUT_FAILED', message, { cause }), argv)
 }
 
 async function helpOn(about: Extract<Found, { kind: 'help' }>['about'], argv: readonly string[]): Promise<string> {

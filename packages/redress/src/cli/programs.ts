@@ -1,14 +1,14 @@
 import type { Command, ProgramName } from './language/commands.ts'
 import type { Details } from './language/help.ts'
-import { COMMON_OPTIONS, type Parsed, readOptions } from './language/parse.ts'
+import type { Parsed } from './language/parse.ts'
 
-/** What a command takes and does. */
+/** The implementation of a command, with the options and arguments that it takes. */
 export interface Program extends Details {
   /** A number is the exit code; without one it is 0. */
   run(command: Command, parsed: Parsed): Promise<void> | Promise<number>
 }
 
-/** Each in a file of its own, loaded when it is called. */
+/** The programs of the CLI itself, each loaded when it is called. */
 const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   start: async () => (await import('./commands/start.ts')).start,
   worker: async () => (await import('./commands/start.ts')).worker,
@@ -17,8 +17,8 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   migrate: async () => (await import('./commands/migrate.ts')).migrate,
   copy: async () => (await import('./commands/copy.ts')).copy,
   backup: async () => (await import('./commands/backup.ts')).backup,
-  restore: async () => (await import('./commands/restore.ts')).restore,
-  completion: async () => (await import('./language/completion.ts')).completion,
+  restore: async () => (await import('./commands/backup.ts')).restore,
+  completion: async () => (await import('./commands/completion.ts')).completion,
   'jobs-wait': async () => (await import('./commands/jobs-wait.ts')).wait,
   'dead-letters-export': async () => (await import('./commands/dead-letters-export.ts')).letterExport,
   'policy-check': async () => (await import('./commands/policy-file.ts')).check,
@@ -28,12 +28,6 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
 export async function programOf({ does }: Command): Promise<Program> {
   if ('program' in does) return PROGRAMS[does.program]()
   if ('app' in does) return (await import('./apps/app-commands.ts')).programOfApp(does.app, does.command)
-  const { programOfOperation } = await import('./operate.ts')
+  const { programOfOperation } = await import('./operation-program.ts')
   return programOfOperation(does.operation)
-}
-
-export async function invoke(command: Command, rest: readonly string[]): Promise<number> {
-  const program = await programOf(command)
-  const code = await program.run(command, readOptions(command, rest, [...program.options, ...COMMON_OPTIONS]))
-  return code ?? 0
 }

@@ -1,7 +1,7 @@
 import { RedressError } from '../../core/errors.ts'
-import type { Program } from '../invoke.ts'
-import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, groupsOf, nameOf } from './commands.ts'
-import { COMMON_OPTIONS, type OptionSpec } from './parse.ts'
+import { ALIASES, COMMANDS, type Command, commandNamed, commandsOf, groupsOf, nameOf } from '../language/commands.ts'
+import { COMMON_OPTIONS, type OptionSpec } from '../language/parse.ts'
+import type { Program } from '../programs.ts'
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const
 type Shell = (typeof SHELLS)[number]
@@ -45,7 +45,7 @@ interface Words {
 
 async function wordsOfAll(): Promise<Words> {
   // Loaded here, because that file loads this one.
-  const { programOf } = await import('../invoke.ts')
+  const { programOf } = await import('../programs.ts')
   const { allAppCommands } = await import('../apps/app-commands.ts')
   const all = [...COMMANDS, ...(await allAppCommands())]
   const groups = groupsOf(all)
