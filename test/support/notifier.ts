@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { programFile } from './processes/programs.ts'
@@ -34,7 +33,6 @@ export function notifier(setup: Omit<NotifierSetup, 'secret'>): { ended: Promise
     [...options, programFile('notifier'), JSON.stringify({ ...setup, secret: SECRET })],
     {
       cwd: join(setup.file, '..'),
-      env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'redress-compiled') },
       stdio: ['ignore', 'ignore', 'pipe'],
     },
   )

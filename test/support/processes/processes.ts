@@ -82,8 +82,6 @@ export interface Actor {
   says(what: Partial<Said>): Promise<Said>
 }
 
-/** Compiled modules are kept from one process to the next: most of a short life would be spent on them. */
-const ENV = { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'redress-compiled') }
 const NODE_OPTIONS = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
 
 /** A folder of the test's own, removed with everything in it. */
@@ -144,7 +142,6 @@ export function program(
   // In the scratch folder, so that a core file would be removed with it.
   const child = spawn(process.execPath, [...NODE_OPTIONS, ...nodeOptions, programFile(script), ...args], {
     cwd: join(file, '..'),
-    env: ENV,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const said: Said[] = []
@@ -185,9 +182,7 @@ export async function openAtOnce(file: string, count: number): Promise<string[]>
   // Long enough for all of them to be up, so that they really meet.
   const args = [...NODE_OPTIONS, programFile('opener'), file, String(systemClock.nowMs() + 1_000)]
   const one = () =>
-    new Promise<string>((resolve) =>
-      execFile(process.execPath, args, { env: ENV }, (_error, _out, err) => resolve(err)),
-    )
+    new Promise<string>((resolve) => execFile(process.execPath, args, (_error, _out, err) => resolve(err)))
   return Promise.all(Array.from({ length: count }, one))
 }
 

@@ -1,18 +1,23 @@
+import { rmSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chromium } from 'playwright-core'
 import postgres from 'postgres'
 import { launchOptions } from '../browser/chromium.ts'
 import { startOwnPostgres } from '../stores/postgres.ts'
+import { makeScratchFolder } from './scratch-folder.ts'
 import { SHARED_SERVERS } from './shared-servers.ts'
 
 /**
  * One PostgreSQL and one Chromium for the whole run. Each starts when a test file first asks for it, so that a run of
- * one file waits for nothing. Every file gets a database of its own; browser contexts keep tests apart.
+ * one file waits for nothing. Every file gets a database of its own; browser contexts keep tests apart. Temporary files
+ * of all tests are in one folder, which is removed at the end.
  */
 export default async function setUpRun(): Promise<(() => Promise<void>) | undefined> {
   // A test that runs tests uses the servers of the outer run.
   if (process.env[SHARED_SERVERS] !== undefined) return undefined
+  const scratch = makeScratchFolder()
+  if (scratch !== null) process.env.TMPDIR = scratch
   const stops: (() => Promise<unknown>)[] = []
   const databases = once(async () => {
     const { url, stop } = await startPostgresForRun()
@@ -51,6 +56,7 @@ export default async function setUpRun(): Promise<(() => Promise<void>) | undefi
   return async () => {
     host.close()
     for (const stop of stops) await stop()
+    if (scratch !== null) rmSync(scratch, { recursive: true, force: true })
   }
 }
 
