@@ -1,10 +1,9 @@
+import { type LaneKind, type LeaseColumns, PROMOTIONS_MAX } from '../../scripts/jobs/claiming.ts'
+
 /**
  * The statements of a claim, as text: how many lanes it has decides what is written. Whatever the number, a claim of jobs
  * that nothing limits is one of them and one round trip.
  */
-
-/** How many waiting jobs one claim may move to the ready line; a larger number would make a long transaction. */
-const PROMOTIONS_MAX = 5_000
 
 const IS_WAITING = 'due_at IS NOT NULL AND ready IS NULL'
 const TURN = 'priority DESC, queued_at, key'
@@ -84,6 +83,10 @@ const merged = (lanes: readonly string[], columns: string, max: string): string 
   LIMIT ${max}`
 }
 
+const RETURNING = `
+  RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
+    greatest(counts_from, queued_at) AS counts_from`
+
 /**
  * $3: the worker, $4: types, $5: how long their leases last; `state` has the time. Nothing here is joined: of a table that
  * was empty when it was last looked at, the planner would read every row for each row of the other.
@@ -94,42 +97,23 @@ const leaseThose = (which: string): string => `
       claimed_at = (SELECT now FROM state),
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
-      greatest(counts_from, queued_at) AS counts_from
+    ${RETURNING}
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
   )`
 
 const LEASED = `
-  SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.queued_at, leased.priority,
+  SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.counts_from, leased.priority,
     spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
     CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since,
-    leased.counts_from
+    leased.queued_at
   FROM leased CROSS JOIN LATERAL (
     SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace FROM job_specs
     WHERE job_specs.key = leased.key OFFSET 0) AS spec`
 
-/** Arrays: a claim of 500 rows is the hot path. */
-export type LeasedRow = [
-  key: number,
-  type: number,
-  attempt: number,
-  spent: string | null,
-  /** Its sort key in the queue. */
-  placeMs: number,
-  priority: number,
-  id: string,
-  payload: string,
-  owner: string | null,
-  createdAtMs: number,
-  retriedFrom: string | null,
-  forwardOnly: number,
-  batch: number | null,
-  trace: string | null,
-  dueSinceMs: number,
-  queuedAtMs: number,
-]
+/** `placeMs` is the sort key in the queue. */
+export type LeasedRow = [...LeaseColumns, placeMs: number]
 
 /** The first row of the answer to `plainSql`, in the columns of the others. */
 export type PlainStateRow = [
@@ -183,8 +167,6 @@ export function plainSql(laneCount: number, isAfter = false): string {
   UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL, NULL`
 }
 
-export type LaneKind = 'free' | 'bounded' | 'chosen'
-
 /**
  * The next jobs of lanes of which some are limited. $1: at most so many; then for each lane a type, a type and how many
  * of it at most, or the keys to choose from. Answers with key, type and limit key, in the order of the line.
@@ -228,8 +210,7 @@ export const FIND_LOST_SQL = `
     UPDATE jobs SET orphaned_at = NULL,
       lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
     WHERE key = ANY (ARRAY(SELECT key FROM held))
-    RETURNING key, type, attempt, spent, queued_at, priority, forward_only, coalesce(due_since, queued_at) AS due_since,
-      greatest(counts_from, queued_at) AS counts_from
+    ${RETURNING}
   ), told AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased

@@ -1,18 +1,26 @@
 import { RedressError } from '../../../core/errors.ts'
 import { isLimited } from '../../../core/policy/policy.ts'
 import type { Claimed, JobKey, Lane, Lease, WorkerKey } from '../../contract/store.ts'
-import type { KnownType } from '../../scripts/jobs/types.ts'
-import type { Gates, LaneGate } from '../../scripts/limits/gates.ts'
+import {
+  choicesOf,
+  claimedBy,
+  type KnownLane,
+  leaseOf,
+  type OpenLane,
+  valuesOf,
+  withPermits,
+} from '../../scripts/jobs/claiming.ts'
+import type { Gates } from '../../scripts/limits/gates.ts'
 import { addsToBudget } from '../../scripts/limits/meters.ts'
-import { earliest, guarded, leftOf, opensAtMs, takePermits } from '../../scripts/limits/permits.ts'
+import { earliest, guarded } from '../../scripts/limits/permits.ts'
 import { awaiting } from '../../scripts/tx/script.ts'
 import type { Sql, Tx } from '../connection/client.ts'
 import type { PgContext, RetryMeters } from '../connection/context.ts'
 import { isUnknown } from '../connection/errors.ts'
 import { lockNames, tryLockNames } from '../connection/locks.ts'
+import { numbers } from '../connection/values.ts'
 import {
   FIND_LOST_SQL,
-  type LaneKind,
   LEASE_PICKED_SQL,
   type LeasedRow,
   LOOK_SQL,
@@ -24,16 +32,6 @@ import {
 } from './claim-sql.ts'
 import { type LinePlace, openLinePlaces } from './line-places.ts'
 import { openLostClaims } from './lost-claims.ts'
-
-interface KnownLane {
-  type: KnownType
-  ttlMs: number
-}
-
-/** A lane in one claim: free, or bounded by what its gate allows. */
-interface OpenLane extends KnownLane {
-  gate: LaneGate | null
-}
 
 interface Claim {
   worker: WorkerKey
@@ -98,23 +96,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     return { nowMs, version, isDue, nextAtMs: earliest(nextDueAtMs, nextResumeAtMs), paused, ready }
   }
 
-  const fromLeased = (row: LeasedRow): Lease => ({
-    key: row[0],
-    type: types.knownByKey(row[1])?.name as string,
-    attempt: row[2],
-    spent: row[3],
-    queuedAtMs: row[15],
-    priority: row[5],
-    id: row[6],
-    payload: row[7],
-    owner: row[8],
-    createdAtMs: row[9],
-    retriedFrom: row[10],
-    isForwardOnly: row[11] === 1,
-    batch: row[12],
-    trace: row[13],
-    dueSinceMs: row[14],
-  })
+  const fromLeased = (row: LeasedRow): Lease => leaseOf(row, types.knownByKey(row[1])?.name as string)
 
   // ---- lanes that nothing limits ------------------------------------------------------------------------------------
 
@@ -226,42 +208,19 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
       const leasedTypes = open.map(({ type }) => type)
       await retries.depositFor(tx, leases, leasedTypes, nowMs)
     }
-    const opening = open.map(({ gate }) => (gate === null ? null : opensAtMs(gate)))
-    const standings = gating.standings()
-    const answer = { nowMs, leases, nextDueAtMs: opening.reduce(earliest, nextAtMs) }
-    return standings.length === 0 ? answer : { ...answer, breakers: standings }
+    return claimedBy(gating, open, { leases, nowMs, nextAtMs })
   }
 
   /** The jobs that may go, locked, in the order of the line. */
   const pick = async (tx: Tx, lanes: readonly OpenLane[], max: number): Promise<JobKey[]> => {
-    const kinds: LaneKind[] = []
-    const values: (number | string)[] = [max]
-    for (const { type, gate } of lanes) {
-      const most = gate === null ? max : Math.min(max, leftOf(gate))
-      const candidates = gate?.candidates?.(most)
-      if (candidates !== undefined) {
-        kinds.push('chosen')
-        values.push(numbers(await awaiting(candidates)))
-      } else if (gate === null) {
-        kinds.push('free')
-        values.push(type.key)
-      } else {
-        kinds.push('bounded')
-        values.push(type.key, most)
-      }
-    }
+    const choices = await awaiting(choicesOf(lanes, max))
+    const values = valuesOf(choices, numbers)
+    const kinds = choices.map(({ kind }) => kind)
     const text = cached(kinds.join(), () => pickSql(kinds))
-    const rows = (await tx.unsafe(text, values, PREPARED).values()) as unknown as PickedRow[]
-    const gateOf = new Map(lanes.map(({ type, gate }) => [type.key, gate]))
-    // Lanes may share a permit, and each was read as if it had the permit for itself.
-    const taken = rows.filter(([, type, limitKey]) => {
-      const gate = gateOf.get(type) ?? null
-      return gate === null || takePermits(gate, limitKey)
-    })
-    const unkeyed = taken.filter(([, type, limitKey]) => limitKey === null && (gateOf.get(type) ?? null) !== null)
+    const rows = (await tx.unsafe(text, [max, ...values], PREPARED).values()) as unknown as PickedRow[]
+    const { taken, unkeyed } = withPermits(rows, lanes, ([key, type, limitKey]) => ({ key, type, limitKey }))
     if (unkeyed.length > 0) {
-      const keys = numbers(unkeyed.map(([key]) => key))
-      await tx`UPDATE jobs SET limit_key = '' WHERE key = ANY (${keys}::bigint[]) AND limit_key IS NULL`
+      await tx`UPDATE jobs SET limit_key = '' WHERE key = ANY (${numbers(unkeyed)}::bigint[]) AND limit_key IS NULL`
     }
     return taken.map(([key]) => key)
   }
@@ -356,8 +315,5 @@ const columnsOf = (places: readonly LinePlace[]): string[] => [
 type PickedRow = [key: JobKey, type: number, limitKey: string | null]
 
 const PREPARED = { prepare: true } as const
-
-/** An array in PostgreSQL's own words: numbers need no escaping, and there are many of them. */
-const numbers = (values: readonly number[]): string => `{${values.join()}}`
 
 const byTurn = (a: Lease, b: Lease): number => b.priority - a.priority || a.createdAtMs - b.createdAtMs || a.key - b.key

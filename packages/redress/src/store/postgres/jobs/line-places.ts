@@ -46,7 +46,7 @@ export function openLinePlaces() {
         untilMonoMs = performance.now() + restMs
         if (restMs === 0) return
       }
-      for (const [key, type, , , placeMs, priority] of leased) {
+      for (const { 0: key, 1: type, 5: priority, 15: placeMs } of leased) {
         const place = { priority, placeMs, key }
         const before = reached.get(type)
         if (before === undefined || isLater(place, before)) reached.set(type, place)

@@ -1,26 +1,25 @@
 import type { StatementSync } from 'node:sqlite'
 import { isLimited } from '../../../core/policy/policy.ts'
 import type { Claimed, Lane, Lease, WorkerKey } from '../../contract/store.ts'
+import {
+  choicesOf,
+  claimedBy,
+  type KnownLane,
+  type LaneKind,
+  type LeaseColumns,
+  leaseOf,
+  type OpenLane,
+  PROMOTIONS_MAX,
+  valuesOf,
+  withPermits,
+} from '../../scripts/jobs/claiming.ts'
 import type { KnownType } from '../../scripts/jobs/types.ts'
-import type { Gates, LaneGate } from '../../scripts/limits/gates.ts'
+import type { Gates } from '../../scripts/limits/gates.ts'
 import { addsToBudget } from '../../scripts/limits/meters.ts'
-import { earliest, guarded, leftOf, opensAtMs, type Permit, takePermits } from '../../scripts/limits/permits.ts'
+import { earliest, guarded, type Permit } from '../../scripts/limits/permits.ts'
 import { finish } from '../../scripts/tx/script.ts'
 import type { SqliteTx } from '../connection/tx.ts'
 import type { RetryMeters, Types } from './at-once.ts'
-
-/** How many waiting jobs one claim may move to the ready line; a larger number would make a long transaction. */
-const PROMOTIONS_MAX = 5_000
-
-interface KnownLane {
-  type: KnownType
-  ttlMs: number
-}
-
-/** A lane in one claim: free, or bounded by what its gate allows. */
-interface OpenLane extends KnownLane {
-  gate: LaneGate | null
-}
 
 export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: RetryMeters) {
   const { connection } = tx
@@ -56,7 +55,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
     return known
   }
   const picksByShape = new Map<string, StatementSync>()
-  const pickFor = (lanes: readonly LaneSql[]): StatementSync => {
+  const pickFor = (lanes: readonly LaneKind[]): StatementSync => {
     const shape = lanes.join()
     let pick = picksByShape.get(shape)
     if (pick === undefined) {
@@ -114,80 +113,24 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
         const paying = open.map(({ type }) => type).filter(addsToBudget)
         if (paying.length > 0) retries.depositFor(leases, paying, nowMs)
       }
-      const opening = open.map(({ gate }) => (gate === null ? null : opensAtMs(gate)))
-      const claimed = { nowMs, leases, nextDueAtMs: opening.reduce(earliest, this.nextDueAtMs(nowMs)) }
-      const breakers = gating.standings()
-      return breakers.length === 0 ? claimed : { ...claimed, breakers }
+      return claimedBy(gating, open, { leases, nowMs, nextAtMs: this.nextDueAtMs(nowMs) })
     },
   }
 
   function pickLeases(lanes: readonly OpenLane[], max: number): Lease[] {
-    const sql: LaneSql[] = []
-    const values: (number | string)[] = []
-    for (const { type, gate } of lanes) {
-      const most = gate === null ? max : Math.min(max, leftOf(gate))
-      const candidates = gate?.candidates?.(most)
-      if (candidates !== undefined) {
-        sql.push('chosen')
-        values.push(JSON.stringify(finish(candidates)))
-      } else if (gate === null) {
-        sql.push('free')
-        values.push(type.key)
-      } else {
-        sql.push('bounded')
-        values.push(type.key, most)
-      }
-    }
-    const rows = pickFor(sql).all(...values, max) as unknown as PickedRow[]
-    if (lanes.every(({ gate }) => gate === null)) return rows.map(fromPicked)
+    const choices = finish(choicesOf(lanes, max))
+    const values = valuesOf(choices, JSON.stringify)
+    const rows = pickFor(choices.map(({ kind }) => kind)).all(...values, max) as unknown as PickedRow[]
+    const leased = (row: PickedRow): Lease => leaseOf(row, types.byKey(row[1]).name)
+    if (lanes.every(({ gate }) => gate === null)) return rows.map(leased)
+    const { taken, unkeyed } = withPermits(rows, lanes, (row) => ({ key: row[0], type: row[1], limitKey: row[15] }))
+    if (unkeyed.length > 0) keyClaimed.run(JSON.stringify(unkeyed))
     const gateOf = new Map(lanes.map(({ type, gate }) => [type.key, gate]))
-    // Lanes may share a permit, and each was read as if it had the permit for itself.
-    const taken = rows.filter((row) => takesPermits(gateOf.get(row[1]) ?? null, row[13]))
-    const unkeyed = taken.filter((row) => row[13] === null && (gateOf.get(row[1]) ?? null) !== null)
-    if (unkeyed.length > 0) keyClaimed.run(JSON.stringify(unkeyed.map(([key]) => key)))
-    return taken.map((row) => guarded(fromPicked(row), gateOf.get(row[1]) ?? null))
-  }
-
-  function fromPicked(row: PickedRow): Lease {
-    return {
-      key: row[0],
-      type: types.byKey(row[1]).name,
-      attempt: row[2] + 1,
-      spent: row[3],
-      queuedAtMs: row[4],
-      priority: row[5],
-      id: row[6],
-      payload: row[7],
-      owner: row[8],
-      createdAtMs: row[9],
-      retriedFrom: row[10],
-      isForwardOnly: row[11] === 1,
-      batch: row[12],
-      trace: row[14],
-      dueSinceMs: row[15],
-    }
+    return taken.map((row) => guarded(leased(row), gateOf.get(row[1]) ?? null))
   }
 }
 
-/** Arrays, in the order of `pickSql`: a claim of 500 rows is the hot path. */
-type PickedRow = [
-  key: number,
-  type: number,
-  attempt: number,
-  spent: string | null,
-  queuedAtMs: number,
-  priority: number,
-  id: string,
-  payload: string,
-  owner: string | null,
-  createdAtMs: number,
-  retriedFrom: string | null,
-  forwardOnly: number,
-  batch: number | null,
-  limitKey: string | null,
-  trace: string | null,
-  dueSinceMs: number,
-]
+type PickedRow = [...LeaseColumns, limitKey: string | null]
 
 /** One index lookup per lane. */
 function isAnyReadySql(laneCount: number): string {
@@ -195,10 +138,8 @@ function isAnyReadySql(laneCount: number): string {
   return `${Array(laneCount).fill(lane).join(' UNION ALL ')} LIMIT 1`
 }
 
-type LaneSql = 'free' | 'bounded' | 'chosen'
-
 const IN_LANE = 'SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ?'
-const LANE_SQL: Readonly<Record<LaneSql, string>> = {
+const LANE_SQL: Readonly<Record<LaneKind, string>> = {
   free: IN_LANE,
   bounded: `SELECT * FROM (${IN_LANE} ORDER BY priority DESC, queued_at, key LIMIT ?)`,
   chosen: `SELECT key, priority, queued_at FROM jobs
@@ -209,18 +150,15 @@ const LANE_SQL: Readonly<Record<LaneSql, string>> = {
  * Each lane is read in index order and SQLite merges the lanes row by row until it has enough: the cost is that of
  * the rows taken, however many wait behind them.
  */
-function pickSql(lanes: readonly LaneSql[]): string {
+function pickSql(lanes: readonly LaneKind[]): string {
   return `
-    SELECT key, jobs.type, jobs.attempt, jobs.spent, coalesce(jobs.counts_from, jobs.queued_at), jobs.priority,
+    SELECT key, jobs.type, jobs.attempt + 1, jobs.spent, coalesce(jobs.counts_from, jobs.queued_at), jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
-      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, jobs.limit_key, job_specs.trace,
-      coalesce(jobs.due_since, jobs.queued_at)
+      jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, job_specs.trace,
+      coalesce(jobs.due_since, jobs.queued_at), jobs.limit_key
     FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }
-
-const takesPermits = (gate: LaneGate | null, limitKey: string | null): boolean =>
-  gate === null || takePermits(gate, limitKey)
 
 function groupByTtl(leases: readonly Lease[], lanes: readonly KnownLane[]): Map<number, Lease[]> {
   const ttlOf = new Map(lanes.map(({ type, ttlMs }) => [type.name, ttlMs]))
