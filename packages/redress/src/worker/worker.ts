@@ -51,7 +51,7 @@ export class Worker {
   #state: 'new' | 'running' | 'stopping' | 'stopped' | 'dead' = 'new'
   #isCycleScheduled = false
   #cancelling: Promise<void> | null = null
-  #forgetHint: () => void = () => undefined
+  #forgetWakes: () => void = () => undefined
   #forgetExit: () => void = () => undefined
 
   constructor(options: WorkerOptions) {
@@ -117,7 +117,7 @@ export class Worker {
   async start(): Promise<void> {
     await this.enlist()
     if (this.#state !== 'running') return
-    this.#forgetHint = this.#store.onWork(() => this.#hint())
+    this.#forgetWakes = this.#store.onWork(() => this.#wake())
     this.#forgetExit = beforeProcessExit(this.#onProcessExit)
     for (const duty of this.#duties) duty.start()
     this.#wantWork()
@@ -170,7 +170,7 @@ export class Worker {
     if (this.#state === 'stopped' || this.#state === 'dead') return
     const wasEnlisted = this.#state !== 'new'
     this.#state = 'stopping'
-    this.#forgetHint()
+    this.#forgetWakes()
     for (const duty of this.#duties) duty.stop()
     if (wasEnlisted) {
       this.#attempts.giveBackAll()
@@ -206,7 +206,7 @@ export class Worker {
   /** Falls dead, as a killed process does: nothing more is written and nothing is told to anybody. */
   crash(): void {
     this.#state = 'dead'
-    this.#forgetHint()
+    this.#forgetWakes()
     this.#poll.cancel()
     this.#deadlines.cancel()
     for (const duty of this.#duties) duty.stop()
@@ -232,8 +232,8 @@ export class Worker {
     return this.#held.size === 0 && this.#recorder.isIdle && !this.#pools.isClaiming
   }
 
-  #hint(): void {
-    this.#pools.hint()
+  #wake(): void {
+    this.#pools.wake()
     this.#scheduleCycle()
   }
 

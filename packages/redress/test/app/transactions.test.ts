@@ -154,7 +154,7 @@ describe('a job in a transaction of the caller', () => {
     expect(await app.jobs.find(pending.id)).toMatchObject({ status: 'failed', errorCode: 'INPUT_INVALID' })
   })
 
-  test('is told to the workers of this process just after the commit, or when `hint` is called', async () => {
+  test('is told to the workers of this process just after the commit, or when `wake` is called', async () => {
     const { app, ship, database } = await shop()
     const [quick, slow] = [await ship.prepare({ order: 1 }), await ship.prepare({ order: 2 })]
     const seen: (string | null)[] = []

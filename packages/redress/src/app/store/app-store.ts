@@ -69,7 +69,7 @@ export class AppStore {
 
   /** Tells the workers of this process to look for work now. */
   wake(): void {
-    this.#opened?.store.hint()
+    this.#opened?.store.wake()
   }
 
   /** From now on the store cannot be opened. */

@@ -10,7 +10,7 @@ export interface FeedStore {
   feed(params: { afterSeq: number; limit: number; only?: FeedFilter }): Promise<FeedPage>
   /** The number of the newest event; 0 when there is none. */
   lastSeq(): Promise<number>
-  /** Calls back when this process has committed something. A hint: what other processes commit must be asked for. */
+  /** Calls back when this process has committed something. It can miss commits of other processes: poll for those. */
   onCommit(listener: () => void): () => void
 }
 

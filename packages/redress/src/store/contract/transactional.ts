@@ -11,7 +11,7 @@ export interface TransactionalStore {
    */
   submitIn?(params: { executor: Executor; jobs: readonly NewJob[] }): Submitted[] | Promise<Submitted[]>
   /** Tells this process's workers that there may be work, for instance after such a commit. Polling is the bound. */
-  hint(): void
+  wake(): void
 }
 
 /** The little of a connection that a driver needs; each driver says which of the two it takes. */

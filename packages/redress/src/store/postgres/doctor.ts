@@ -37,7 +37,7 @@ export interface PostgresDoctorOptions {
 export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresDoctorOptions): DoctorStore {
   const client: ClientOptions = { url, schema, connectionsMax: 1, statementMs: STATEMENT_MS_MAX }
   const sql = openPool(client)
-  const txOf = openTxOf({ now: serverNow, givenNowMs: () => null, hintWork: () => undefined })
+  const txOf = openTxOf({ now: serverNow, givenNowMs: () => null, wakeWorkers: () => undefined })
   return {
     async facts() {
       try {

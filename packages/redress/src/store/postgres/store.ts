@@ -64,10 +64,10 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
     const [row] = await on<{ now: number }[]>`SELECT redress_now() AS now`
     return (row as { now: number }).now
   }
-  const hinted = new WeakSet<object>()
-  const hintWork = (on: object): void => void hinted.add(on)
+  const waking = new WeakSet<object>()
+  const wakeWorkers = (on: object): void => void waking.add(on)
   const givenNowMs = () => nowMs?.() ?? null
-  const txOf = openTxOf({ now: clock, givenNowMs, hintWork })
+  const txOf = openTxOf({ now: clock, givenNowMs, wakeWorkers })
   const knownTypes = openTypes()
   const types = awaitedTypes(knownTypes, txOf, sql)
   const wakes = openWakes({ sql, client: { url, schema, connectionsMax: 1, hosts } })
@@ -102,7 +102,7 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
           const nowMs = await clock(tx)
           const agoMs = unknownSinceMonoMs === null ? null : performance.now() - unknownSinceMonoMs
           const result = await run(tx, nowMs, agoMs === null ? null : nowMs - agoMs - CLOCKS_APART_MS)
-          hasNewWork = hinted.has(tx)
+          hasNewWork = waking.has(tx)
           isCommitting = true
           return result
         }, limits)
@@ -147,7 +147,7 @@ export async function openContext(options: PostgresOptions): Promise<PgContext &
         { patienceMs, ...how },
       ),
 
-    hintWork,
+    wakeWorkers,
 
     async stop() {
       isStopped = true
@@ -231,7 +231,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
 
     submit: ({ jobs }) => submissions.submit(jobs),
     submitIn: ({ executor, jobs }) => submitIn(executor, jobs),
-    hint: wakes.hint,
+    wake: wakes.wakeAll,
 
     nowMs: () => read('reading the time', (_, nowMs) => nowMs()),
     onWork: wakes.onWork,

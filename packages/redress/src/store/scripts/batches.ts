@@ -103,7 +103,7 @@ export function openBatches({ types, submit }: Pick<ScriptContext, 'types' | 'su
     const id = settledJobId(batch.id, batch.settlements)
     const { owner } = batch
     const job = { id, type, payload: settledPayload(input, outcomeOf(batch)), owner, priority: 0, delayMs: 0 }
-    tx.hintWork()
+    tx.wakeWorkers()
     const rest = { dedupe: null, retriedFrom: null, rejected: null, batch: null, limitKey: null }
     yield* submit(tx, [{ ...job, ...rest }], nowMs)
   }
@@ -337,7 +337,7 @@ export function openBatchStore({ types, read, write, withinBacklog }: ScriptCont
   return {
     async openBatch({ batch, jobs }) {
       const answer = await write('opening a batch', function* (tx, nowMs) {
-        tx.hintWork()
+        tx.wakeWorkers()
         let isNew = false
         const open = function* () {
           const opened = yield* batches.open(tx, batch, jobs, nowMs)

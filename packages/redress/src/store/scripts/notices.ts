@@ -100,7 +100,7 @@ export function openNotices({ dialect, history, read, write, submit }: ScriptCon
     yield* tx.run`
       UPDATE notices SET relayed_at = ${nowMs}
       WHERE seq ${seqs} AND NOT EXISTS (SELECT 1 FROM notice_waits WHERE notice = notices.seq)`
-    tx.hintWork()
+    tx.wakeWorkers()
     return notices.length
   }
 

@@ -100,7 +100,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
       UPDATE schedules SET last_at = ${atMs}, last_job = ${submitted?.id ?? null}, runs = runs + 1, problem = NULL,
         problem_at = NULL
       WHERE name = ${name}`
-    tx.hintWork()
+    tx.wakeWorkers()
   }
 
   /** False if the schedule stands so already. */

@@ -41,7 +41,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const connection = openConnection(path)
   const tx = openTx(connection, {
     nowMs,
-    hintWork: () => {
+    wakeWorkers: () => {
       hasNewWork = true
     },
   })
@@ -72,13 +72,13 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     for (const listener of commitListeners) listener()
     if (!hasNewWork) return
     hasNewWork = false
-    hint()
+    wake()
   }
   const commits = new GroupCommit(connection.database, busyMsMax, afterCommit, () => {
     knownTypes.forget()
     counts.forget()
   })
-  const hint = (): void => {
+  const wake = (): void => {
     for (const listener of listeners) listener()
   }
 
@@ -216,10 +216,10 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       if (isStopped) throw new RedressError('STORE_STOPPED', 'The store was stopped before submitting.')
       const submitted = submitIn(executor, jobs)
       // Most transactions end in the turn that began them; then this comes just after the commit.
-      setImmediate(hint)
+      setImmediate(wake)
       return submitted
     },
-    hint,
+    wake,
 
     nowMs: async () => nowMs(),
     onWork(listener) {

@@ -5,7 +5,7 @@ import type { Handler } from '../attempt/handler.ts'
 import { answerWithin, PATIENCE_MS, SILENCE } from '../patience.ts'
 import type { Intake } from './intake.ts'
 
-const HINT_SOON_MS = 100
+const WAKE_SOON_MS = 100
 
 interface SlotPoolOptions {
   clock: Clock
@@ -42,7 +42,7 @@ export class SlotPool {
   readonly line = new WaitingLine()
   #running = 0
   #isWanted = true
-  #hasHint = false
+  #isWoken = false
   #isClaiming = false
   #isFilling = false
   #isBeginScheduled = false
@@ -61,13 +61,13 @@ export class SlotPool {
   }
 
   /** There is new work. Work that arrives during a claim may be missing from its answer. */
-  hint(): void {
+  wake(): void {
     this.#isWanted = true
-    this.#hasHint = true
+    this.#isWoken = true
   }
 
-  hintSoon(): void {
-    this.#options.poll(HINT_SOON_MS)
+  wakeSoon(): void {
+    this.#options.poll(WAKE_SOON_MS)
   }
 
   async claim(worker: WorkerKey): Promise<void> {
@@ -79,7 +79,7 @@ export class SlotPool {
     }
     this.#isClaiming = true
     this.#isWanted = false
-    this.#hasHint = false
+    this.#isWoken = false
     const claimed = intake.claim(worker, free, this.#options.held()).then((taken) => {
       for (const flight of taken.flights) this.#options.claimed(flight)
       return taken
@@ -96,7 +96,7 @@ export class SlotPool {
     }
     this.#claimed()
     if (taken.hasMore) this.#isWanted = true
-    if (taken.hasMore || this.#hasHint) turn()
+    if (taken.hasMore || this.#isWoken) turn()
     else poll(Math.max(0, Math.min(pollMs, taken.nextDueInMs)))
   }
 
@@ -181,10 +181,10 @@ export class SlotPools {
     for (const pool of this.#all) pool.want()
   }
 
-  /** Most hints are about other work, so types with their own slots are claimed a moment later, together. */
-  hint(): void {
-    this.#shared.hint()
-    this.#own[0]?.hintSoon()
+  /** Most wakes are about other work, so types with their own slots are claimed a moment later, together. */
+  wake(): void {
+    this.#shared.wake()
+    this.#own[0]?.wakeSoon()
   }
 
   claim(worker: WorkerKey): void {

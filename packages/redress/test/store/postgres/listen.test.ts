@@ -42,7 +42,7 @@ async function listening(schema: string, options: Parameters<typeof wakes>[1] = 
 const untilHeard = async (heard: { count: number }, from: ReturnType<typeof wakes>) => {
   const before = heard.count
   await until('it hears', () => {
-    from.hint()
+    from.wakeAll()
     return heard.count > before
   })
 }
@@ -71,7 +71,7 @@ test('its own commits wake a process at once, and once', async () => {
   expect(committed).toBe(2)
   // Its own word has come back when a later one of somebody else has.
   const other = wakes('own')
-  other.hint()
+  other.wakeAll()
   await until('another is heard', () => woken - before > 1)
   expect(woken - before).toBe(2)
 })
@@ -80,7 +80,7 @@ test('a thousand hints are few words', async () => {
   const heard = await listening('many')
   const before = heard.count
   const from = wakes('many')
-  for (let i = 0; i < 1_000; i++) from.hint()
+  for (let i = 0; i < 1_000; i++) from.wakeAll()
   await until('it hears', () => heard.count > before)
   await untilHeard(heard, from)
   expect(heard.count - before).toBeLessThan(20)
@@ -117,7 +117,7 @@ test('whoever has stopped is not woken any more', async () => {
   await until('it listens', () => woken > 0)
   await one.stop()
   const before = woken
-  one.hint()
+  one.wakeAll()
   one.committed(true)
   expect(woken).toBe(before)
 })

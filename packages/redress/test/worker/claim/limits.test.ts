@@ -87,7 +87,7 @@ describe('a limit on how many run at once', () => {
     onTestFinished(() => scene.end())
     const ends: (() => void)[] = []
     scene.app.job('one', { policy: { concurrency: 1 }, run: () => new Promise<void>((resolve) => ends.push(resolve)) })
-    // Neither polls: only a hint can tell the second.
+    // Neither polls: only a wake can tell the second.
     const [first, second] = [await scene.worker({ pollMs: 86_400_000 }), await scene.worker({ pollMs: 86_400_000 })]
     await scene.app.submitMany('one', [{}, {}])
     await first.start()

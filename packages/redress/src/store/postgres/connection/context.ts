@@ -53,7 +53,7 @@ export interface PgContext {
   /** Who is told of commits and of new work. */
   wakes: Wakes
   /** Tells workers, after the commit, that there may be work: at most once per commit. */
-  hintWork(tx: Sql): void
+  wakeWorkers(tx: Sql): void
 }
 
 export type Types = ReturnType<typeof awaitedTypes>

@@ -27,7 +27,7 @@ export type Wakes = ReturnType<typeof openWakes>
 /**
  * Who wants to know that there may be work, and that something was committed. What this process commits is told at
  * once; what others commit comes by NOTIFY. Words get lost (between the commit and the word a process may die, a
- * connection may be gone and not know it), so they are hints: polling is the bound.
+ * connection may be gone and not know it), so polling is the bound.
  *
  * The word is sent after the commit and not in it: NOTIFY makes all commits that hold one wait for each other, each
  * with its flush to disk. Alone it flushes nothing.
@@ -67,7 +67,7 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
     })
   }
 
-  const hint = (): void => {
+  const wakeAll = (): void => {
     if (isStopped) return
     wake()
     tellSoon.run()
@@ -87,7 +87,7 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
       return () => void commitListeners.delete(one)
     },
 
-    hint,
+    wakeAll,
 
     /** In the transaction of somebody else, who commits it: then all are told, this process too. */
     async tellIn(tx: Tx): Promise<void> {
@@ -97,7 +97,7 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
     /** Called after each commit of this process. */
     committed(hasNewWork: boolean): void {
       call(commitListeners)
-      if (hasNewWork) hint()
+      if (hasNewWork) wakeAll()
     },
 
     async stop(): Promise<void> {

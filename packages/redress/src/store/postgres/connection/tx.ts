@@ -39,7 +39,7 @@ interface PgTxOptions {
   now: (on: Sql) => Promise<number>
   /** The time that tests set; null where the clock of the database counts. */
   givenNowMs: () => number | null
-  hintWork: (on: Sql) => void
+  wakeWorkers: (on: Sql) => void
 }
 
 /** Text in PostgreSQL cannot hold the character NUL. */
@@ -49,7 +49,7 @@ const storable = (value: Value): Value => {
 }
 
 /** The scripts' way to a connection: the pool, for reads, or one in a transaction. */
-export function openTxOf({ now, givenNowMs, hintWork }: PgTxOptions): (on: Sql) => PgTx {
+export function openTxOf({ now, givenNowMs, wakeWorkers }: PgTxOptions): (on: Sql) => PgTx {
   const known = new WeakMap<Sql, PgTx>()
 
   const open = (on: Sql): PgTx => {
@@ -106,7 +106,7 @@ export function openTxOf({ now, givenNowMs, hintWork }: PgTxOptions): (on: Sql) 
       *tryLock(name: string): Script<boolean> {
         return (yield tryLockName(on as Connection, name)) as boolean
       },
-      hintWork: () => hintWork(on),
+      wakeWorkers: () => wakeWorkers(on),
     }
   }
 

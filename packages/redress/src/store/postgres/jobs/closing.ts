@@ -75,7 +75,7 @@ export function openClosing(
   /** Whether the end of a job may let another one begin, whatever became of it. */
   hasLimited: () => boolean = () => false,
 ) {
-  const { history, write, once, givenNowMs, hintWork } = context
+  const { history, write, once, givenNowMs, wakeWorkers } = context
   const doubts = openClosesInDoubt()
   const sends = openOrderedSends()
 
@@ -205,7 +205,7 @@ export function openClosing(
 
   const closeInTransaction = (endings: readonly Ending[]): Promise<CloseAnswer[]> => {
     const close = (tx: Tx, nowMs: number): Promise<CloseAnswer[]> => {
-      if (mayLetBegin(endings)) hintWork(tx)
+      if (mayLetBegin(endings)) wakeWorkers(tx)
       return closeInDoubt(tx, endings, nowMs)
     }
     return write('closing attempts', close, undefined, AT_ONCE)
@@ -399,7 +399,7 @@ export function openClosing(
 
     reclaim: ({ reclaims }: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]> =>
       write('reclaiming', (tx, nowMs) => {
-        hintWork(tx)
+        wakeWorkers(tx)
         return reclaimTogether(tx, reclaims, nowMs)
       }),
   }

@@ -13,7 +13,7 @@ export type SubmitWithin = (tx: Tx, jobs: readonly NewJob[], nowMs: number) => P
 
 /** The submissions of this process: those that arrive while others are being written are written together. */
 export function openSubmissions(
-  { write, once, givenNowMs, hintWork }: PgContext,
+  { write, once, givenNowMs, wakeWorkers }: PgContext,
   submitting: Submitting,
   submitWithin: SubmitWithin,
 ) {
@@ -38,7 +38,7 @@ export function openSubmissions(
     return write(
       'submitting',
       async (tx, nowMs, sinceMs) => {
-        hintWork(tx)
+        wakeWorkers(tx)
         const answers = await submitWithin(tx, jobs, nowMs)
         return sinceMs === null ? answers : ownAsNew(tx, jobs, answers, sinceMs)
       },

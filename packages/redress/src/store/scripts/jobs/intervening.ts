@@ -52,7 +52,7 @@ export function openIntervening(
 ): Pick<Store, 'intervene' | 'expire'> {
   const intervene = function* (tx: Tx, intervention: Intervention, nowMs: number): Script<Answer> {
     const { id, act, actor, reason } = intervention
-    tx.hintWork()
+    tx.wakeWorkers()
     // Both rows are locked, so that they stay as they were compared until the end of the transaction.
     const row = yield* tx.get<JobNow>`
       SELECT jobs.key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent, retried_as,

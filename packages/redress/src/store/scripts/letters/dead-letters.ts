@@ -235,7 +235,7 @@ export function openDeadLetters({ history, read, write }: ScriptContext, letters
     replayDeadLetter: ({ offset, replaysSeen, isEdited, job }) =>
       write('replaying a dead letter', function* (tx, nowMs) {
         const [replayed] = yield* letters.replayMany(tx, [{ offset, replaysSeen, job }], isEdited, nowMs)
-        tx.hintWork()
+        tx.wakeWorkers()
         return replayed as Replayed
       }),
 

@@ -216,7 +216,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
           })
           yield* tell(tx, id, act === 'resume' ? 'resumed' : state, atMs, { actor, reason })
           yield* history.audit(tx, { actor, reason }, { atMs, act: `replays.${act}`, target: 'replay', ids: [id] })
-          if (isUnderWay) tx.hintWork()
+          if (isUnderWay) tx.wakeWorkers()
           return 'done'
         },
         { alone: ALONE },
@@ -277,7 +277,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
           const next = yield* settle(tx, yield* needed(tx, id), atMs)
           if (next.kind === 'submit') yield* postpone(tx, row, atMs)
           if (next.kind === 'wait') yield* postpone(tx, row, next.untilMs)
-          if (submitted > 0) tx.hintWork()
+          if (submitted > 0) tx.wakeWorkers()
           return { submitted, skipped }
         },
         { alone: ALONE },

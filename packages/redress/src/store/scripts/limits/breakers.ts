@@ -197,7 +197,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
   }
 
   const moveOn = function* (tx: Tx, breaker: Breaker, state: BreakerState, atMs: number): Script<Breaker> {
-    if (state.status !== 'open') tx.hintWork()
+    if (state.status !== 'open') tx.wakeWorkers()
     return yield* move(tx, breaker, state, atMs)
   }
 
@@ -277,7 +277,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
         yield* setForced(tx, name, { status, ...by, atMs, untilMs })
         yield* tell(tx, name, 'forced', { actor: by.actor, reason: by.reason, status, untilMs }, atMs)
         yield* audit(tx, by, status === 'open' ? 'breakers.open' : 'breakers.close', name, atMs, { untilMs })
-        tx.hintWork()
+        tx.wakeWorkers()
         return true as const
       }),
 
@@ -286,7 +286,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
         if (breaker.forced === null) return 'free'
         yield* release(tx, breaker, by, atMs)
         yield* audit(tx, by, 'breakers.release', name, atMs)
-        tx.hintWork()
+        tx.wakeWorkers()
         return 'released'
       }),
 

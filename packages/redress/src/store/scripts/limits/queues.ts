@@ -97,7 +97,7 @@ export function openQueues({ types, history, write, read }: ScriptContext): Queu
           yield* tx.run`DELETE FROM queues WHERE name = ${name}`
           yield* history.subjectEvent(tx, `queue:${name}`, atMs, 'resumed', { ...by })
           yield* history.audit(tx, by, { atMs, act: 'queues.resume', target: 'queue', ids: [name] })
-          tx.hintWork()
+          tx.wakeWorkers()
           return 'resumed'
         },
         { alone: 'queues' },
@@ -119,7 +119,7 @@ export function openQueues({ types, history, write, read }: ScriptContext): Queu
             const data = { actor: 'redress', reason, untilMs: resume_at }
             yield* history.subjectEvent(tx, `queue:${name}`, atMs, 'resumed', data)
           }
-          if (ended.length > 0) tx.hintWork()
+          if (ended.length > 0) tx.wakeWorkers()
           return ended.map(({ name }) => name)
         },
         { alone: 'queues' },

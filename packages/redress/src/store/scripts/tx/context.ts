@@ -36,7 +36,7 @@ export interface Tx {
   /** Locks rows by ascending keys, like every transaction that locks several; nothing to do on SQLite. */
   lockRows(table: string, column: string, keys: readonly number[]): Script<void>
   /** Workers are told, after the commit, that there may be work. */
-  hintWork(): void
+  wakeWorkers(): void
 }
 
 /** How a call meets a server that cannot be reached. A file is always there. */

@@ -39,7 +39,7 @@ export interface SqliteTx extends Tx {
 
 interface SqliteTxOptions {
   nowMs: () => number
-  hintWork?: () => void
+  wakeWorkers?: () => void
 }
 
 type Bound = string | number | null
@@ -73,7 +73,7 @@ class Step {
 }
 
 /** The scripts' way to a connection. Each statement is prepared once. */
-export function openTx(connection: Connection, { nowMs, hintWork = () => undefined }: SqliteTxOptions): SqliteTx {
+export function openTx(connection: Connection, { nowMs, wakeWorkers = () => undefined }: SqliteTxOptions): SqliteTx {
   const byTemplate = new WeakMap<readonly string[], StatementSync>()
   const byText = new Map<string, StatementSync>()
 
@@ -129,6 +129,6 @@ export function openTx(connection: Connection, { nowMs, hintWork = () => undefin
       return true
     },
     *lockRows(): Script<void> {},
-    hintWork,
+    wakeWorkers,
   }
 }
