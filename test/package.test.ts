@@ -90,6 +90,15 @@ const MISSING_PEERS = [
     /^@aws-sdk\//,
   ],
   [
+    'an app that keeps its files in S3',
+    `const { spawnSync } = await import('node:child_process')
+     const keys = { AWS_ACCESS_KEY_ID: 'a', AWS_SECRET_ACCESS_KEY: 'b' }
+     const env = { ...process.env, ...keys, UPLOADS_DIR: 's3://bucket/?region=eu-central-1' }
+     const args = ['start', '--apps', 'pdf-xml', '--json', '--port', '0', '--data', 'bucket']
+     throw JSON.parse(spawnSync('node_modules/.bin/redress', args, { env, encoding: 'utf8' }).stderr).error`,
+    /^@aws-sdk\//,
+  ],
+  [
     'the export of traces',
     `const { spawnSync } = await import('node:child_process')
      const env = { ...process.env, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' }

@@ -33,10 +33,29 @@ async function loadAll(names: readonly string[]): Promise<AppModule[]> {
 /** Declares the apps on `app`. */
 export async function installApps(modules: readonly AppModule[], app: App, log: Log): Promise<InstalledApp[]> {
   const installed: InstalledApp[] = []
-  for (const module of modules) {
-    installed.push(await module.install(app, { home: homeOf(app, module.name), env: process.env, log }))
-  }
+  for (const module of modules) installed.push(await installedBy(module, app, log))
   return installed
+}
+
+/** An error of an app is reported as the app's. Without its name, the operator would look for a fault in Redress. */
+async function installedBy(module: AppModule, app: App, log: Log): Promise<InstalledApp> {
+  const surroundings = { home: homeOf(app, module.name), env: process.env, log }
+  let installed: unknown
+  try {
+    installed = await module.install(app, surroundings)
+  } catch (error) {
+    if (error instanceof RedressError) throw error
+    const problem = error instanceof Error ? error.message : String(error)
+    throw new RedressError('APP_NOT_LOADED', `The app "${module.name}" cannot be installed: ${problem}`, {
+      cause: error,
+      action: 'Correct the app; its error is below.',
+    })
+  }
+  if (typeof installed === 'object' && installed !== null) return installed
+  const what = installed === null ? 'null' : typeof installed
+  throw new RedressError('APP_NOT_LOADED', `install() of the app "${module.name}" returned ${what}, not an object.`, {
+    action: 'Return an InstalledApp; `{}` is enough.',
+  })
 }
 
 /** Copies the rows that apps keep beside the jobs; only counts them where `to` is null. */

@@ -1,7 +1,7 @@
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 import { extname, isAbsolute, join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { App } from '../../app/app.ts'
 import { RedressError } from '../../core/errors.ts'
 import { nearest } from '../../core/text/names.ts'
@@ -34,6 +34,16 @@ export async function loadModule(name: string): Promise<AppModule> {
       action: `Give it with --app: \`redress start --app ${name}\`.`,
     })
   }
+  const misnamed = exported.find(isModuleButForItsName)
+  if (misnamed !== undefined) {
+    throw new RedressError(
+      'APP_NOT_LOADED',
+      `${shown} exports an AppModule with the name ${JSON.stringify(misnamed.name)}.`,
+      {
+        action: 'Use a name of letters, digits, ".", "_" and "-" that begins with a letter or a digit.',
+      },
+    )
+  }
   throw new RedressError('APP_NOT_LOADED', `${shown} exports no AppModule, neither as default nor as \`app\`.`, {
     action: 'Export an object with `name` and `install(app, surroundings)`; see the guide on the server.',
   })
@@ -57,8 +67,11 @@ function fileAt(name: string): Source {
 
 function existingFile(file: string): string {
   const path = resolve(file)
-  if (existsSync(path)) return path
-  throw new RedressError('APP_NOT_LOADED', `There is no file ${path}.`, { action: 'Check the path.' })
+  if (!existsSync(path)) {
+    throw new RedressError('APP_NOT_LOADED', `There is no file ${path}.`, { action: 'Check the path.' })
+  }
+  if (!statSync(path).isDirectory()) return path
+  throw new RedressError('APP_NOT_LOADED', `${path} is a folder, not a file.`, { action: 'Name the file in it.' })
 }
 
 /** The name that an installed package gives to its app wins over a package of that name: `proxx` is `@redress/proxx`. */
@@ -68,12 +81,21 @@ function packageNamed(name: string): Source {
   // The project's own first; Redress may be installed globally, with its apps beside it.
   const url = resolvedFrom(process.cwd(), known) ?? resolvedFrom(PACKAGE, known)
   if (url !== null) return { shown: known, url }
-  const meant = nearest(name, [SAMPLE, ...installed.map(({ app }) => app)])
+  const names = [SAMPLE, ...installed.map(({ app }) => app)]
+  const meant = nearest(name, names)
   const wanted = SYSTEMS.find(({ app }) => app === name)?.package ?? name
+  const found = `Installed are ${names.join(', ')}.`
   throw new RedressError('PACKAGE_MISSING', `The app ${JSON.stringify(name)} is not installed.`, {
-    action: meant === null ? `Run \`npm install ${wanted}\`.` : `Did you mean ${meant}?`,
+    action:
+      meant !== null
+        ? `Did you mean ${meant}?`
+        : PACKAGE_NAME.test(wanted)
+          ? `Run \`npm install ${wanted}\`. ${found}`
+          : found,
   })
 }
+
+const PACKAGE_NAME = /^(@[a-z0-9._-]+\/)?[a-z0-9._-]+$/
 
 /** The address that `import(name)` in a module of that folder would load; null where the package is not installed. */
 function resolvedFrom(folder: string, name: string): string | null {
@@ -84,7 +106,16 @@ function resolvedFrom(folder: string, name: string): string | null {
   } catch (error) {
     const code = (error as { code?: string }).code
     if (code === 'ERR_MODULE_NOT_FOUND' || code === 'ERR_INVALID_MODULE_SPECIFIER') return null
-    throw new RedressError('APP_NOT_LOADED', `${name} cannot be loaded: ${(error as Error).message}`, { cause: error })
+    if (code === 'ERR_PACKAGE_PATH_NOT_EXPORTED') {
+      throw new RedressError('APP_NOT_LOADED', `${name} cannot be loaded: its package.json exports no main entry.`, {
+        cause: error,
+        action: 'Add `"exports": { ".": FILE }` to its package.json. FILE must export an AppModule as default.',
+      })
+    }
+    throw new RedressError('APP_NOT_LOADED', `${name} cannot be loaded: ${(error as Error).message}`, {
+      cause: error,
+      action: 'Correct the package.json of that package, or install it again.',
+    })
   } finally {
     hooks.deregister()
   }
@@ -98,9 +129,20 @@ async function exportsOf(shown: string, url: string): Promise<unknown[]> {
     const problem = error instanceof Error ? error.message : String(error)
     throw new RedressError('APP_NOT_LOADED', `${shown} cannot be loaded: ${problem}`, {
       cause: error,
-      action: 'Correct the module; its error is below.',
+      action: actionFor(error, url),
     })
   }
+}
+
+function actionFor(error: unknown, url: string): string {
+  const { code, message } = error as { code?: string; message?: string }
+  const [, missing] = /^Cannot find package '([^']+)'/.exec(message ?? '') ?? []
+  if (code === 'ERR_MODULE_NOT_FOUND' && missing !== undefined) return `Run \`npm install ${missing}\`.`
+  // Node tells only its own terminal in which file and line of JavaScript a syntax error is.
+  if (error instanceof SyntaxError && code === undefined) {
+    return `Run \`node ${fileURLToPath(url)}\` to see the file and the line, and correct it.`
+  }
+  return 'Correct the module; its error is below.'
 }
 
 // Both by shape, not by class: the module may have loaded another copy of the package than this command is from.
@@ -114,8 +156,10 @@ function isApp(value: unknown): value is App {
 /** The name becomes a folder. */
 const MODULE_NAME = /^[a-z0-9][a-z0-9._-]*$/i
 
-function isModule(value: unknown): value is AppModule {
+const isModule = (value: unknown): value is AppModule => isModuleButForItsName(value) && MODULE_NAME.test(value.name)
+
+function isModuleButForItsName(value: unknown): value is AppModule {
   if (typeof value !== 'object' || value === null) return false
   const { name, install } = value as Partial<Record<keyof AppModule, unknown>>
-  return typeof name === 'string' && MODULE_NAME.test(name) && typeof install === 'function'
+  return typeof name === 'string' && typeof install === 'function'
 }

@@ -64,7 +64,20 @@ test('without --apps, start serves the sample and every installed app that its p
 
 describe('--apps refuses', () => {
   const cases: [what: string, apps: string, files: Record<string, string>, code: string, says: string[]][] = [
-    ['a package that is not installed', 'thumbs', {}, 'PACKAGE_MISSING', ['"thumbs"', '`npm install thumbs`']],
+    [
+      'a package that is not installed',
+      'thumbs',
+      {},
+      'PACKAGE_MISSING',
+      ['"thumbs"', '`npm install thumbs`', 'Installed are sample, '],
+    ],
+    [
+      'a name that no package can have',
+      'two words',
+      {},
+      'PACKAGE_MISSING',
+      ['"two words" is not installed.\nInstalled are sample, '],
+    ],
     ['a name that is almost an installed one', 'watermrak', {}, 'PACKAGE_MISSING', ['Did you mean watermark?']],
     ['a file that does not exist', './none.ts', {}, 'APP_NOT_LOADED', ['There is no file', 'none.ts']],
     [
@@ -75,11 +88,61 @@ describe('--apps refuses', () => {
       ['a.ts exports no AppModule'],
     ],
     [
+      'a package that exports no AppModule',
+      'thumbs',
+      installed('thumbs', 'export const thumbs = 1'),
+      'APP_NOT_LOADED',
+      ['thumbs exports no AppModule, neither as default nor as `app`.', '`install(app, surroundings)`'],
+    ],
+    [
       'a module whose name cannot be a folder',
       './a.ts',
       { 'a.ts': moduleText('mine').replace("'mine'", "'../mine'") },
       'APP_NOT_LOADED',
-      ['a.ts exports no AppModule'],
+      ['a.ts exports an AppModule with the name "../mine".', 'Use a name of letters'],
+    ],
+    ['a folder', './lib', { 'lib/a.ts': moduleText('mine') }, 'APP_NOT_LOADED', ['lib is a folder', 'Name the file']],
+    [
+      'a TypeScript file with a syntax error',
+      './a.ts',
+      { 'a.ts': 'export default {\n  name: "a"\n  install() {}\n}' },
+      'APP_NOT_LOADED',
+      ["a.ts cannot be loaded: Expected ','", 'a.ts:3\n'],
+    ],
+    [
+      'a JavaScript file with a syntax error',
+      './a.js',
+      { 'a.js': 'export default { name: "a" install() {} }' },
+      'APP_NOT_LOADED',
+      ["a.js cannot be loaded: Unexpected identifier 'install'", 'Run `node ', 'a.js` to see the file and the line'],
+    ],
+    [
+      'a package with a dependency that is not installed',
+      'thumbs',
+      installed('thumbs', `import '@acme/pictures'\n${moduleText('thumbs')}`),
+      'APP_NOT_LOADED',
+      ["thumbs cannot be loaded: Cannot find package '@acme/pictures'", 'Run `npm install @acme/pictures`.'],
+    ],
+    [
+      'a package without a main entry',
+      'thumbs',
+      { 'node_modules/thumbs/package.json': '{ "name": "thumbs", "exports": { "./x": "./x.js" } }' },
+      'APP_NOT_LOADED',
+      ['thumbs cannot be loaded: its package.json exports no main entry.', '`"exports": { ".": FILE }`'],
+    ],
+    [
+      'an app whose install() throws',
+      './a.ts',
+      { 'a.ts': 'export default { name: "mine", install() { throw new Error("no licence") } }' },
+      'APP_NOT_LOADED',
+      ['The app "mine" cannot be installed: no licence', 'Correct the app', 'a.ts:1:'],
+    ],
+    [
+      'an app whose install() returns nothing',
+      './a.ts',
+      { 'a.ts': 'export default { name: "mine", install() {} }' },
+      'APP_NOT_LOADED',
+      ['install() of the app "mine" returned undefined, not an object.', '`{}` is enough'],
     ],
     [
       'an app made by redress(), which goes with --app',
