@@ -74,7 +74,7 @@ export const SUBPATH_EXPORTS: Readonly<Record<string, Subpath>> = {
     names: words(`
       AppCommand AppModule Caller CommandCall CommandOption CommandTarget CompleteJob CopiedCount FileFacts FileRange FileSource FindCaller FindFile HTTP_LIMITS Html
       HttpLimits HttpServer InstalledApp JobFile MayHear Mount MountTools Role RouteDescription SendFileOptions ServerOptions
-      Surroundings TrustedProxies artifactFile clientAddress diskFile html noteOnRequest page sendFile startServer
+      InstallContext TrustedProxies artifactFile clientAddress diskFile html noteOnRequest page sendFile startServer
     `),
   },
   metrics: {

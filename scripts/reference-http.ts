@@ -29,7 +29,7 @@ the [table of errors](errors.md).`,
 const ROLES = new Map(
   Object.values(CATALOG).map((entry) => [
     entry.http as string,
-    'owners' in entry && entry.owners ? `${entry.role}, owner` : entry.role,
+    'allowsOwners' in entry && entry.allowsOwners ? `${entry.role}, owner` : entry.role,
   ]),
 )
 

@@ -32,8 +32,8 @@ async function serve(
 ): Promise<{ client: FetchboxClient; settled(id: string): Promise<Shown> }> {
   const app = redress({ store })
   const env = { FETCHBOX_ALLOW: origin.address, FETCHBOX_RETRY_BASE_MS: '1', FETCHBOX_LEASE_SEC: '1' }
-  const surroundings = { home: join(folder, 'fetchbox'), env, log: keepingLog() }
-  const installed = await fetchboxApp().install(app, surroundings)
+  const installContext = { home: join(folder, 'fetchbox'), env, log: keepingLog() }
+  const installed = await fetchboxApp().install(app, installContext)
   const server = await startServer({ app, port: 0, auth: 'none', mounts: [installed.mount ?? (() => undefined)] })
   onTestFinished(async () => {
     await server.stop({ graceMs: 0 })

@@ -5,7 +5,7 @@ import { gateway } from './gateway/command.ts'
 const pdfXml: AppModule = {
   name: 'pdf-xml',
   commands: [gateway],
-  install: async (app, surroundings) => (await import('./install.ts')).install(app, surroundings),
+  install: async (app, installContext) => (await import('./install.ts')).install(app, installContext),
 }
 
 export default pdfXml

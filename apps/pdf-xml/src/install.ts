@@ -1,5 +1,5 @@
 import type { App } from 'redress'
-import type { InstalledApp, Surroundings } from 'redress/http'
+import type { InstallContext, InstalledApp } from 'redress/http'
 import { declareConvert } from './convert-job.ts'
 import { openFiles } from './files.ts'
 import { GatewayRoom } from './gateway-client.ts'
@@ -11,7 +11,7 @@ import { readSettings } from './settings.ts'
 
 const PROBE_MS_MAX = 5_000
 
-export async function install(app: App, { home, env, log }: Surroundings): Promise<InstalledApp> {
+export async function install(app: App, { home, env, log }: InstallContext): Promise<InstalledApp> {
   const settings = readSettings(env, home)
   const files = await openFiles(settings, env, log)
   const { url, timeoutMs } = settings.gateway

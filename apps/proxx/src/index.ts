@@ -5,7 +5,7 @@ import { commands } from './cli/commands.ts'
 const proxx: AppModule = {
   name: 'proxx',
   commands,
-  install: async (app, surroundings) => (await import('./install.ts')).install(app, surroundings),
+  install: async (app, installContext) => (await import('./install.ts')).install(app, installContext),
 }
 
 export default proxx

@@ -1,7 +1,7 @@
 import { warnWithoutPrograms } from '@redress/shared/media/programs'
 import { smtpOf } from '@redress/shared/settings'
 import type { App } from 'redress'
-import type { InstalledApp, Surroundings } from 'redress/http'
+import type { InstallContext, InstalledApp } from 'redress/http'
 import { email, webhook } from 'redress/notify'
 import { JobFiles } from './job-file.ts'
 import type { Proxx } from './operations.ts'
@@ -14,7 +14,7 @@ import { declareTranscode } from './transcode/transcode-job.ts'
 const PAGE = '/proxx'
 
 /** Declares proxx on an app and returns its parts. A process that only reads a store does not change its alarm. */
-export function openProxx(app: App, { home, env, log }: Surroundings, inForce: Alarm | null = null): Proxx {
+export function openProxx(app: App, { home, env, log }: InstallContext, inForce: Alarm | null = null): Proxx {
   const settings = readSettings(env, home)
   const files = new JobFiles(app, settings.jobs, log)
   declareTranscode(app, { settings, alarm: inForce ?? alarmOf(settings), files, log, nowMs: Date.now })
@@ -22,8 +22,8 @@ export function openProxx(app: App, { home, env, log }: Surroundings, inForce: A
   return { app, settings, files, log }
 }
 
-export function install(app: App, surroundings: Surroundings): InstalledApp {
-  const proxx = openProxx(app, surroundings)
+export function install(app: App, installContext: InstallContext): InstalledApp {
+  const proxx = openProxx(app, installContext)
   const routes = proxxRoutes(proxx)
   return {
     page: PAGE,
@@ -35,7 +35,7 @@ export function install(app: App, surroundings: Surroundings): InstalledApp {
     },
     async start() {
       proxx.files.follow()
-      await warnWithoutPrograms(surroundings.log)
+      await warnWithoutPrograms(installContext.log)
     },
     async stop() {
       await locksLetGo()

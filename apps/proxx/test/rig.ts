@@ -38,8 +38,8 @@ export class Rig {
     this.home = home ?? this.folder
     this.app = new App({ store: `sqlite:${join(this.home, 'redress.db')}`, log: this.log })
     // Nothing is to be refused because the machine of the test has little room.
-    const surroundings = { home: join(this.home, 'proxx'), env: { PROXX_FREE_MB: '0', ...env }, log: this.log }
-    this.proxx = openProxx(this.app, surroundings)
+    const installContext = { home: join(this.home, 'proxx'), env: { PROXX_FREE_MB: '0', ...env }, log: this.log }
+    this.proxx = openProxx(this.app, installContext)
     this.proxx.files.follow()
   }
 

@@ -123,8 +123,8 @@ describe.each(PLACES)('on %s', (_name, place) => {
 
 test('on PostgreSQL a campaign goes all the way, its jobs and its rows in one database', async () => {
   const app = redress({ store: await ownDatabase(server.url) })
-  const surroundings = { home: join(temporaryFolder(), 'watermark'), env: {}, log: keepingLog() }
-  const installed = await watermarkApp({ media: new StandIn() }).install(app, surroundings)
+  const installContext = { home: join(temporaryFolder(), 'watermark'), env: {}, log: keepingLog() }
+  const installed = await watermarkApp({ media: new StandIn() }).install(app, installContext)
   const http = await startServer({ app, port: 0, auth: 'none', mounts: [installed.mount ?? (() => undefined)] })
   onTestFinished(async () => {
     await http.stop({ graceMs: 0 })

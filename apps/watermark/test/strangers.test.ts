@@ -143,8 +143,8 @@ async function open(env: Record<string, string>, folder = temporaryFolder()) {
   const media = new StandIn()
   const app = redress({ store: `sqlite:${join(folder, 'redress.db')}` })
   const space = { DISK_FREE_SOFT_MB: '0', DISK_FREE_HARD_MB: '0' }
-  const surroundings = { home: join(folder, 'watermark'), env: { ...space, ...env }, log }
-  const installed = await watermarkApp({ media }).install(app, surroundings)
+  const installContext = { home: join(folder, 'watermark'), env: { ...space, ...env }, log }
+  const installed = await watermarkApp({ media }).install(app, installContext)
   const http = await startServer({ app, port: 0, auth: 'none', mounts: [installed.mount ?? (() => undefined)] })
   onTestFinished(async () => {
     await http.stop({ graceMs: 0 })

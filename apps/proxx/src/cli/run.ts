@@ -21,7 +21,7 @@ async function at(call: CommandCall, work: (opened: Opened) => Promise<void>, ne
     const target =
       opened.kind === 'server'
         ? remoteTarget(opened.ask)
-        : await localTarget({ app: opened.app, actor: opened.actor, isVisit: needsStore, ...opened.surroundings })
+        : await localTarget({ app: opened.app, actor: opened.actor, isVisit: needsStore, ...opened.installContext })
     await work({ target, flags: opened.flags })
   } finally {
     await opened.stop()

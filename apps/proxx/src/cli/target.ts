@@ -1,5 +1,5 @@
 import { type App, RedressError } from 'redress'
-import type { Surroundings } from 'redress/http'
+import type { InstallContext } from 'redress/http'
 import { openProxx } from '../install.ts'
 import {
   listOrphans,
@@ -28,15 +28,15 @@ export interface Target {
   verify(id: string): Promise<OutputVerdict[]>
 }
 
-export interface LocalOptions extends Surroundings {
+export interface LocalOptions extends InstallContext {
   app: App
   actor: string
   /** The store is somebody else's: what it says of itself is left as it is. */
   isVisit: boolean
 }
 
-export async function localTarget({ app, actor, isVisit, ...surroundings }: LocalOptions): Promise<Target> {
-  return targetOn(openProxx(app, surroundings, isVisit ? await alarmInForce(app) : null), actor)
+export async function localTarget({ app, actor, isVisit, ...installContext }: LocalOptions): Promise<Target> {
+  return targetOn(openProxx(app, installContext, isVisit ? await alarmInForce(app) : null), actor)
 }
 
 /**

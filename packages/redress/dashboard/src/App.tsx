@@ -2,8 +2,8 @@ import type { ComponentType } from 'preact'
 import { ErrorBoundary, LocationProvider, lazy, Route, Router } from 'preact-iso'
 import { NotFound } from './pages/NotFound.tsx'
 import { Overview } from './pages/overview/Overview.tsx'
+import { NotLoaded, PageErrorBoundary } from './parts/ErrorBoundary.tsx'
 import { Layout } from './parts/Layout.tsx'
-import { NotLoaded, Unbroken } from './parts/Unbroken.tsx'
 
 /** The page that is looked at first is loaded with the app; each other one when somebody goes there. */
 const page = (load: () => Promise<{ default: ComponentType }>) =>
@@ -33,7 +33,7 @@ export function App() {
   return (
     <LocationProvider>
       <Layout>
-        <Unbroken>
+        <PageErrorBoundary>
           <ErrorBoundary>
             <Router>
               <Route path="/" component={Overview} />
@@ -59,7 +59,7 @@ export function App() {
               <Route default component={NotFound} />
             </Router>
           </ErrorBoundary>
-        </Unbroken>
+        </PageErrorBoundary>
       </Layout>
     </LocationProvider>
   )

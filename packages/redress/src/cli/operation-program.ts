@@ -146,7 +146,7 @@ function readInputFile(path: string): string {
 
 // ---- confirmation --------------------------------------------------------------------------------------------------
 
-const needsConfirming = (name: OperationName): boolean => (CATALOG[name] as CatalogEntry).confirms === true
+const needsConfirming = (name: OperationName): boolean => (CATALOG[name] as CatalogEntry).needsConfirmation === true
 
 /** Somebody must be there to read the question, and to answer it. */
 const canAsk = ({ json }: Parsed['values']): boolean =>

@@ -12,7 +12,7 @@ export type { CopiedCount } from '../store/copy/copy.ts'
 export interface AppModule {
   readonly name: string
   /** Declares its job types and schedules on the app. Nothing runs yet, and it must not wait for other services. */
-  install(app: App, surroundings: Surroundings): InstalledApp | Promise<InstalledApp>
+  install(app: App, context: InstallContext): InstalledApp | Promise<InstalledApp>
   /**
    * For an app that keeps rows of its own beside the jobs: copies them from one store to another (`redress copy`), after
    * the jobs were copied. With `to` null it only counts them.
@@ -22,7 +22,7 @@ export interface AppModule {
   commands?: readonly AppCommand[]
 }
 
-export interface Surroundings {
+export interface InstallContext {
   /** A folder for files of its own, beside the store's; not made yet. */
   home: string
   env: Readonly<Record<string, string | undefined>>
@@ -123,7 +123,7 @@ interface StoreTarget extends OpenTarget {
   app: App
   actor: string
   /** What `install` of the app gets; its log is silent. */
-  surroundings: Surroundings
+  installContext: InstallContext
 }
 
 export interface ServerTarget extends OpenTarget {

@@ -8,8 +8,8 @@ export type {
   CommandOption,
   CommandTarget,
   CopiedCount,
+  InstallContext,
   InstalledApp,
-  Surroundings,
 } from './app-module.ts'
 export type { FindCaller } from './callers/callers.ts'
 export { clientAddress, type TrustedProxies } from './callers/client-address.ts'

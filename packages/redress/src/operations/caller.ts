@@ -24,8 +24,8 @@ export const LOCAL_ADMIN: Caller = { name: 'local', role: 'admin', account: null
 const rank = (role: Role): number => ROLES.indexOf(role)
 
 /** Whether this role may ever do it; what is whose is another question. */
-export const mayRole = (role: Role, { role: least, owners }: CatalogEntry): boolean =>
-  role === 'owner' ? owners === true : rank(role) >= rank(least)
+export const mayRole = (role: Role, { role: least, allowsOwners }: CatalogEntry): boolean =>
+  role === 'owner' ? allowsOwners === true : rank(role) >= rank(least)
 
 export const inScope = (scopes: readonly string[] | null, name: OperationName): boolean =>
   scopes === null ||
@@ -59,13 +59,13 @@ export function admitted(
   if (!inScope(caller.scopes, name)) {
     throw new RedressError('ROLE_TOO_LOW', `${name} is not in the scopes of ${caller.name}.`)
   }
-  const by = entry.acts === true && (caller.isPerson || name !== 'jobs.submit') ? { actor: caller.name } : {}
+  const by = entry.needsActor === true && (caller.isPerson || name !== 'jobs.submit') ? { actor: caller.name } : {}
   const scopes =
-    entry.grants === true && caller.scopes !== null
+    entry.grantsAccess === true && caller.scopes !== null
       ? { scopes: scopesWithin(caller.scopes, input.scopes, caller.name) }
       : {}
   const { actor: _, ...rest } = input
-  if (caller.role !== 'owner') return entry.acts === true ? { ...rest, ...by, ...scopes } : { ...input }
+  if (caller.role !== 'owner') return entry.needsActor === true ? { ...rest, ...by, ...scopes } : { ...input }
   // Another input is another job, and owners hand in none: it could name what belongs to somebody else.
   if (name === 'jobs.retry' && input.input !== undefined) {
     throw new RedressError(
@@ -75,7 +75,7 @@ export function admitted(
   }
   // Whatever was asked for: only their own is looked at.
   if (caller.account === null) throw new RedressError('ROLE_TOO_LOW', `${caller.name} has no account of its own.`)
-  if (entry.acts !== true) return { ...input, owner: caller.account }
+  if (entry.needsActor !== true) return { ...input, owner: caller.account }
   const reason = isMissing(rest.reason) ? { reason: OWNERS_REASON } : {}
   return { ...rest, ...reason, ...by, owner: caller.account }
 }

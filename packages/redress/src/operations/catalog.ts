@@ -22,16 +22,16 @@ export interface CatalogEntry {
   /** The lowest role that may run it. */
   role: 'viewer' | 'operator' | 'admin'
   /** Owners may run it on their own things. Its input has `owner`, which the door fills in for them. */
-  owners?: boolean
+  allowsOwners?: boolean
   mutates: boolean
   /** Its input has `actor`, which the door fills in: a caller cannot act in the name of another. */
-  acts?: boolean
+  needsActor?: boolean
   /** It creates something: over HTTP the answer is 201. */
   creates?: boolean
   /** It gives access, limited by `scopes`. A caller cannot give scopes that it does not have. */
-  grants?: boolean
+  grantsAccess?: boolean
   /** It cannot be undone: the command line asks for confirmation. */
-  confirms?: boolean
+  needsConfirmation?: boolean
   summary: string
 }
 

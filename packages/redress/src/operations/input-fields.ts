@@ -19,8 +19,8 @@ export const cursorField = z.coerce
 export const durationInput = z.union([z.string(), z.number()])
 export const dryRunField = z.boolean().default(false).describe('say what would be done, and do nothing')
 
-/** Of every act: who does it and why is kept for ever. `requireBy` checks both and says what is missing. */
-export const byFields = {
+/** Of every act: who does it and why is kept for ever. `requireActorAndReason` checks both and says what is missing. */
+export const actorFields = {
   actor: z.string().default('').describe('who does it'),
   reason: z.string().default('').describe('why: kept in the audit trail'),
   dryRun: dryRunField,
@@ -30,7 +30,7 @@ const ACTOR_CHARS_MAX = 200
 const REASON_CHARS_MAX = 2_000
 
 /** `target` is what is changed: 'job 17', 'queue mail'. */
-export function requireBy({ actor, reason }: By, target: string): void {
+export function requireActorAndReason({ actor, reason }: By, target: string): void {
   if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `An actor is required to change ${target}.`)
   if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `A reason is required to change ${target}.`)
   if (actor.length > ACTOR_CHARS_MAX || reason.length > REASON_CHARS_MAX) {

@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
 import { csvOf } from '../../dashboard/src/words/csv.ts'
-import { act, told } from './acts.ts'
+import { act, told } from './actions.ts'
 import { numbers } from './bars.ts'
 import { makeDesk } from './desk.ts'
 

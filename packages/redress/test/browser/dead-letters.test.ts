@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
-import { act, told } from './acts.ts'
+import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 const BY = { actor: 'olga', reason: 'a test' }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
-import { act, told } from './acts.ts'
+import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 test('open groups say whose fault they are, in a word, and lead to what is behind them', async () => {

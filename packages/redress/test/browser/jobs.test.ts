@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
-import { told } from './acts.ts'
+import { told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 const list = (line: string): string => `/jobs?q=${encodeURIComponent(line)}`

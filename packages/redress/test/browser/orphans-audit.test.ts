@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
-import { act, told } from './acts.ts'
+import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 describe('orphans', () => {

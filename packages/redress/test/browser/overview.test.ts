@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
-import { act } from './acts.ts'
+import { act } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 test('the overview leads with what is wrong, then what waits for a person, then how it goes', async () => {

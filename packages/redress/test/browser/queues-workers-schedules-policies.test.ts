@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
-import { act, told } from './acts.ts'
+import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 test('a queue is paused for a time and resumed, and says by whom and why', async () => {

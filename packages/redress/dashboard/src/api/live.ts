@@ -1,5 +1,5 @@
 import { effect, signal } from '@preact/signals'
-import type { Changes as SentChanges } from '../../../src/http/events/gathered.ts'
+import type { Changes as SentChanges } from '../../../src/http/events/changes.ts'
 import { nowMs } from '../words/time.ts'
 import { signedOut } from './session.ts'
 

@@ -3,7 +3,7 @@ import { CATALOG, type CatalogEntry } from '../../../src/operations/catalog.ts'
 import { useQuery } from '../api/query.ts'
 import { AuditEntries } from '../parts/AuditEntries.tsx'
 import { CopyButton } from '../parts/Copy.tsx'
-import { NarrowBy, type NarrowField } from '../parts/NarrowBy.tsx'
+import { FilterForm, type FilterFormField } from '../parts/FilterForm.tsx'
 import { Page } from '../parts/Page.tsx'
 import { Pager } from '../parts/Pager.tsx'
 import { Empty, Shown } from '../parts/States.tsx'
@@ -15,10 +15,10 @@ const TARGETS = [
   ...['job', 'batch', 'queue', 'breaker', 'replay', 'schedule', 'dead-letter', 'failure-group', 'notice', 'account'],
   ...['token', 'session', 'link', 'store'],
 ]
-const ACTS = Object.entries<CatalogEntry>(CATALOG).flatMap(([name, { acts }]) => (acts ? [name] : []))
+const ACTS = Object.entries<CatalogEntry>(CATALOG).flatMap(([name, { needsActor }]) => (needsActor ? [name] : []))
 const GROUPS = [...new Set(ACTS.map((name) => name.split('.')[0] as string))]
 
-const FIELDS: readonly NarrowField[] = [
+const FIELDS: readonly FilterFormField[] = [
   { name: 'by', label: 'Who', hint: 'a name' },
   { name: 'act', label: 'What', hint: 'jobs.retry', suggestions: [...GROUPS, ...ACTS] },
   {
@@ -46,7 +46,7 @@ export default function Audit() {
         </CopyButton>
       }
     >
-      <NarrowBy label="Narrow the audit trail" fields={FIELDS} />
+      <FilterForm label="Narrow the audit trail" fields={FIELDS} />
       <Shown query={trail}>
         {({ entries, nextCursor }) => (
           <>

@@ -11,7 +11,7 @@ import { type Column, Table } from '../parts/Table.tsx'
 import { Ago, Clock } from '../parts/Time.tsx'
 import { cliOf } from '../words/cli.ts'
 import { jobHref, jobsHref, policyHref } from '../words/links.ts'
-import { actOn } from './job/acts.tsx'
+import { actOn } from './job/actions.tsx'
 
 type Worker = OutputOf<'workers.list'>['workers'][number]
 type Policy = OutputOf<'types.list'>['types'][number]['policy']

@@ -1,6 +1,6 @@
 import type { InputOf } from '../../../src/operations/table.ts'
 import type { Changes } from '../api/live.ts'
-import type { NarrowField } from '../parts/NarrowBy.tsx'
+import type { FilterFormField } from '../parts/FilterForm.tsx'
 
 /** By what dead letters are found, here and wherever all that match are meant. */
 export const LETTER_FIELDS = [
@@ -19,7 +19,7 @@ export const LETTER_FIELDS = [
       { value: 'yes', label: 'already' },
     ],
   },
-] as const satisfies readonly NarrowField[]
+] as const satisfies readonly FilterFormField[]
 
 export type LetterFilter = Pick<InputOf<'dead-letters.purge'>, (typeof LETTER_FIELDS)[number]['name']>
 

@@ -103,8 +103,8 @@ function callOf(appName: string, does: AppCommand, command: Command, parsed: Par
     }
     const { openLocal } = await import('../target/local.ts')
     const target = await openLocal(values, undefined, addressHere(), { mayBeMissing })
-    const surroundings = { home: homeOf(target.app, appName), env: process.env, log: silentLog }
-    return { kind: 'store', ...target, actor: text('actor') ?? currentUser(), surroundings }
+    const installContext = { home: homeOf(target.app, appName), env: process.env, log: silentLog }
+    return { kind: 'store', ...target, actor: text('actor') ?? currentUser(), installContext }
   }
 
   return {

@@ -45,7 +45,7 @@ export async function loadModule(name: string): Promise<AppModule> {
     )
   }
   throw new RedressError('APP_NOT_LOADED', `${shown} exports no AppModule, neither as default nor as \`app\`.`, {
-    action: 'Export an object with `name` and `install(app, surroundings)`; see the guide on the server.',
+    action: 'Export an object with `name` and `install(app, context)`; see the guide on the server.',
   })
 }
 

@@ -11,7 +11,7 @@ import type { Store } from '../../store/contract/store.ts'
 import { type FindCaller, neededCaller } from '../callers/callers.ts'
 import { clientAddress } from '../callers/client-address.ts'
 import type { HttpLimits } from '../limits.ts'
-import { type EventSource, gathered } from './gathered.ts'
+import { collectChanges, type EventSource } from './changes.ts'
 import { Streams } from './streams.ts'
 import { writeEvents } from './write-events.ts'
 
@@ -60,7 +60,7 @@ export function addEvents(
       // Whoever left meanwhile is not heard of again.
       if (reply.raw.destroyed) end()
       const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account, ownerCodes) : subscription
-      const events = everyMs === null ? heard : gathered(heard, everyMs)
+      const events = everyMs === null ? heard : collectChanges(heard, everyMs)
       reply.hijack()
       reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
       void writeEvents(reply.raw, events)

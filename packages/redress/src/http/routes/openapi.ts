@@ -48,8 +48,10 @@ export function openApi(version: string, serverUrl: string, cookieName: string, 
 }
 
 function operationObject(name: keyof typeof OPERATIONS, url: string, method: string): object {
-  const { summary, role, input, output, owners, creates } = OPERATIONS[name] as (typeof OPERATIONS)[typeof name] & {
-    owners?: boolean
+  const { summary, role, input, output, allowsOwners, creates } = OPERATIONS[
+    name
+  ] as (typeof OPERATIONS)[typeof name] & {
+    allowsOwners?: boolean
     creates?: boolean
   }
   const { properties = {}, required = [] } = schemaOf(input, 'input')
@@ -77,7 +79,7 @@ function operationObject(name: keyof typeof OPERATIONS, url: string, method: str
   return {
     operationId: name,
     summary,
-    description: `Needs the role ${role}${owners ? ', or owner for what is their own' : ''}.`,
+    description: `Needs the role ${role}${allowsOwners ? ', or owner for what is their own' : ''}.`,
     tags: [name.split('.')[0]],
     ...(pathParameters.length + (isRead ? queryParameters.length : 0) > 0 && {
       parameters: isRead ? [...pathParameters, ...queryParameters] : pathParameters,

@@ -4,7 +4,7 @@ import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
 import { isName } from '../../core/text/names.ts'
 import type { StoredAccount } from '../../store/contract/accounts.ts'
 import type { Store } from '../../store/contract/store.ts'
-import { byFields, requireBy } from '../input-fields.ts'
+import { actorFields, requireActorAndReason } from '../input-fields.ts'
 import { operation } from '../operation.ts'
 
 const EMAIL_CHARS_MAX = 254
@@ -30,7 +30,7 @@ export const accountNameField = z
 
 /** What makes something new explains itself well enough; who wants to say why can. */
 export const newFields = {
-  ...byFields,
+  ...actorFields,
   reason: z.string().default('no reason given').describe('why: kept in the audit trail'),
 }
 
@@ -46,7 +46,7 @@ const createAccount = operation('accounts.create', {
   }),
   output: accountActed,
   run: async ({ store }, { name, email = null, dryRun, ...by }) => {
-    requireBy(by, `account ${name}`)
+    requireActorAndReason(by, `account ${name}`)
     if (dryRun) {
       if ((await find(store, name)) !== undefined) throw taken(name)
       return { isDone: false, did: `Nothing was done. This makes the account ${name}.`, account: null }
@@ -63,11 +63,11 @@ const listAccounts = operation('accounts.list', {
 })
 
 const disableAccount = operation('accounts.disable', {
-  input: z.strictObject({ name: z.string().min(1).describe('name of the account'), ...byFields }),
+  input: z.strictObject({ name: z.string().min(1).describe('name of the account'), ...actorFields }),
   output: accountActed,
   run: async ({ store }, { name, dryRun, ...by }) => {
     const before = await needed(store, name)
-    requireBy(by, `account ${name}`)
+    requireActorAndReason(by, `account ${name}`)
     const already = `Nothing was done: the account ${name} was disabled already.`
     if (before.disabledAtMs !== null) return { isDone: false, did: already, account: viewAccount(before) }
     if (dryRun) {

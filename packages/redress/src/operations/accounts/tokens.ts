@@ -8,7 +8,7 @@ import type { CredentialKind, StoredCredential } from '../../store/contract/acco
 import type { Store } from '../../store/contract/store.ts'
 import { mayRole, ROLES, type Role, splitScopes } from '../caller.ts'
 import { CATALOG, type OperationName } from '../catalog.ts'
-import { byFields, cursorField, durationInput, limitField, requireBy } from '../input-fields.ts'
+import { actorFields, cursorField, durationInput, limitField, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { accountNameField, newFields, refuseNoAccount } from './accounts.ts'
 
@@ -99,11 +99,11 @@ const listTokens = operation('tokens.list', {
 })
 
 const revokeToken = operation('tokens.revoke', {
-  input: z.strictObject({ id: z.string().min(1).describe('id of the token, session or link'), ...byFields }),
+  input: z.strictObject({ id: z.string().min(1).describe('id of the token, session or link'), ...actorFields }),
   output: z.object({ isDone: z.boolean(), did: z.string(), token: tokenView }),
   run: async ({ store }, { id, dryRun: isDry, ...by }) => {
     const before = await neededToken(store, id)
-    requireBy(by, `token ${id}`)
+    requireActorAndReason(by, `token ${id}`)
     const what = `${before.kind} ${before.name} (${before.role})`
     const already = `Nothing was done: the ${what} was revoked already.`
     if (before.revokedAt !== null) return { isDone: false, did: already, token: before }
@@ -162,7 +162,7 @@ async function makeCredential(
   forMs: number | null,
 ): Promise<MadeCredential> {
   const account = accountName ?? null
-  requireBy({ actor, reason }, `${kind} ${name}`)
+  requireActorAndReason({ actor, reason }, `${kind} ${name}`)
   if (role === 'owner' && account === null) {
     throw new RedressError('OPTION_INVALID', 'account: an owner needs one; its jobs are what it sees.')
   }

@@ -24,7 +24,7 @@ import {
 import type { BatchRow } from '../../store/contract/batches.ts'
 import type { FailedEnd, JobFilter, JobRow, Store, StoredType } from '../../store/contract/store.ts'
 import { settledJobId } from '../../store/scripts/derived-id.ts'
-import { byFields, cursorField, limitField, requireBy } from '../input-fields.ts'
+import { actorFields, cursorField, limitField, requireActorAndReason } from '../input-fields.ts'
 import { cancelJob, type JobAct, type JobActed, retryJob } from '../jobs/interventions.ts'
 import { type Context, operation } from '../operation.ts'
 
@@ -112,7 +112,7 @@ export type BatchItem = BatchActed['items'][number]
 
 const batchIdField = z.string().min(1).describe('id of the batch')
 const batchOwnerField = z.string().min(1).optional().describe('only if it is a batch of this owner')
-const batchActFields = { id: batchIdField, ...byFields, owner: batchOwnerField }
+const batchActFields = { id: batchIdField, ...actorFields, owner: batchOwnerField }
 
 const listBatches = operation('batches.list', {
   input: z.strictObject({
@@ -199,7 +199,7 @@ const TRIES = 3
 /** Takes out what waits and asks what runs to stop. The batch takes no more jobs, and settles when the last has ended. */
 async function cancelBatch(context: Context, act: JobAct, batch: BatchRow): Promise<Done> {
   const { id, actor, reason } = act
-  requireBy(act, `batch ${id}`)
+  requireActorAndReason(act, `batch ${id}`)
   if (batch.unfinished === 0 && batch.isSealed) {
     return { isDone: false, did: `Nothing was done: no job of batch ${id} waits or runs.`, items: [] }
   }
@@ -214,7 +214,7 @@ async function cancelBatch(context: Context, act: JobAct, batch: BatchRow): Prom
 
 /** Every job that failed, in place or as a new job, as its policy says. */
 async function retryFailedOfBatch(context: Context, act: JobAct, batch: BatchRow): Promise<Done> {
-  requireBy(act, `batch ${act.id}`)
+  requireActorAndReason(act, `batch ${act.id}`)
   const jobs = batch.failed === 0 ? [] : await jobsOf(context.store, { ...mine(act), status: 'failed' })
   const items = await onEach(jobs, (job) => retryJob(context, { ...act, id: job.id }))
   return summed(act, items, jobs.length, 'retried')

@@ -14,7 +14,7 @@ import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
 import { count, done, flag, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredBreaker } from '../../store/contract/breakers.ts'
 import type { By, Store } from '../../store/contract/store.ts'
-import { byFields, durationInput, requireBy } from '../input-fields.ts'
+import { actorFields, durationInput, requireActorAndReason } from '../input-fields.ts'
 import { breakerHolds } from '../jobs/holds.ts'
 import { type Context, operation } from '../operation.ts'
 
@@ -116,7 +116,7 @@ const showBreaker = operation('breakers.show', {
   },
 })
 
-const actFields = { name: nameField, ...byFields }
+const actFields = { name: nameField, ...actorFields }
 const forceFields = {
   ...actFields,
   for: durationInput.optional().describe(`how long: '10m', '2h'; when left out, until it is released`),
@@ -188,7 +188,7 @@ const probeBreaker = operation('breakers.probe', {
 
 async function neededFor(store: Store, name: string, by: By): Promise<StoredBreaker> {
   const breaker = await neededBreaker(store, name)
-  requireBy(by, `breaker ${name}`)
+  requireActorAndReason(by, `breaker ${name}`)
   return breaker
 }
 

@@ -20,7 +20,7 @@ export const BREAKERS = {
     http: 'POST /api/breakers/:name/open',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Force a breaker open, so that its dependency is not called.',
   },
   'breakers.close': {
@@ -28,7 +28,7 @@ export const BREAKERS = {
     http: 'POST /api/breakers/:name/close',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Force a breaker closed, so that its dependency is called whatever the counts say.',
   },
   'breakers.release': {
@@ -36,7 +36,7 @@ export const BREAKERS = {
     http: 'POST /api/breakers/:name/release',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'End what was forced, so that the counts decide again.',
   },
   'breakers.probe': {
@@ -44,7 +44,7 @@ export const BREAKERS = {
     http: 'POST /api/breakers/:name/probe',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Have a dependency tried now instead of after the cooldown.',
   },
 } as const satisfies Record<string, CatalogEntry>

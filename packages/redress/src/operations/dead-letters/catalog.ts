@@ -20,7 +20,7 @@ export const DEAD_LETTERS = {
     http: 'POST /api/dead-letters/:offset/replay',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Make a new job from a dead letter, with its input or another.',
   },
   'dead-letters.replay-matching': {
@@ -28,7 +28,7 @@ export const DEAD_LETTERS = {
     http: 'POST /api/dead-letters/replay',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Plan and start the replay of all dead letters that match.',
   },
   'dead-letters.purge': {
@@ -36,8 +36,8 @@ export const DEAD_LETTERS = {
     http: 'POST /api/dead-letters/purge',
     role: 'operator',
     mutates: true,
-    acts: true,
-    confirms: true,
+    needsActor: true,
+    needsConfirmation: true,
     summary: 'Remove a dead letter for good, or all that match; their jobs stay failed.',
   },
 } as const satisfies Record<string, CatalogEntry>

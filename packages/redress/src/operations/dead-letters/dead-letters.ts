@@ -8,7 +8,7 @@ import { failureSchema, viewFailure } from '../../core/views/history.ts'
 import { jobSchema, viewJob } from '../../core/views/job.ts'
 import type { StoredDeadLetter } from '../../store/contract/dead-letters.ts'
 import type { Store } from '../../store/contract/store.ts'
-import { byFields, limitField, requireBy } from '../input-fields.ts'
+import { actorFields, limitField, requireActorAndReason } from '../input-fields.ts'
 import { neededJob } from '../jobs/needed-job.ts'
 import { operation } from '../operation.ts'
 import { actOnReplay, planInput, planMatching, replayPlannedSchema } from '../replays/replays.ts'
@@ -87,7 +87,7 @@ async function neededLetter(store: Store, offset: number): Promise<StoredDeadLet
 const replayLetter = operation('dead-letters.replay', {
   input: z.strictObject({
     offset: offsetField,
-    ...byFields,
+    ...actorFields,
     input: z.unknown().optional().describe('another input for the new job'),
     again: z.boolean().default(false).describe('also if it was replayed already'),
   }),
@@ -100,7 +100,7 @@ const replayLetter = operation('dead-letters.replay', {
     const { store } = context
     const by = { actor, reason }
     const letter = await neededLetter(store, offset)
-    requireBy(by, `dead letter ${offset}`)
+    requireActorAndReason(by, `dead letter ${offset}`)
     const isEdited = input !== undefined
     const replaysSeen = again ? letter.replays : 0
     refuseIf(obstacleTo(letter, replaysSeen, isEdited), letter)
@@ -154,7 +154,7 @@ const purgeLetters = operation('dead-letters.purge', {
     offset: offsetField.optional().describe('offset of one dead letter'),
     ...filterFields,
     all: allField,
-    ...byFields,
+    ...actorFields,
   }),
   output: z.strictObject({
     ...done,
@@ -163,7 +163,7 @@ const purgeLetters = operation('dead-letters.purge', {
   }),
   run: async ({ store }, { offset, all, actor, reason, dryRun, ...given }) => {
     if (offset !== undefined) await neededLetter(store, offset)
-    requireBy({ actor, reason }, offset === undefined ? 'dead letters' : `dead letter ${offset}`)
+    requireActorAndReason({ actor, reason }, offset === undefined ? 'dead letters' : `dead letter ${offset}`)
     const filter = { ...filterOf(given, await store.nowMs()), ...(offset !== undefined && { offset }) }
     refuseAccidentalAll(filter, all, 'purge')
     const { letters, lastOffset, byCause } = await store.countDeadLetters(filter)

@@ -20,7 +20,7 @@ export const FAILURES = {
     http: 'POST /api/failures/:fingerprint/resolve',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Say that the cause of a group of failures is mended; a new one makes it regressed.',
   },
   'failures.snooze': {
@@ -28,7 +28,7 @@ export const FAILURES = {
     http: 'POST /api/failures/:fingerprint/snooze',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Put a group of failures aside for a time, or until so many more have failed.',
   },
   'failures.reopen': {
@@ -36,7 +36,7 @@ export const FAILURES = {
     http: 'POST /api/failures/:fingerprint/reopen',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Put a group of failures back among the open ones.',
   },
 } as const satisfies Record<string, CatalogEntry>

@@ -10,7 +10,15 @@ import { count, done, id, listOf, name, nextCursor, status, text, time, timeOrNu
 import { failureSchema, viewFailure } from '../../core/views/history.ts'
 import { FAILURE_GROUP_SORTS, type FailureGroupDetail, foldAll } from '../../store/contract/failure-groups.ts'
 import type { Store, StoredType } from '../../store/contract/store.ts'
-import { byFields, durationInput, limitField, momentField, momentMs, requireBy, typeField } from '../input-fields.ts'
+import {
+  actorFields,
+  durationInput,
+  limitField,
+  momentField,
+  momentMs,
+  requireActorAndReason,
+  typeField,
+} from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 
 const LIST_MAX = 1_000
@@ -165,7 +173,7 @@ const showFailureGroup = operation('failures.show', {
   },
 })
 
-const groupActFields = { fingerprint: fingerprintField, ...byFields }
+const groupActFields = { fingerprint: fingerprintField, ...actorFields }
 const MORE_MAX = 1_000_000_000
 
 const resolveFailureGroup = operation('failures.resolve', {
@@ -205,7 +213,7 @@ async function actOn(
   act: GroupAct,
 ): Promise<GroupActed> {
   const { group } = await neededGroup(store, fingerprint)
-  requireBy({ actor, reason }, `failure group ${fingerprint}`)
+  requireActorAndReason({ actor, reason }, `failure group ${fingerprint}`)
   const expect = group.state
   if (!ACT_LEADS_FROM[act.to].includes(expect)) {
     throw new RedressError('FAILURE_GROUP_WRONG_STATE', `Failure group ${fingerprint} is ${expect} already.`)

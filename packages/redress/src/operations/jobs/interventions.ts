@@ -8,13 +8,13 @@ import { packSpent, spendManualRetry, unpackSpent } from '../../core/policy/budg
 import { done } from '../../core/views/fields.ts'
 import { type JobView, jobSchema, viewJob } from '../../core/views/job.ts'
 import type { Intervention, JobRow, Store } from '../../store/contract/store.ts'
-import { byFields, idField, ownerField, requireBy } from '../input-fields.ts'
+import { actorFields, idField, ownerField, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { refuseUnlessAdmitted } from './admit-retry.ts'
 import { aboutJob, neededJob } from './needed-job.ts'
 import { retryMadeBefore, submitRetry } from './retry-as-new-job.ts'
 
-const jobActFields = { id: idField, ...byFields }
+const jobActFields = { id: idField, ...actorFields }
 
 const jobActedSchema = z.strictObject({
   ...done,
@@ -130,7 +130,7 @@ async function judged(
   name: ActionName,
 ): Promise<{ job: JobRow; why: string }> {
   const job = await neededJob(store, id, owner)
-  requireBy(by, `job ${id}`)
+  requireActorAndReason(by, `job ${id}`)
   const verdict = judge(again ? { ...job, retriedAs: null } : job, name)
   if (verdict.allowed) return { job, why: verdict.why }
   if (verdict.by === 'retried') throw alreadyRetried(id, job.retriedAs as string, job.retriedAsStatus)

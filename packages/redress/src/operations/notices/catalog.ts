@@ -20,7 +20,7 @@ export const NOTICES = {
     http: 'POST /api/notices/test/:channel',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Send a test notice through a channel.',
   },
 } as const satisfies Record<string, CatalogEntry>

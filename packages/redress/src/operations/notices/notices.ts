@@ -5,7 +5,7 @@ import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
 import { count, done, id, name, nextCursor, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredNotice } from '../../store/contract/notices.ts'
 import type { JobRow, Store } from '../../store/contract/store.ts'
-import { byFields, cursorField, limitField, requireBy } from '../input-fields.ts'
+import { actorFields, cursorField, limitField, requireActorAndReason } from '../input-fields.ts'
 import { operation } from '../operation.ts'
 
 /** Who is told of what: the outbox, and what became of each delivery. */
@@ -165,12 +165,12 @@ function stateOf({ status }: JobRow, result: StoredResult | null): DeliveryView[
 const testChannel = operation('notices.test', {
   input: z.strictObject({
     channel: channelField,
-    ...byFields,
-    reason: byFields.reason.describe('why: it is told, and kept in the audit trail'),
+    ...actorFields,
+    reason: actorFields.reason.describe('why: it is told, and kept in the audit trail'),
   }),
   output: z.strictObject({ ...done, notice: count.nullable().describe('seq of the notice') }),
   run: async ({ store }, { channel, actor, reason, dryRun }) => {
-    requireBy({ actor, reason }, `the channel ${channel}`)
+    requireActorAndReason({ actor, reason }, `the channel ${channel}`)
     const known = await channelsOf(store)
     if (!known.includes(channel)) {
       const names = known.join(', ') || 'none'

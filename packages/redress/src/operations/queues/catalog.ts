@@ -13,7 +13,7 @@ export const QUEUES = {
     http: 'POST /api/queues/:name/pause',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Begin nothing more of a queue, until it is resumed or for a time. What runs goes on.',
   },
   'queues.resume': {
@@ -21,7 +21,7 @@ export const QUEUES = {
     http: 'POST /api/queues/:name/resume',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Let a paused queue go on.',
   },
 } as const satisfies Record<string, CatalogEntry>

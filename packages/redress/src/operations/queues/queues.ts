@@ -5,7 +5,7 @@ import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
 import { count, done, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { QueuePause, StoredQueue } from '../../store/contract/queues.ts'
 import type { Store } from '../../store/contract/store.ts'
-import { byFields, durationInput, requireBy } from '../input-fields.ts'
+import { actorFields, durationInput, requireActorAndReason } from '../input-fields.ts'
 import { operation } from '../operation.ts'
 
 const pauseSchema = z.strictObject({
@@ -54,7 +54,7 @@ const listQueues = operation('queues.list', {
   },
 })
 
-const queueActFields = { name: z.string().min(1).describe('name of the queue'), ...byFields }
+const queueActFields = { name: z.string().min(1).describe('name of the queue'), ...actorFields }
 
 const pauseQueue = operation('queues.pause', {
   input: z.strictObject({
@@ -64,7 +64,7 @@ const pauseQueue = operation('queues.pause', {
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun, for: length }) => {
     const before = await neededQueue(store, name)
-    requireBy({ actor, reason }, `queue ${name}`)
+    requireActorAndReason({ actor, reason }, `queue ${name}`)
     const forMs = length === undefined ? null : durationMs(length, 'for')
     if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: a pause must last longer than nothing.')
     const until = forMs === null ? 'until it is resumed' : `for ${formatMs(forMs)}`
@@ -82,7 +82,7 @@ const resumeQueue = operation('queues.resume', {
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun }) => {
     const before = await neededQueue(store, name)
-    requireBy({ actor, reason }, `queue ${name}`)
+    requireActorAndReason({ actor, reason }, `queue ${name}`)
     if (before.paused === null) return { isDone: false, did: NOT_PAUSED(name), ...viewOf(before) }
     if (dryRun) {
       const did = `Nothing was done. This resumes queue ${name}, which ${before.paused.by} paused: ${before.paused.reason}.`

@@ -6,7 +6,7 @@ export const REPLAYS = {
     http: 'POST /api/replays',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     creates: true,
     summary: 'Choose dead letters to replay, and say which would run and which would not.',
   },
@@ -15,7 +15,7 @@ export const REPLAYS = {
     http: 'POST /api/replays/:id/start',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Start a planned replay; workers do it.',
   },
   'replays.pause': {
@@ -23,7 +23,7 @@ export const REPLAYS = {
     http: 'POST /api/replays/:id/pause',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Hold a replay where it is.',
   },
   'replays.resume': {
@@ -31,7 +31,7 @@ export const REPLAYS = {
     http: 'POST /api/replays/:id/resume',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Go on with a replay that was paused, or that its canary stopped.',
   },
   'replays.abort': {
@@ -39,8 +39,8 @@ export const REPLAYS = {
     http: 'POST /api/replays/:id/abort',
     role: 'operator',
     mutates: true,
-    acts: true,
-    confirms: true,
+    needsActor: true,
+    needsConfirmation: true,
     summary: 'End a replay for good, with what it has done so far.',
   },
   'replays.list': {

@@ -22,7 +22,7 @@ import {
 import type { StoredReplay, StoredReplayItem } from '../../store/contract/replays.ts'
 import type { By, Store } from '../../store/contract/store.ts'
 import { allField, filterFields, filterOf, refuseAccidentalAll } from '../dead-letters/filter.ts'
-import { byFields, cursorField, durationInput, limitField, requireBy } from '../input-fields.ts'
+import { actorFields, cursorField, durationInput, limitField, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { planReplay } from './plan.ts'
 
@@ -98,7 +98,7 @@ const idOfReplay = z.string().min(1).describe('id of the replay')
 const planFields = {
   ...filterFields,
   all: allField,
-  ...byFields,
+  ...actorFields,
   rate: durationInput.optional().describe(`how many at most: '5/s', '90/m', '200/h'`),
   canary: z.coerce.number().int().min(0).max(10_000).default(0).describe('try so many first, and wait how they end'),
   canaryFailures: z.coerce.number().int().min(0).default(0).describe('so many of the canary may fail'),
@@ -109,7 +109,7 @@ export const planInput = z.strictObject(planFields)
 
 export async function planMatching(context: Context, given: z.output<typeof planInput>): Promise<ReplayPlanned> {
   const { all, type, code, owner, fingerprint, since, until, replayed, ...planning } = given
-  requireBy(given, 'dead letters')
+  requireActorAndReason(given, 'dead letters')
   const nowMs = await context.store.nowMs()
   const filter = filterOf({ type, code, owner, fingerprint, since, until, replayed }, nowMs)
   refuseAccidentalAll(filter, all, 'replay')
@@ -124,7 +124,7 @@ const planOfReplay = operation('replays.plan', { input: planInput, output: repla
 const replayActedSchema = z.strictObject({ ...done, replay: replaySchema })
 type ReplayActed = z.infer<typeof replayActedSchema>
 
-const actInput = z.strictObject({ ...byFields, id: idOfReplay })
+const actInput = z.strictObject({ ...actorFields, id: idOfReplay })
 
 const DID: Readonly<Record<ReplayAct, string>> = {
   start: 'is started; any worker that knows its types does it',
@@ -139,7 +139,7 @@ export async function actOnReplay(
   { id, actor, reason, dryRun }: By & { id: string; dryRun: boolean },
 ): Promise<ReplayActed> {
   const replay = await neededReplay(store, id)
-  requireBy({ actor, reason }, `replay ${id}`)
+  requireActorAndReason({ actor, reason }, `replay ${id}`)
   if (stateAfter(name, replay) === null) throw wrongState(name, replay)
   if (dryRun) {
     const waiting = replay.total - replay.submitted - replay.skipped

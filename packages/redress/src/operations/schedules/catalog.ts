@@ -20,7 +20,7 @@ export const SCHEDULES = {
     http: 'POST /api/schedules/:name/pause',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Stop the runs of a schedule until it is resumed.',
   },
   'schedules.resume': {
@@ -28,7 +28,7 @@ export const SCHEDULES = {
     http: 'POST /api/schedules/:name/resume',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Let a paused schedule run again, from its next tick on.',
   },
   'schedules.trigger': {
@@ -36,7 +36,7 @@ export const SCHEDULES = {
     http: 'POST /api/schedules/:name/trigger',
     role: 'operator',
     mutates: true,
-    acts: true,
+    needsActor: true,
     summary: 'Run a schedule now, beside its ticks.',
   },
   'schedules.remove': {
@@ -44,8 +44,8 @@ export const SCHEDULES = {
     http: 'POST /api/schedules/:name/remove',
     role: 'operator',
     mutates: true,
-    acts: true,
-    confirms: true,
+    needsActor: true,
+    needsConfirmation: true,
     summary: 'Remove a schedule that no program declares any more.',
   },
 } as const satisfies Record<string, CatalogEntry>

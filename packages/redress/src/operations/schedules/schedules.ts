@@ -5,7 +5,7 @@ import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
 import { anything, count, done, id, name, number, status, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { ScheduleAct, StoredSchedule } from '../../store/contract/schedules.ts'
 import type { NewJob, Store } from '../../store/contract/store.ts'
-import { byFields, requireBy } from '../input-fields.ts'
+import { actorFields, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 
 /** A working program says every minute which schedules it declares; after three silences, none does. */
@@ -59,7 +59,7 @@ const showSchedule = operation('schedules.show', {
   run: async ({ store }, { name }) => viewSchedule(await neededSchedule(store, name), await store.nowMs()),
 })
 
-const scheduleActFields = { name: nameField, ...byFields }
+const scheduleActFields = { name: nameField, ...actorFields }
 
 const act = (kind: ScheduleAct['kind']) =>
   operation(`schedules.${kind}`, {
@@ -94,7 +94,7 @@ async function actOn(
 ): Promise<ScheduleActed> {
   const { store } = context
   const before = await neededSchedule(store, name)
-  requireBy({ actor, reason }, `schedule ${name}`)
+  requireActorAndReason({ actor, reason }, `schedule ${name}`)
   if (kind === 'remove') refuseDeclared(before, await store.nowMs())
   const job = kind === 'trigger' ? await jobNow(context, before) : null
   const nowMs = await store.nowMs()

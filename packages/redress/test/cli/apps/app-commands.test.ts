@@ -45,7 +45,7 @@ export default {
           call.printTable([{ kind: target.kind, jobs: jobs.length, actor: target.actor ?? 'its token' }],
             ['kind', 'jobs', 'actor'].map((title) => ({ title, of: (row) => row[title] })))
           if (target.kind === 'server') call.print(JSON.stringify(await target.ask({ method: 'GET', path: '/api/me', body: null, mutates: false })).slice(0, 2) + String.fromCharCode(27) + '\\n')
-          if (target.kind === 'store') call.print(target.surroundings.home + target.flags + '\\n')
+          if (target.kind === 'store') call.print(target.installContext.home + target.flags + '\\n')
         } finally {
           await target.stop()
         }

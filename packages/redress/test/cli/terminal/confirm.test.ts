@@ -22,8 +22,8 @@ test('every command that changes something can say first what it would do', () =
 })
 
 test('every command that cannot be undone has --yes, and no other has it', () => {
-  for (const [name, { confirms = false }] of entries) {
-    expect([name, optionsOf(name).includes('yes')]).toEqual([name, confirms])
+  for (const [name, { needsConfirmation = false }] of entries) {
+    expect([name, optionsOf(name).includes('yes')]).toEqual([name, needsConfirmation])
   }
 })
 

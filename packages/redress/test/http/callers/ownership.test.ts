@@ -164,12 +164,12 @@ test('a job of another in a batch of their own is left alone, and not spoken of'
   expect((await ask(`/api/batches/${batch.id}`, { as: 'viewer' })).json.lastError).toMatchObject({ jobId: others.id })
 })
 
-test('nobody acts in another name: what is said of the actor in a body is not heard, and in an address it is refused', async () => {
+test('nobody needsActor in another name: what is said of the actor in a body is not heard, and in an address it is refused', async () => {
   const world = await makeWorld()
   const { ask, app } = world
   for (const route of TABLE_ROUTES) {
-    const { acts }: CatalogEntry = CATALOG[route.name]
-    if (acts !== true) {
+    const { needsActor }: CatalogEntry = CATALOG[route.name]
+    if (needsActor !== true) {
       expect(Object.keys(OPERATIONS[route.name].input.shape)).not.toContain('actor')
       continue
     }

@@ -14,11 +14,11 @@ const isAboutOne = (name: OperationName): boolean => CATALOG[name].http.includes
 
 /** What the table says, and nothing else. */
 function expected(name: OperationName, caller: CallerName, whose: Whose): number {
-  const { role, owners }: CatalogEntry = CATALOG[name]
+  const { role, allowsOwners }: CatalogEntry = CATALOG[name]
   if (caller === 'stranger' || caller === 'expired' || caller === 'revoked') return 401
   if (caller === 'scoped') return name === 'workers.list' ? 200 : 403
   if (caller === 'owner') {
-    if (owners !== true) return 403
+    if (allowsOwners !== true) return 403
     return whose !== 'own' && isAboutOne(name) ? 404 : 200
   }
   if (RANK[caller] < RANK[role]) return 403

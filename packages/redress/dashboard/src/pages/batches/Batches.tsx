@@ -4,7 +4,7 @@ import type { BatchView } from '../../../../src/operations/batches/batches.ts'
 import { about, useQuery } from '../../api/query.ts'
 import { isOwner } from '../../api/session.ts'
 import { CopyButton } from '../../parts/Copy.tsx'
-import { NarrowBy, type NarrowField } from '../../parts/NarrowBy.tsx'
+import { FilterForm, type FilterFormField } from '../../parts/FilterForm.tsx'
 import { Page } from '../../parts/Page.tsx'
 import { Pager } from '../../parts/Pager.tsx'
 import { Empty, Shown } from '../../parts/States.tsx'
@@ -48,8 +48,8 @@ const COLUMNS: readonly Column<BatchView>[] = [
   { head: 'Settled', cell: ({ settledAt }) => (settledAt === null ? '–' : <Ago at={settledAt} />) },
 ]
 
-const NAME: NarrowField = { name: 'name', label: 'Name', hint: 'the whole name' }
-const STATE: NarrowField = {
+const NAME: FilterFormField = { name: 'name', label: 'Name', hint: 'the whole name' }
+const STATE: FilterFormField = {
   name: 'state',
   label: 'State',
   choices: [{ value: '', label: 'any' }, ...Object.keys(BATCH_WORDS).map((state) => ({ value: state, label: state }))],
@@ -75,7 +75,7 @@ export default function Batches() {
         </CopyButton>
       }
     >
-      <NarrowBy
+      <FilterForm
         label="Which batches"
         fields={[STATE, ...(isOwner() ? [] : [{ name: 'owner', label: 'Owner' }]), NAME]}
       />

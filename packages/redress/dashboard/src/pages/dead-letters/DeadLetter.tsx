@@ -12,7 +12,7 @@ import { cliOf } from '../../words/cli.ts'
 import { FAULT_WORDS } from '../../words/faults.ts'
 import { mayTouchLetters } from '../../words/letters.ts'
 import { groupHref, jobHref } from '../../words/links.ts'
-import { PurgeButton, ReplayButton, ReplayEditedButton } from './LetterActs.tsx'
+import { PurgeButton, ReplayButton, ReplayEditedButton } from './LetterActions.tsx'
 
 export default function DeadLetter() {
   const { offset = '' } = useRoute().params

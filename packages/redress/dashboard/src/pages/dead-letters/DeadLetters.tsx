@@ -3,8 +3,8 @@ import type { Fault } from '../../../../src/core/failure/failure.ts'
 import type { LetterView } from '../../../../src/operations/dead-letters/dead-letters.ts'
 import { useQuery } from '../../api/query.ts'
 import { CopyButton, Id } from '../../parts/Copy.tsx'
+import { FilterForm } from '../../parts/FilterForm.tsx'
 import { FaultMark } from '../../parts/Marks.tsx'
-import { NarrowBy } from '../../parts/NarrowBy.tsx'
 import { Page } from '../../parts/Page.tsx'
 import { Pager } from '../../parts/Pager.tsx'
 import { Empty, Shown } from '../../parts/States.tsx'
@@ -13,7 +13,7 @@ import { Ago } from '../../parts/Time.tsx'
 import { cliOf } from '../../words/cli.ts'
 import { isFiltered, LETTER_FIELDS, type LetterFilter, letterFilter, mayTouchLetters } from '../../words/letters.ts'
 import { addressOf, groupHref, jobHref } from '../../words/links.ts'
-import { PurgeButton, PurgeMatchingButton, ReplayButton } from './LetterActs.tsx'
+import { PurgeButton, PurgeMatchingButton, ReplayButton } from './LetterActions.tsx'
 
 /** That a letter was purged is told by no event. */
 const LOOK_AGAIN_MS = 60_000
@@ -71,7 +71,7 @@ export default function DeadLetters() {
         </>
       }
     >
-      <NarrowBy
+      <FilterForm
         label="Which dead letters"
         fields={LETTER_FIELDS.map((field) => {
           const suggested = suggestions[field.name]

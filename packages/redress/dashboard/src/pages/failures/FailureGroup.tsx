@@ -12,7 +12,7 @@ import { cliOf } from '../../words/cli.ts'
 import { FAULT_WORDS } from '../../words/faults.ts'
 import { jobHref, jobsHref, policyHref } from '../../words/links.ts'
 import { count, percent, some } from '../../words/numbers.ts'
-import { GroupActs } from './acts.tsx'
+import { GroupActs } from './actions.tsx'
 import '../../styles/failures.css'
 import type { Fault } from '../../../../src/core/failure/failure.ts'
 

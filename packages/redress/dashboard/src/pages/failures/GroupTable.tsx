@@ -5,7 +5,7 @@ import { Table } from '../../parts/Table.tsx'
 import { Ago } from '../../parts/Time.tsx'
 import { groupHref } from '../../words/links.ts'
 import { count } from '../../words/numbers.ts'
-import { GroupActs } from './acts.tsx'
+import { GroupActs } from './actions.tsx'
 
 type Group = OutputOf<'failures.list'>['groups'][number]
 

@@ -14,7 +14,7 @@ import { Ago } from '../../parts/Time.tsx'
 import { cliOf } from '../../words/cli.ts'
 import { addressOf } from '../../words/links.ts'
 import { type PastHold, pausesOf } from '../../words/past-holds.ts'
-import { stretchesOf } from '../breakers/stretches.ts'
+import { statusPeriods } from '../breakers/status-periods.ts'
 import { Facts } from './Facts.tsx'
 import { Steps } from './Steps.tsx'
 import { Timeline } from './Timeline.tsx'
@@ -156,10 +156,10 @@ function usePastHolds(job: JobView | null, nowMs: number): PastHold[] {
   const asked = may && whyNot('audit.list') === null ? { target: 'queue', id: queue, limit: ACTS_MAX } : null
   const acts = useQuery('audit.list', asked, { follows: about(`queue:${queue}`) })
   if (job === null) return []
-  const stretches =
-    shown.data === null ? [] : stretchesOf(shown.data.history, shown.data.status, Date.parse(job.createdAt), nowMs)
+  const periods =
+    shown.data === null ? [] : statusPeriods(shown.data.history, shown.data.status, Date.parse(job.createdAt), nowMs)
   return [
-    ...stretches.flatMap(({ status, fromMs, toMs }) =>
+    ...periods.flatMap(({ status, fromMs, toMs }) =>
       status === 'closed' ? [] : [{ fromMs, toMs, by: `breaker ${name}` }],
     ),
     ...pausesOf(queue, acts.data?.entries ?? [], nowMs),

@@ -10,7 +10,7 @@ import { Sentence } from '../../parts/Sentence.tsx'
 import { Ago, Clock } from '../../parts/Time.tsx'
 import { FAULT_WORDS } from '../../words/faults.ts'
 import { groupHref, jobHref, jobsHref } from '../../words/links.ts'
-import { ACTS, actOn, editAndRetry, onceMore, retryOf } from './acts.tsx'
+import { ACTS, actOn, editAndRetry, onceMore, retryOf } from './actions.tsx'
 import { plainVerdict } from './plain-verdict.ts'
 
 type Explanation = OutputOf<'jobs.explain'>

@@ -2,7 +2,7 @@ import type { OutputOf } from '../../../../src/operations/table.ts'
 import { about, useQuery } from '../../api/query.ts'
 import { now } from '../../words/time.ts'
 import { BreakerMark } from '../breakers/BreakerMark.tsx'
-import { type Stretch, stretchesOf } from '../breakers/stretches.ts'
+import { type StatusPeriod, statusPeriods } from '../breakers/status-periods.ts'
 
 type Breaker = OutputOf<'breakers.list'>['breakers'][number]
 
@@ -27,7 +27,7 @@ export function BreakerStrips() {
 
 function Strip({ breaker: { name, status, forced, why, heldJobs } }: { breaker: Breaker }) {
   const { data } = useQuery('breakers.show', { name }, { follows: about(`breaker:${name}`), everyMs: 30_000 })
-  const stretches = data === null ? [] : stretchesOf(data.history, status, now.value - SHOWN_MS, now.value)
+  const periods = data === null ? [] : statusPeriods(data.history, status, now.value - SHOWN_MS, now.value)
   return (
     <li>
       <p class="buttons">
@@ -36,9 +36,9 @@ function Strip({ breaker: { name, status, forced, why, heldJobs } }: { breaker: 
         {status !== 'closed' && <span class="said">{why}</span>}
         {heldJobs > 0 && <span>{heldJobs} held</span>}
       </p>
-      {stretches.length > 0 && (
-        <div class="strip" role="img" aria-label={`The last hour: ${wordsOf(stretches)}`}>
-          {stretches.map(({ status: stood, fromMs, toMs }) => (
+      {periods.length > 0 && (
+        <div class="strip" role="img" aria-label={`The last hour: ${wordsOf(periods)}`}>
+          {periods.map(({ status: stood, fromMs, toMs }) => (
             <span key={fromMs} class={`stood-${stood}`} style={{ flexGrow: toMs - fromMs }} />
           ))}
         </div>
@@ -47,5 +47,5 @@ function Strip({ breaker: { name, status, forced, why, heldJobs } }: { breaker: 
   )
 }
 
-const wordsOf = (stretches: readonly Stretch[]): string =>
-  stretches.map(({ status, fromMs, toMs }) => `${status} for ${Math.round((toMs - fromMs) / 60_000)} min`).join(', ')
+const wordsOf = (periods: readonly StatusPeriod[]): string =>
+  periods.map(({ status, fromMs, toMs }) => `${status} for ${Math.round((toMs - fromMs) / 60_000)} min`).join(', ')

@@ -6,7 +6,7 @@ import { useQuery } from '../../api/query.ts'
 import { whyNot } from '../../api/session.ts'
 import { ActButton } from '../../parts/actions/ActButton.tsx'
 import { SegmentBar } from '../../parts/charts/SegmentBar.tsx'
-import { NarrowBy, type NarrowField } from '../../parts/NarrowBy.tsx'
+import { FilterForm, type FilterFormField } from '../../parts/FilterForm.tsx'
 import { Page } from '../../parts/Page.tsx'
 import { Empty, Loading, Problem } from '../../parts/States.tsx'
 import { type Column, Table } from '../../parts/Table.tsx'
@@ -14,10 +14,10 @@ import { isFiltered, LETTER_FIELDS, letterFilter } from '../../words/letters.ts'
 import { some } from '../../words/numbers.ts'
 import { SKIP_WORDS } from '../../words/replays.ts'
 
-const AGAIN: NarrowField = { name: 'again', label: 'Also letters that were replayed already', kind: 'flag' }
-const ALL: NarrowField = { name: 'all', label: 'Every dead letter there is', kind: 'flag' }
+const AGAIN: FilterFormField = { name: 'again', label: 'Also letters that were replayed already', kind: 'flag' }
+const ALL: FilterFormField = { name: 'all', label: 'Every dead letter there is', kind: 'flag' }
 
-const HOW: readonly NarrowField[] = [
+const HOW: readonly FilterFormField[] = [
   { name: 'rate', label: 'Rate, at most', hint: '5/s, 90/m, 200/h', help: 'Empty: as fast as workers make them.' },
   {
     name: 'canary',
@@ -56,7 +56,7 @@ export default function NewReplay() {
     const { replay } = answer as OutputOf<'replays.plan'>
     if (replay !== null) route(`/replays/${encodeURIComponent(replay.id)}`)
   }
-  const fields: NarrowField[] = LETTER_FIELDS.map((field) =>
+  const fields: FilterFormField[] = LETTER_FIELDS.map((field) =>
     field.name === 'type' ? { ...field, suggestions: types.map(({ name }) => name) } : field,
   )
   return (
@@ -66,7 +66,10 @@ export default function NewReplay() {
         on a page of its own.
       </p>
       <h2>1. Which letters</h2>
-      <NarrowBy label="Which letters" fields={[...fields, AGAIN, ...(isFiltered(letterFilter(query)) ? [] : [ALL])]} />
+      <FilterForm
+        label="Which letters"
+        fields={[...fields, AGAIN, ...(isFiltered(letterFilter(query)) ? [] : [ALL])]}
+      />
       <h2>2. What would happen</h2>
       {why !== null ? (
         <div class="notice warn">
@@ -82,7 +85,7 @@ export default function NewReplay() {
         <PlanPreview {...preview} />
       )}
       <h2>3. How</h2>
-      <NarrowBy label="How they are replayed" fields={HOW} />
+      <FilterForm label="How they are replayed" fields={HOW} />
       <p class="buttons">
         <ActButton
           refusal={refusal}

@@ -1,8 +1,8 @@
 import type { ReplayItemView } from '../../../../src/operations/replays/replays.ts'
 import type { OutputOf } from '../../../../src/operations/table.ts'
 import { Id } from '../../parts/Copy.tsx'
+import { FilterForm } from '../../parts/FilterForm.tsx'
 import { Badge, StatusMark } from '../../parts/Marks.tsx'
-import { NarrowBy } from '../../parts/NarrowBy.tsx'
 import { Pager } from '../../parts/Pager.tsx'
 import { Empty } from '../../parts/States.tsx'
 import { type Column, Table } from '../../parts/Table.tsx'
@@ -31,7 +31,7 @@ const STATE_FIELD = {
 export function ReplayItems({ replay: { items, nextAfter } }: { replay: OutputOf<'replays.show'> }) {
   return (
     <>
-      <NarrowBy label="Which letters of this replay" fields={[STATE_FIELD]} />
+      <FilterForm label="Which letters of this replay" fields={[STATE_FIELD]} />
       {items.length === 0 ? (
         <Empty title="No letter of this replay is like that." />
       ) : (

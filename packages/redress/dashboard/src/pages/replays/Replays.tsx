@@ -4,7 +4,7 @@ import type { ReplayView } from '../../../../src/operations/replays/replays.ts'
 import type { Changes } from '../../api/live.ts'
 import { useQuery } from '../../api/query.ts'
 import { CopyButton, Id } from '../../parts/Copy.tsx'
-import { NarrowBy } from '../../parts/NarrowBy.tsx'
+import { FilterForm } from '../../parts/FilterForm.tsx'
 import { Page } from '../../parts/Page.tsx'
 import { Pager } from '../../parts/Pager.tsx'
 import { Empty, Shown } from '../../parts/States.tsx'
@@ -76,7 +76,7 @@ export default function Replays() {
         </>
       }
     >
-      <NarrowBy label="Which replays" fields={[STATE_FIELD]} />
+      <FilterForm label="Which replays" fields={[STATE_FIELD]} />
       <Shown query={found}>
         {({ replays, nextCursor }) => (
           <>

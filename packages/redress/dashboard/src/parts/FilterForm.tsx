@@ -3,7 +3,7 @@ import { useLocation } from 'preact-iso'
 import '../styles/narrow.css'
 import { addressOf } from '../words/links.ts'
 
-export interface NarrowField {
+export interface FilterFormField {
   /** As the address calls it. */
   name: string
   label: string
@@ -18,14 +18,14 @@ export interface NarrowField {
 
 interface Props {
   label: string
-  fields: readonly NarrowField[]
+  fields: readonly FilterFormField[]
 }
 
 /** Another filter has other pages. */
 const PAGING = ['after', 'cursor']
 
 /** Fields that live in the address: what is set there can be shared, and is still there after an act. */
-export function NarrowBy({ label, fields }: Props) {
+export function FilterForm({ label, fields }: Props) {
   const { path, query, route } = useLocation()
   const set = (name: string, value: string): void => {
     if ((query[name] ?? '') === value) return
@@ -56,7 +56,7 @@ export function NarrowBy({ label, fields }: Props) {
 }
 
 interface FieldProps {
-  field: NarrowField
+  field: FilterFormField
   value: string
   onSet: (value: string) => void
 }

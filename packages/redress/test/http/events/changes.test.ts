@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { until } from '../../../../../test/support/until.ts'
 import type { HubEvent } from '../../../src/app/events/hub-events.ts'
-import { type Changes, gathered } from '../../../src/http/events/gathered.ts'
+import { type Changes, collectChanges } from '../../../src/http/events/changes.ts'
 import { makeWorld } from '../world.ts'
 import { listen } from './streams.ts'
 
@@ -43,7 +43,7 @@ const changesOf = ({ value }: IteratorResult<HubEvent>): Changes => value.data a
 
 test('the first thing that happens is told at once, and what follows is gathered and told together', async () => {
   const source = line(job(1))
-  const heard = gathered(source, 250)
+  const heard = collectChanges(source, 250)
   expect(await heard.next()).toMatchObject({ value: { id: '1', event: 'changes' } })
   const next = heard.next()
   source.put(job(2), job(3, 'failed'), job(3, 'retry'))
@@ -59,13 +59,13 @@ test('the first thing that happens is told at once, and what follows is gathered
 
 test('what happens to a retry is told of the job that it was made from, too', async () => {
   const retry = { ...job(8, 'queued'), data: { retriedFrom: '7' } }
-  const heard = gathered(line(retry), 250)
+  const heard = collectChanges(line(retry), 250)
   expect(changesOf(await heard.next()).subjects).toEqual(['job:8', 'job:7'])
 })
 
 test('however much happens, no more is listed than a page can use, and that it is not all is said', async () => {
   const source = line(job(0))
-  const heard = gathered(source, 250)
+  const heard = collectChanges(source, 250)
   await heard.next()
   const next = heard.next()
   source.put(...Array.from({ length: 5_000 }, (_, i) => job(i + 1)))
@@ -76,12 +76,12 @@ test('however much happens, no more is listed than a page can use, and that it i
 
 test('a gap means that nobody knows what happened', async () => {
   const gap: HubEvent = { id: null, topics: [], event: 'gap', data: { reason: 'removed' } }
-  expect(changesOf(await gathered(line(gap), 250).next())).toMatchObject({ isMore: true })
+  expect(changesOf(await collectChanges(line(gap), 250).next())).toMatchObject({ isMore: true })
 })
 
 test('what was gathered is told before the end, and the end says why', async () => {
   const source = line(job(1))
-  const heard = gathered(source, 60_000)
+  const heard = collectChanges(source, 60_000)
   await heard.next()
   const next = heard.next()
   source.put(job(2), { id: null, topics: [], event: 'end', data: { reason: 'stopped' } })
@@ -89,7 +89,7 @@ test('what was gathered is told before the end, and the end says why', async () 
   expect((await heard.next()).value).toMatchObject({ event: 'end', data: { reason: 'stopped' } })
   expect(await heard.next()).toEqual({ done: true, value: undefined })
   source.end()
-  expect(await gathered(source, 250).next()).toEqual({ done: true, value: undefined })
+  expect(await collectChanges(source, 250).next()).toEqual({ done: true, value: undefined })
 })
 
 test('a page is not let go for what happens faster than it could be told one by one', async () => {
@@ -107,8 +107,8 @@ test('a page is not let go for what happens faster than it could be told one by 
 
 test('a queue that is paused is news about the queue; a job that ends in it is not', async () => {
   const paused: HubEvent = { id: '9', topics: ['queue:default'], event: 'queue.paused', data: {} }
-  expect(changesOf(await gathered(line(paused), 250).next()).subjects).toEqual(['queue:default'])
-  expect(changesOf(await gathered(line(job(1)), 250).next()).subjects).toEqual(['job:1'])
+  expect(changesOf(await collectChanges(line(paused), 250).next()).subjects).toEqual(['queue:default'])
+  expect(changesOf(await collectChanges(line(job(1)), 250).next()).subjects).toEqual(['job:1'])
 })
 
 test('over HTTP, an owner hears of the changes of their own and goes on where they were', async () => {

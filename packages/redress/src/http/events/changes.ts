@@ -25,14 +25,14 @@ export interface EventSource extends AsyncIterator<HubEvent> {
  * Gathers events and tells them together, at most once in so long. A busy store has thousands of events a second, and
  * no page can show them all; to fall behind for their sake would help nobody.
  */
-export function gathered(source: EventSource, everyMs: number): AsyncIterator<HubEvent> {
+export function collectChanges(source: EventSource, everyMs: number): AsyncIterator<HubEvent> {
   let coming: Promise<IteratorResult<HubEvent>> | null = null
   let ending: IteratorResult<HubEvent> | null = null
   let toldAtMs = Number.NEGATIVE_INFINITY
 
   async function next(): Promise<IteratorResult<HubEvent>> {
     if (ending !== null) return ended()
-    const gathering = new Gathering()
+    const changes = new ChangeSet()
     let alarm = new Alarm(SILENCE_MS_MAX)
     for (;;) {
       coming ??= source.next()
@@ -42,20 +42,20 @@ export function gathered(source: EventSource, everyMs: number): AsyncIterator<Hu
       if (result.done || result.value.event === 'end') {
         ending = result
         // What was gathered is told first, and then why there is no more.
-        if (!gathering.isEmpty) break
+        if (!changes.isEmpty) break
         alarm.stop()
         return ended()
       }
-      if (gathering.isEmpty) {
+      if (changes.isEmpty) {
         alarm.stop()
         alarm = new Alarm(toldAtMs + everyMs - performance.now())
       }
-      gathering.add(result.value)
-      for (const event of source.takeWaiting()) gathering.add(event)
+      changes.add(result.value)
+      for (const event of source.takeWaiting()) changes.add(event)
     }
     alarm.stop()
     toldAtMs = performance.now()
-    return { done: false, value: gathering.told() }
+    return { done: false, value: changes.told() }
   }
 
   /** The end is told once. */
@@ -86,7 +86,7 @@ class Alarm {
   }
 }
 
-class Gathering {
+class ChangeSet {
   readonly #events = new Map<string, number>()
   readonly #subjects = new Set<string>()
   readonly #types = new Set<string>()

@@ -44,7 +44,7 @@ export function NotLoaded() {
   )
 }
 
-export function Unbroken({ children }: { children: ComponentChildren }) {
+export function PageErrorBoundary({ children }: { children: ComponentChildren }) {
   return <Guard url={useLocation().url}>{children}</Guard>
 }
 
