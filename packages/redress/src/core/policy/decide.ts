@@ -98,18 +98,18 @@ function finalByClass({ code, retry }: FailureFacts, policy: Policy): { rule: st
     case 'final':
       return { rule: 'its handler said so', because: `${code}, and its handler said that trying again is useless` }
     case 'dead-letter':
-      return { rule: 'code is dead-lettered', because: `${code} is ${setAside(policy)} at once` }
+      return { rule: 'code is dead-lettered', because: `${code} is ${endText(policy)} at once` }
     case 'unknown': {
       const { unknown } = policy.retry
       if (unknown === 'transient') return null
-      const answer = unknown === 'never' ? 'not retried' : `${setAside(policy)} at once`
+      const answer = unknown === 'never' ? 'not retried' : `${endText(policy)} at once`
       return { rule: `retry.unknown = ${unknown}`, because: `${code} is unclassified, and under this policy ${answer}` }
     }
   }
 }
 
 /** A policy without dead letters still ends the job: the class says that trying again is useless. */
-const setAside = (policy: Policy): string => (policy.deadLetter === 'none' ? 'failed for good' : 'dead-lettered')
+const endText = (policy: Policy): string => (policy.deadLetter === 'none' ? 'failed for good' : 'dead-lettered')
 
 /** The budgets one more failure is counted against, the narrower one first. */
 function failureBudgets(before: Spent, code: string, policy: Policy): [Budget, ...Budget[]] {
