@@ -49,8 +49,9 @@ const FOLDER = join(PACKAGE, IS_CHECKOUT ? 'dashboard/dist' : 'dist/dashboard')
 interface Asset {
   type: string
   plain: Buffer
-  gzip: Buffer
-  brotli: Buffer
+  /** Compressed when a browser first asks for it: many servers live without ever showing a page. */
+  gzip: () => Buffer
+  brotli: () => Buffer
 }
 
 /** The operator's pages: static files that read the same HTTP API as everybody. */
@@ -91,8 +92,8 @@ export function addDashboard(
 function send(request: FastifyRequest, reply: FastifyReply, { type, plain, gzip, brotli }: Asset): FastifyReply {
   const accepted = String(request.headers['accept-encoding'] ?? '')
   void reply.type(type)
-  if (/\bbr\b/.test(accepted)) return reply.header('content-encoding', 'br').send(brotli)
-  if (/\bgzip\b/.test(accepted)) return reply.header('content-encoding', 'gzip').send(gzip)
+  if (/\bbr\b/.test(accepted)) return reply.header('content-encoding', 'br').send(brotli())
+  if (/\bgzip\b/.test(accepted)) return reply.header('content-encoding', 'gzip').send(gzip())
   return reply.send(plain)
 }
 
@@ -110,5 +111,13 @@ function assetsIn(folder: string): Map<string, Asset> {
 function readAsset(path: string, type: string): Asset {
   const plain = readFileSync(path)
   const params = { [constants.BROTLI_PARAM_QUALITY]: 5 }
-  return { type, plain, gzip: gzipSync(plain), brotli: brotliCompressSync(plain, { params }) }
+  return { type, plain, gzip: once(() => gzipSync(plain)), brotli: once(() => brotliCompressSync(plain, { params })) }
+}
+
+function once<T>(make: () => T): () => T {
+  let made: T | undefined
+  return () => {
+    made ??= make()
+    return made
+  }
 }
