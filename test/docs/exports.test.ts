@@ -1,9 +1,17 @@
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { redress } from 'redress'
 import { expect, test } from 'vitest'
 import { ROOT_EXPORTS, SUBPATH_EXPORTS } from '../../scripts/reference-exports.ts'
 
 const PACKAGE = join(import.meta.dirname, '../../packages/redress')
+const ROOT = join(PACKAGE, '../..')
+/** The changelog names what is gone, too. */
+const PAGES = globSync(['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', '*/*/README.md', 'docs/**/*.md'], {
+  cwd: ROOT,
+  exclude: ['node_modules/**'],
+})
+const read = (page: string): string => readFileSync(join(ROOT, page), 'utf8')
 const manifest = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8')) as { exports: Record<string, unknown> }
 
 test('the package exports the root, the documented subpaths and nothing else', () => {
@@ -24,6 +32,47 @@ test('the names of the running modules are those of their sources', async () => 
     const running = Object.keys((await import(join(PACKAGE, 'src', file))) as object)
     expect(exportedBy(file)).toEqual(expect.arrayContaining(running))
   }
+})
+
+test('every name that a page imports from redress is exported', () => {
+  const names = new Map([
+    ['redress', exportedBy('index.ts')],
+    ...Object.keys(SUBPATH_EXPORTS).map((name) => [`redress/${name}`, exportedBy(`${name}/index.ts`)] as const),
+  ])
+  const imports = PAGES.flatMap((page) =>
+    [...read(page).matchAll(/^import (?:type )?\{([^}]*)\} from '(redress(?:\/[\w-]+)?)'/gm)].flatMap(
+      ([, list = '', from = '']) =>
+        list.split(',').map((name) => ({
+          page,
+          from,
+          name:
+            name
+              .trim()
+              .replace(/^type /, '')
+              .split(' as ')[0] ?? '',
+        })),
+    ),
+  )
+  expect(imports.length).toBeGreaterThan(20)
+  expect(imports.filter(({ from, name }) => !names.get(from)?.includes(name))).toEqual([])
+})
+
+test('every method of an app that a page names exists', () => {
+  const app = redress({ store: 'sqlite::memory:' }) as unknown as Record<string, Record<string, unknown>>
+  const named = PAGES.flatMap((page) =>
+    [...read(page).matchAll(/\bapp\.(?!(?:test\.)?[tj]s\b)([a-z]\w*)(?:\.([a-z]\w*))?(?=[(`])/g)].map(
+      ([text, one = '', two]) => ({
+        page,
+        text,
+        one,
+        two,
+      }),
+    ),
+  )
+  const isThere = ({ one, two }: { one: string; two: string | undefined }): boolean =>
+    app[one] !== undefined && (two === undefined || app[one][two] !== undefined)
+  expect(named.length).toBeGreaterThan(50)
+  expect(named.filter((name) => !isThere(name))).toEqual([])
 })
 
 /** Types and values, as the text of the file says. */
