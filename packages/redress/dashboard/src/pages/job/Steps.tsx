@@ -104,7 +104,7 @@ function Record({ failure }: { failure: FailureView }) {
         <dd>{FAULT_WORDS[fault].meaning}</dd>
         <dt>Failed in</dt>
         <dd>
-          {STAGE_WORDS[phase]}; {OWNER_WORDS[layer]} has to account for it
+          {PHASE_WORDS[phase]}; {LAYER_WORDS[layer]} must account for it
         </dd>
         <dt>Code chosen by</dt>
         <dd class="said">{rule}</dd>
@@ -146,15 +146,15 @@ function Record({ failure }: { failure: FailureView }) {
   )
 }
 
-const STAGE_WORDS: Readonly<Record<FailureView['phase'], string>> = {
-  pre_dispatch: 'submission, before any worker had it',
+const PHASE_WORDS: Readonly<Record<FailureView['phase'], string>> = {
+  pre_dispatch: 'submission, before a worker had it',
   dispatch: 'dispatch, on its way to a worker',
   execution: 'execution',
   verification: 'verification of the result',
 }
 
-const OWNER_WORDS: Readonly<Record<FailureView['layer'], string>> = {
-  submission: 'who handed it in',
+const LAYER_WORDS: Readonly<Record<FailureView['layer'], string>> = {
+  submission: 'the submitter',
   coordination: 'the job server',
   worker: 'the worker',
 }
