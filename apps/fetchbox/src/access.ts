@@ -6,9 +6,10 @@ import { refusal } from './failures/refusals.ts'
 const SCOPES = { read: 'batches.show', submit: 'jobs.submit', purge: 'batches.cancel' } as const
 
 /** Whose jobs somebody may see; null for all. */
-export const seenBy = (caller: Caller): string | null => (caller.role === 'owner' ? (caller.account ?? '') : null)
+export const visibleTenant = (caller: Caller): string | null =>
+  caller.role === 'owner' ? (caller.account ?? '') : null
 
-export async function neededCaller(
+export async function requireCaller(
   { findCaller }: MountTools,
   request: FastifyRequest,
   toDo: keyof typeof SCOPES,

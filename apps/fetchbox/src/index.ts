@@ -5,10 +5,10 @@ import type { Log } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 import type { AppModule } from 'redress/http'
 import { outboundGuard } from 'redress/outbound'
-import { type Pause, pauseForReal } from './failures/patience.ts'
+import { type Pause, realPause } from './failures/ingest-retries.ts'
 import { loadHandlers } from './job-handlers.ts'
 import { declareFinalize } from './jobs/finalize-job.ts'
-import { declarePurge, isPurged, refusingPurged } from './jobs/purge-job.ts'
+import { declarePurge, isPurged, refusePurged } from './jobs/purge-job.ts'
 import { declareResource } from './jobs/resource-job.ts'
 import { declareRetention } from './jobs/retention-job.ts'
 import { batchData } from './requests/ingest.ts'
@@ -46,11 +46,11 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
       const sealer = openSealer(settings.secret ?? secretIn(home, 'fetchbox.key', KEY_USE), 'fetchbox headers')
       const transfer = given.transfer ?? (await realTransfer(settings, storage, log))
       const guard = outboundGuard(settings.outbound)
-      const metadataOf = remembering(async (id: string) => (await batchData(app, id))?.metadata ?? {})
+      const metadataOf = memoized(async (id: string) => (await batchData(app, id))?.metadata ?? {})
       const purged = (id: string) => isPurged(app, id)
       const resource = declareResource(app, {
         handlers,
-        transfer: refusingPurged(app, transfer),
+        transfer: refusePurged(app, transfer),
         settings,
         sealer,
         metadataOf,
@@ -59,7 +59,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
       declareFinalize(app, { handlers, settings, log })
       declarePurge(app, storage, settings)
       declareRetention(app, storage, settings, log)
-      const patience = { pause: given.pause ?? pauseForReal, log }
+      const retries = { pause: given.pause ?? realPause, log }
       return {
         mount: fetchboxRoutes({
           app,
@@ -70,7 +70,7 @@ export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
           sealer,
           handlerMs: settings.handlerMs,
           seeProxies: () => transfer.proxies?.() ?? [],
-          patience,
+          retries,
           log,
         }),
         async stop() {
@@ -102,7 +102,7 @@ export default fetchboxApp()
 const KEPT_MAX = 200
 
 /** Asks once for what does not change, and keeps the newest answers. A failure is not kept. */
-export function remembering<T>(ask: (key: string) => Promise<T>): (key: string) => Promise<T> {
+export function memoized<T>(ask: (key: string) => Promise<T>): (key: string) => Promise<T> {
   const answers = new Map<string, Promise<T>>()
   return (key) => {
     const known = answers.get(key)

@@ -6,15 +6,15 @@ import { type App, RedressError } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 import { artifactFile, type Mount, type MountTools, sendFile } from 'redress/http'
 import type { z } from 'zod'
-import { neededCaller, seenBy, tenantOf } from './access.ts'
+import { requireCaller, tenantOf, visibleTenant } from './access.ts'
 import { API, JOBS_QUERY, RESOURCES_QUERY } from './api.ts'
 import { refusal } from './failures/refusals.ts'
 import { requestPurge } from './jobs/purge-job.ts'
-import { inputOf, neededBatch, resourceRows, viewListed, viewResource, viewSnapshot } from './jobs/views.ts'
+import { inputOf, requireBatch, resourceRows, viewListed, viewResource, viewSnapshot } from './jobs/views.ts'
 import { BATCH } from './policy.ts'
 import { accept, type BatchData, type IngestOptions } from './requests/ingest.ts'
 import { resourceKey } from './requests/manifest.ts'
-import { letRestGo, readBody } from './requests/read-body.ts'
+import { discardBody, readBody } from './requests/read-body.ts'
 import type { ProxyState } from './transfer/proxies.ts'
 export interface RouteOptions extends IngestOptions {
   storage: ArtifactStore
@@ -46,7 +46,7 @@ function addSubmission(server: FastifyInstance, tools: MountTools, options: Rout
     { ...described(API.submit, { bodyMs: BODY_MS }), bodyLimit: Number.MAX_SAFE_INTEGER },
     async (request, reply) => {
       try {
-        const caller = await neededCaller(tools, request, 'submit')
+        const caller = await requireCaller(tools, request, 'submit')
         const submission = {
           tenant: tenantOf(request, caller),
           type: headerOf(request, 'x-fetchbox-job-type') ?? DEFAULT_TYPE,
@@ -54,7 +54,7 @@ function addSubmission(server: FastifyInstance, tools: MountTools, options: Rout
           body: await readBody(request),
         }
         const { id, isNew } = await accept(options, submission)
-        const { status, resourcesTotal } = viewListed(await neededBatch(options.app, id, null))
+        const { status, resourcesTotal } = viewListed(await requireBatch(options.app, id, null))
         const location = `/fetchbox/jobs/${id}`
         return await reply
           .code(isNew ? 202 : 200)
@@ -62,7 +62,7 @@ function addSubmission(server: FastifyInstance, tools: MountTools, options: Rout
           .header('cache-control', 'no-store')
           .send({ id, status, resources: resourcesTotal, location })
       } finally {
-        letRestGo(request)
+        discardBody(request)
       }
     },
   )
@@ -70,18 +70,18 @@ function addSubmission(server: FastifyInstance, tools: MountTools, options: Rout
 
 function addReading(server: FastifyInstance, tools: MountTools, { app, storage }: RouteOptions): void {
   server.get('/fetchbox/jobs', described(API.list), async (request, reply) => {
-    const caller = await neededCaller(tools, request, 'read')
-    return noStore(reply).send(await listed(app, query(JOBS_QUERY, request), seenBy(caller)))
+    const caller = await requireCaller(tools, request, 'read')
+    return noStore(reply).send(await listed(app, query(JOBS_QUERY, request), visibleTenant(caller)))
   })
 
   server.get('/fetchbox/jobs/:id', described(API.job), async (request, reply) => {
-    const caller = await neededCaller(tools, request, 'read')
-    return noStore(reply).send(await viewSnapshot(app, await batchOf(app, request, seenBy(caller))))
+    const caller = await requireCaller(tools, request, 'read')
+    return noStore(reply).send(await viewSnapshot(app, await batchOf(app, request, visibleTenant(caller))))
   })
 
   server.get('/fetchbox/jobs/:id/resources', described(API.resources), async (request, reply) => {
-    const caller = await neededCaller(tools, request, 'read')
-    const { id } = await batchOf(app, request, seenBy(caller))
+    const caller = await requireCaller(tools, request, 'read')
+    const { id } = await batchOf(app, request, visibleTenant(caller))
     const { limit, cursor = 0, status, format } = query(RESOURCES_QUERY, request)
     const rows = await resourceRows(app, id, status)
     if (format === 'jsonl' || request.headers.accept?.includes('application/x-ndjson')) {
@@ -97,17 +97,17 @@ function addReading(server: FastifyInstance, tools: MountTools, { app, storage }
   })
 
   server.get('/fetchbox/jobs/:id/resources/:resource/content', described(API.content), async (request, reply) => {
-    const caller = await neededCaller(tools, request, 'read')
-    const { id, data } = await batchOf(app, request, seenBy(caller))
+    const caller = await requireCaller(tools, request, 'read')
+    const { id, data } = await batchOf(app, request, visibleTenant(caller))
     const { resource } = request.params as { resource: string }
     const key = resourceKey((data as BatchData).type, id, resource)
     return sendContent(app, storage, { job: id, resource, key }, request, reply)
   })
 
   server.delete('/fetchbox/jobs/:id', described(API.purge), async (request, reply) => {
-    const caller = await neededCaller(tools, request, 'purge')
+    const caller = await requireCaller(tools, request, 'purge')
     const { id } = request.params as { id: string }
-    const purge = await requestPurge(app, id, seenBy(caller), caller)
+    const purge = await requestPurge(app, id, visibleTenant(caller), caller)
     return noStore(reply)
       .code(purge.status === 'complete' ? 200 : 202)
       .send({ id, purge })
@@ -117,7 +117,7 @@ function addReading(server: FastifyInstance, tools: MountTools, { app, storage }
 const noStore = (reply: FastifyReply): FastifyReply => reply.header('cache-control', 'no-store')
 
 function batchOf(app: App, request: FastifyRequest, tenant: string | null) {
-  return neededBatch(app, (request.params as { id: string }).id, tenant)
+  return requireBatch(app, (request.params as { id: string }).id, tenant)
 }
 
 async function listed(app: App, { type, tenant, status, ...page }: z.output<typeof JOBS_QUERY>, own: string | null) {
@@ -201,7 +201,7 @@ const STATES = ['healthy', 'out', 'probing'] as const
 /** For those who run it: which proxies are in use, and why the others are not. */
 function addProxyRoute(server: FastifyInstance, tools: MountTools, seeProxies: SeeProxies): void {
   server.get('/fetchbox/proxies', described(API.proxies), async (request, reply) => {
-    const { role } = await neededCaller(tools, request, 'read')
+    const { role } = await requireCaller(tools, request, 'read')
     if (role === 'owner') throw refusal('AUTH_ROLE', { said: 'It needs the role viewer or operator.' })
     const proxies = seeProxies().map(({ outUntilMs, ...shown }) => ({
       ...shown,

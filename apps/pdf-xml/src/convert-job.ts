@@ -4,7 +4,7 @@ import { type App, type Attempt, type JobType, RedressError, rule } from 'redres
 import { z } from 'zod'
 import { CODES, type Code } from './codes.ts'
 import { existingResult, type Files, NotWellFormed, resultKey, sourceKey, TooMuchXml, wellFormed } from './files.ts'
-import { callGateway, GatewayBusy, GatewayFailed, type GatewayRoom } from './gateway-client.ts'
+import { callGateway, GatewayBusy, type GatewayCapacity, GatewayFailed } from './gateway-client.ts'
 import { convertPolicy } from './policy.ts'
 import type { Settings } from './settings.ts'
 
@@ -40,17 +40,20 @@ export interface ConvertOptions {
   settings: Settings
   /** Where the gateway is now: one that was started again may have another port. */
   gatewayUrl(): string
-  room: GatewayRoom
+  capacity: GatewayCapacity
 }
 
-export function declareConvert(app: App, { files, settings, gatewayUrl, room }: ConvertOptions): JobType<ConvertInput> {
+export function declareConvert(
+  app: App,
+  { files, settings, gatewayUrl, capacity }: ConvertOptions,
+): JobType<ConvertInput> {
   return app.job(CONVERT, {
     queue: 'pdf-xml',
     input: inputSchema,
     codes: CODES,
     ownersSee: 'UNKNOWN',
     policy: convertPolicy(settings),
-    slotsMax: () => room.slots,
+    slotsMax: () => capacity.slots,
     classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],
     admit: ({ refused }, submission) => {
       if (refused !== null) submission.fail(refused)
@@ -86,7 +89,7 @@ export function declareConvert(app: App, { files, settings, gatewayUrl, room }: 
             source: body,
             timeoutMs: settings.gateway.timeoutMs,
             waitMs: settings.gateway.waitMs,
-            learnParsers: (parsers) => room.learn(parsers),
+            learnParsers: (parsers) => capacity.learn(parsers),
             signal: attempt.signal,
             traceparent: attempt.traceparent,
           })

@@ -8,7 +8,7 @@ import { request as requestSecurely } from 'node:https'
 import { pipeline } from 'node:stream/promises'
 import { readEarlyAnswers, retryAfterHeaderMs } from 'redress/outbound'
 import type { Code } from './codes.ts'
-import { NOTICES, PARSERS, STATE } from './gateway/notices.ts'
+import { NOTICES_HEADER, PARSERS_HEADER, STATE_HEADER } from './gateway/interim-responses.ts'
 
 export interface GatewayCall {
   url: string
@@ -84,17 +84,17 @@ export class GatewayBusy extends Error {
 /** Sends the document. Resolves with the head of the answer; its body fails with GatewayFailed, too. */
 export async function callGateway(call: GatewayCall): Promise<Converted> {
   const { url, mapping, traceparent } = call
-  const patience = new Patience(call)
-  const signal = AbortSignal.any([call.signal, patience.signal])
+  const timeout = new CallTimeout(call)
+  const signal = AbortSignal.any([call.signal, timeout.signal])
   const source = watched(call.source)
   const failed = (error: unknown): unknown => {
     // The attempt was told to stop: that is no answer of the gateway's.
     if (call.signal.aborted) return call.signal.reason
     if (source.failure !== null) return source.failure.error
-    return patience.signal.aborted ? patience.signal.reason : unreachable(error)
+    return timeout.signal.aborted ? timeout.signal.reason : unreachable(error)
   }
   const heard = (headers: IncomingHttpHeaders) => {
-    const parsers = wholeNumber(headerIn(headers, PARSERS))
+    const parsers = wholeNumber(headerIn(headers, PARSERS_HEADER))
     if (parsers !== null && parsers > 0) call.learnParsers?.(parsers)
   }
   let answer: IncomingMessage
@@ -104,31 +104,31 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
       headers: {
         'content-type': 'application/pdf',
         accept: 'application/xml',
-        [NOTICES]: '1',
+        [NOTICES_HEADER]: '1',
         ...(traceparent !== null && { traceparent }),
       },
       body: source.chunks,
       signal,
       onNotice: (headers) => {
         heard(headers)
-        patience.told(headerIn(headers, STATE))
+        timeout.onState(headerIn(headers, STATE_HEADER))
       },
     })
   } catch (error) {
-    patience.end()
+    timeout.end()
     throw failed(error)
   }
   const { statusCode: status = 0, headers } = answer
   heard(headers)
-  if (status !== 200) throw await refused(answer, status).finally(() => patience.end())
+  if (status !== 200) throw await refused(answer, status).finally(() => timeout.end())
   const type = headers['content-type'] ?? ''
   if (!/^(application|text)\/xml\b/.test(type)) {
     answer.destroy()
-    patience.end()
+    timeout.end()
     throw new GatewayFailed('GW_5XX', `the gateway answered 200 with ${type || 'no content type'}`, { status })
   }
   return {
-    body: failing(answer, failed, () => patience.end()),
+    body: failing(answer, failed, () => timeout.end()),
     mapping: headerOf(answer, 'x-mapping') ?? mapping,
     pages: wholeNumber(headerOf(answer, 'x-pages')),
     parseMs: wholeNumber(headerOf(answer, 'x-parse-ms')),
@@ -139,7 +139,7 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
 const SILENCE_MS_MIN = 10_000
 
 /** The timeout of a call. It restarts when the gateway reports that a document waits or that its parsing begins. */
-class Patience {
+class CallTimeout {
   readonly #timeoutMs: number
   readonly #waitMs: number
   readonly #over = new AbortController()
@@ -156,7 +156,7 @@ class Patience {
     return this.#over.signal
   }
 
-  told(state: string | null): void {
+  onState(state: string | null): void {
     if (this.signal.aborted) return
     if (state === 'waiting') {
       this.#start(Math.max(this.#timeoutMs, SILENCE_MS_MIN))
@@ -183,10 +183,10 @@ class Patience {
 /** The gateway's health: whether it answers, and how many documents it parses at once, if it reports that. */
 async function probeGateway(url: string, signal: AbortSignal): Promise<{ parsers: number | null }> {
   const answer = await ask(`${url}/health`, { signal })
-  const parsers = wholeNumber(headerIn(answer.headers, PARSERS))
+  const parsers = wholeNumber(headerIn(answer.headers, PARSERS_HEADER))
   const { statusCode } = answer
-  // A saturated gateway is healthy: it gets more documents as soon as it has room.
-  const isWell = statusCode === 200 || (statusCode === 503 && headerIn(answer.headers, STATE) === 'saturated')
+  // A saturated gateway is healthy: it gets more documents as soon as it has capacity.
+  const isWell = statusCode === 200 || (statusCode === 503 && headerIn(answer.headers, STATE_HEADER) === 'saturated')
   answer.destroy()
   if (!isWell) throw new Error(`the gateway answered ${statusCode} when asked for its health`)
   return { parsers }
@@ -326,7 +326,7 @@ const ASK_MS_MAX = 2_000
  * How many documents this process may send to the gateway at once. The gateway reports how many it parses; more would
  * only wait in its queue, or be refused. Without such a report, the limit is the number of slots of the worker.
  */
-export class GatewayRoom {
+export class GatewayCapacity {
   readonly #url: () => string
   #isAsked = false
   #isKnown = false

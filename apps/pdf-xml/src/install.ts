@@ -2,7 +2,7 @@ import type { App } from 'redress'
 import type { InstallContext, InstalledApp } from 'redress/http'
 import { declareConvert } from './convert-job.ts'
 import { openFiles } from './files.ts'
-import { GatewayRoom } from './gateway-client.ts'
+import { GatewayCapacity } from './gateway-client.ts'
 import { GatewayService } from './gateway-service.ts'
 import { GATEWAY } from './policy.ts'
 import { declareRetention } from './retention-job.ts'
@@ -17,10 +17,10 @@ export async function install(app: App, { home, env, log }: InstallContext): Pro
   const { url, timeoutMs } = settings.gateway
   const service = url === null ? new GatewayService({ mappingsDir: settings.mappingsDir, timeoutMs, log }) : null
   const gatewayUrl = () => url ?? (service as GatewayService).url
-  const room = new GatewayRoom(gatewayUrl)
-  const convert = declareConvert(app, { files, settings, gatewayUrl, room })
+  const capacity = new GatewayCapacity(gatewayUrl)
+  const convert = declareConvert(app, { files, settings, gatewayUrl, capacity })
   app.dependency(GATEWAY, {
-    probe: ({ signal }) => room.probe(signal),
+    probe: ({ signal }) => capacity.probe(signal),
     // Who wants it tried again soon wants it asked soon.
     every: Math.min(PROBE_MS_MAX, settings.breaker.cooldownMs),
   })

@@ -6,7 +6,7 @@ import { CODES, type Code } from './codes.ts'
 import type { ConvertInput } from './convert-job.ts'
 import { existingResult, type Files, sourceKey } from './files.ts'
 import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
-import type { Leave, VisitorLimits } from './visitors.ts'
+import type { UploadPermit, VisitorLimits } from './visitors.ts'
 
 /** What became of a file that somebody sent. */
 export type Received = { kind: 'created'; jobId: string; bytes: number } | { kind: 'twin'; jobId: string } | Refused
@@ -47,23 +47,23 @@ const FIELD_BYTES_MAX = 200
  * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
  */
 export async function receive(request: FastifyRequest, sender: Sender, options: ReceiveOptions): Promise<Received> {
-  const leave = sender.isVisitor ? await options.visitors.admit(request, sender.owner) : null
-  if (leave !== null && 'kind' in leave) {
-    letRestGo(request)
-    return leave
+  const permit = sender.isVisitor ? await options.visitors.admit(request, sender.owner) : null
+  if (permit !== null && 'kind' in permit) {
+    discardBody(request)
+    return permit
   }
   let keptBytes = 0
   try {
-    const received = await receiveWith(leave, request, sender, options)
+    const received = await receiveWith(permit, request, sender, options)
     if (received.kind === 'created') keptBytes = received.bytes
     return received
   } finally {
-    leave?.end(keptBytes)
+    permit?.end(keptBytes)
   }
 }
 
 async function receiveWith(
-  leave: Leave | null,
+  permit: UploadPermit | null,
   request: FastifyRequest,
   { owner }: Sender,
   options: ReceiveOptions,
@@ -79,11 +79,11 @@ async function receiveWith(
   let isKept = false
   try {
     await takeParts(request, upload, sourceKey(jobId), files)
-    const received = await submitted(upload, { owner, id: jobId, leave }, options)
+    const received = await submitted(upload, { owner, id: jobId, permit }, options)
     isKept = received.kind === 'created'
     return received
   } catch (error) {
-    letRestGo(request)
+    discardBody(request)
     if (error instanceof NotPdf) {
       await record('NOT_PDF')
       return refusal('NOT_PDF', 400, jobId)
@@ -134,7 +134,7 @@ async function takeParts(request: FastifyRequest, upload: Upload, key: string, {
 
 async function submitted(
   { fileName, mapping, stored }: Upload,
-  { owner, id, leave }: { owner: string; id: string; leave: Leave | null },
+  { owner, id, permit }: { owner: string; id: string; permit: UploadPermit | null },
   options: ReceiveOptions,
 ): Promise<Received> {
   const { convert, settings } = options
@@ -147,13 +147,13 @@ async function submitted(
     return { kind: 'refused', status: 400, code: 'GW_4XX', message: CODES.GW_4XX.message, action }
   }
   const { bytes, sha256 } = stored
-  const tooMuch = leave?.refuse(bytes) ?? null
+  const tooMuch = permit?.refuse(bytes) ?? null
   if (tooMuch !== null) return tooMuch
   const how = {
     owner,
     id,
     dedupe: [owner, sha256, mapping, bytes],
-    ...(leave !== null && { limitKey: leave.limitKey, priority: leave.priority }),
+    ...(permit !== null && { limitKey: permit.limitKey, priority: permit.priority }),
   }
   const submit = () => convert.submit({ fileName, mapping, bytes, sha256 }, how)
   const first = await submit()
@@ -194,7 +194,7 @@ async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 }
 
 /** Somebody who still sends would not read an answer: the rest is read, and thrown away. */
-function letRestGo({ raw }: FastifyRequest): void {
+function discardBody({ raw }: FastifyRequest): void {
   raw.unpipe()
   raw.resume()
 }

@@ -17,7 +17,7 @@ const RECENT_MS = 10 * 60_000
 const PRIORITIES = 10
 
 /** A visitor's permission to send one file. */
-export interface Leave {
+export interface UploadPermit {
   /** The limit key of the conversion: visitors of one address share the parser as one. */
   limitKey: string
   /** Lower for each recent file of the same address: the files of visitors who send few go first. */
@@ -62,7 +62,7 @@ export class VisitorLimits {
   }
 
   /** Called before the file is read. */
-  async admit(request: FastifyRequest, owner: string): Promise<Leave | Refused> {
+  async admit(request: FastifyRequest, owner: string): Promise<UploadPermit | Refused> {
     const limits = this.#settings.visitors
     const nowMs = await (await this.#app.store()).nowMs()
     const address = clientAddress(request)

@@ -8,7 +8,7 @@ import type { Proxx } from './operations.ts'
 import { type Alarm, alarmOf, MAIL, WEBHOOK } from './policy.ts'
 import { proxxRoutes } from './routes.ts'
 import { readSettings, type Settings } from './settings.ts'
-import { locksLetGo } from './transcode/lock.ts'
+import { releaseLocks } from './transcode/lock.ts'
 import { declareTranscode } from './transcode/transcode-job.ts'
 
 const PAGE = '/proxx'
@@ -38,7 +38,7 @@ export function install(app: App, installContext: InstallContext): InstalledApp 
       await warnWithoutPrograms(installContext.log)
     },
     async stop() {
-      await locksLetGo()
+      await releaseLocks()
       await proxx.files.stop()
     },
   }

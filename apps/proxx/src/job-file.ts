@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { App, Log } from 'redress'
 import { errnoOf, writeWhole } from './paths.ts'
 import { TYPE } from './policy.ts'
-import { folderOf, standingOf } from './trace.ts'
+import { clipPositionOf, folderOf } from './trace.ts'
 import { type ProxxJob, viewProxxJob } from './view.ts'
 
 const RECONCILED_MAX = 1_000
@@ -39,7 +39,7 @@ export class JobFiles {
     const { error, startedAt } = view
     // Marked as failed by a process that does not know proxx.
     if (error === null || startedAt === null || error.class !== 'execution' || error.clip !== null) return view
-    const standing = await standingOf(this.#folder, view)
+    const standing = await clipPositionOf(this.#folder, view)
     return standing === null ? view : { ...view, error: { ...error, clip: standing.clip, stage: standing.stage } }
   }
 

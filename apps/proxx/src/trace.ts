@@ -27,7 +27,7 @@ export class Trace {
 }
 
 /** Where a running job is: "clip 2 of 5, encode". */
-export interface Standing {
+export interface ClipPosition {
   clip: number
   of: number
   stage: string
@@ -41,20 +41,20 @@ const ROUNDING = 1e-9
  * P26: the worker's log is the best source, if it is on this machine. Otherwise the progress of the job is good
  * enough.
  */
-export async function standingOf(
+export async function clipPositionOf(
   jobs: string,
   { id, progress, spec }: { id: string; progress: number; spec: unknown },
-): Promise<Standing | null> {
+): Promise<ClipPosition | null> {
   const of = readSpec(spec).spec?.sources.length ?? 0
   if (of === 0) return null
   const lines = await endOf(stderrLogOf(jobs, id))
   const [, clip, stage] = [...lines.matchAll(/^# \S+ clip (\d+) of \d+, (\w+):/gm)].at(-1) ?? []
   if (clip !== undefined && stage !== undefined) return { clip: Number(clip), of, stage }
-  return standingByProgress(progress, of)
+  return positionByProgress(progress, of)
 }
 
 /** Derives the stage from the progress: all clips are encoded first, and then all are verified. */
-export function standingByProgress(progress: number, of: number): Standing {
+export function positionByProgress(progress: number, of: number): ClipPosition {
   const isEncoding = progress < ENCODE_SHARE
   const share = isEncoding ? progress / ENCODE_SHARE : (progress - ENCODE_SHARE) / (1 - ENCODE_SHARE)
   const clip = Math.min(of, Math.floor(share * of + ROUNDING) + 1)

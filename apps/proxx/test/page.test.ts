@@ -8,7 +8,7 @@ import { visitor } from '../../../packages/redress/test/browser/visitor.ts'
 import { expectAccessible } from '../../../test/support/browser/axe.ts'
 import { until } from '../../../test/support/until.ts'
 import { listOrphans, retryJob, submitSpec } from '../src/operations.ts'
-import { standingByProgress } from '../src/page/reader.ts'
+import { positionByProgress } from '../src/page/reader.ts'
 import { Trace } from '../src/trace.ts'
 import type { ProxxJob } from '../src/view.ts'
 import { makeClip, needsFfmpeg, withFfmpeg } from './clips.ts'
@@ -363,7 +363,7 @@ test('the page of a retried job names the new job and asks before it makes anoth
 })
 
 test('where a job is on another machine follows from how far it is', () => {
-  const at = (progress: number, of: number) => Object.values(standingByProgress(progress, of)).join(' ')
+  const at = (progress: number, of: number) => Object.values(positionByProgress(progress, of)).join(' ')
   expect([at(0, 5), at((1 / 5) * 0.8, 5), at(0.79, 5)]).toEqual(['1 5 encode', '2 5 encode', '5 5 encode'])
   expect([at(0.8, 5), at(0.8 + (2 / 5) * (1 - 0.8), 5), at(1, 5)]).toEqual(['1 5 verify', '3 5 verify', '5 5 verify'])
 })

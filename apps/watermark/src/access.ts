@@ -7,13 +7,13 @@ import type { Caller, MountTools } from 'redress/http'
 export const ownerOf = ({ account, name }: Caller): string => account ?? name
 
 /** Whose rows somebody may see; null for all. */
-export const seenBy = (caller: Caller): string | null => (caller.role === 'owner' ? ownerOf(caller) : null)
+export const visibleOwner = (caller: Caller): string | null => (caller.role === 'owner' ? ownerOf(caller) : null)
 
 /** A campaign is a batch: who may read and steer batches may read and steer campaigns, and nobody else. */
 const SCOPES = { read: 'batches.show', write: 'batches.retry-failed' } as const
 
 /** Who has not signed in, or only for another system's sake, has no business here. */
-export async function neededCaller(
+export async function requireCaller(
   { findCaller }: MountTools,
   request: FastifyRequest,
   toDo: keyof typeof SCOPES,

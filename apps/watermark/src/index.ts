@@ -7,7 +7,7 @@ import { declareMarking } from './copies/mark-job.ts'
 import { declareDetecting } from './detection/detect-job.ts'
 import { openFiles } from './files.ts'
 import { ffmpegMedia, type Media } from './media.ts'
-import { declareChannels, letOwnersHear, mapEvents } from './notices.ts'
+import { allowOwnersToListen, declareChannels, mapEvents } from './notices.ts'
 import { channelsOf } from './policy.ts'
 import { declareRetention } from './retention-job.ts'
 import { watermarkRoutes } from './routes.ts'
@@ -55,7 +55,7 @@ export function watermarkApp(given: WatermarkOptions = {}): AppModule {
       return {
         page: PAGE,
         async mount(server, tools) {
-          letOwnersHear(tools, rows)
+          allowOwnersToListen(tools, rows)
           tools.welcomeOwners(PAGE)
           await routes(server, tools)
         },

@@ -17,7 +17,7 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
       email({
         ...mail,
         to: (notice) => (notice.kind === 'test' ? mail.from : addressOf(app, notice)),
-        render: (notice) => inWords(rows, notice, publicUrl),
+        render: (notice) => mailFor(rows, notice, publicUrl),
       }),
     )
   }
@@ -25,7 +25,7 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
     app.channel(
       WEBHOOK,
       webhook({
-        url: (notice) => (notice.kind === 'test' || hasCome(notice) ? hook.url : null),
+        url: (notice) => (notice.kind === 'test' || hasResult(notice) ? hook.url : null),
         // It is the operator's own word, wherever it leads.
         outbound: { allow: [new URL(hook.url).host] },
         secrets: [hook.secret],
@@ -39,12 +39,12 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
  * A campaign that ended before all its copies were made has no result to announce. The person who stopped it, or set
  * its end, knows.
  */
-const hasCome = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
+const hasResult = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
 
 /** That all is well is told by the webhook alone; the three mails are about failures. */
 function isMailed(notice: Notice): boolean {
   if (notice.kind === 'failed') return notice.failure.code !== 'CAMPAIGN_ENDED'
-  return notice.kind === 'settled' && hasCome(notice) && notice.batch.state !== 'complete'
+  return notice.kind === 'settled' && hasResult(notice) && notice.batch.state !== 'complete'
 }
 
 async function addressOf(app: App, notice: Notice): Promise<string | null> {
@@ -58,7 +58,7 @@ async function addressOf(app: App, notice: Notice): Promise<string | null> {
 const accountOf = (notice: Notice): string | null =>
   notice.kind === 'failed' ? notice.job.owner : notice.kind === 'settled' ? notice.batch.owner : null
 
-async function inWords(rows: Rows, notice: Notice, publicUrl: string | null): Promise<Mail> {
+async function mailFor(rows: Rows, notice: Notice, publicUrl: string | null): Promise<Mail> {
   const greeting = `Hello ${accountOf(notice) ?? ''},`
   const look = (id: string) =>
     publicUrl === null ? 'Open the campaign to retry.' : `Open the campaign to retry: ${publicUrl}/campaigns/${id}`
@@ -102,7 +102,7 @@ export function mapEvents(app: App): void {
 }
 
 /** Owners hear of their own. */
-export function letOwnersHear({ letHear }: Pick<MountTools, 'letHear'>, rows: Rows): void {
+export function allowOwnersToListen({ letHear }: Pick<MountTools, 'letHear'>, rows: Rows): void {
   letHear('campaign', async (caller, id) => (await findCampaign(rows, id, ownerOf(caller))) !== null)
   letHear('token', async (caller, id) => {
     const token = await findToken(rows, id)

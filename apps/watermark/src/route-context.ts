@@ -2,7 +2,7 @@ import { wantsPage } from '@redress/shared/pages'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { JobType } from 'redress'
 import type { Caller, MountTools } from 'redress/http'
-import { neededCaller, notFound, seenBy } from './access.ts'
+import { notFound, requireCaller, visibleOwner } from './access.ts'
 import type { Page } from './assets/assets.ts'
 import type { UploadOptions } from './assets/uploads.ts'
 import { type CampaignRow, findCampaign, findToken, type TokenRow } from './campaigns/campaigns.ts'
@@ -41,11 +41,11 @@ export class RouteContext {
   }
 
   reading(request: FastifyRequest): Promise<Caller> {
-    return neededCaller(this.tools, request, 'read')
+    return requireCaller(this.tools, request, 'read')
   }
 
   writing(request: FastifyRequest): Promise<Caller> {
-    return neededCaller(this.tools, request, 'write')
+    return requireCaller(this.tools, request, 'write')
   }
 
   async nowMs(): Promise<number> {
@@ -57,7 +57,7 @@ export class RouteContext {
     const most = wantsPage(request) ? SHOWN_MAX : PAGE_MAX
     const wanted = Number(limit ?? most)
     return {
-      owner: seenBy(caller),
+      owner: visibleOwner(caller),
       limit: Number.isInteger(wanted) && wanted >= 1 ? Math.min(wanted, most) : most,
       before: typeof cursor === 'string' ? cursor : null,
     }
@@ -71,7 +71,7 @@ export class RouteContext {
 
   async campaignOf(request: FastifyRequest, caller: Caller): Promise<CampaignRow> {
     const { id } = request.params as { id: string }
-    const campaign = await findCampaign(this.options.rows, id, seenBy(caller))
+    const campaign = await findCampaign(this.options.rows, id, visibleOwner(caller))
     if (campaign === null) throw notFound('campaign')
     return campaign
   }

@@ -4,7 +4,7 @@ import { wantsPage } from '@redress/shared/pages'
 import { answerRefusals, described } from '@redress/shared/routes'
 import type { FastifyInstance } from 'fastify'
 import { artifactFile, type Mount, sendFile } from 'redress/http'
-import { notFound, ownerOf, seenBy } from './access.ts'
+import { notFound, ownerOf, visibleOwner } from './access.ts'
 import { API } from './api.ts'
 import { findAsset, listAssets, viewAsset } from './assets/assets.ts'
 import { receiveAsset } from './assets/uploads.ts'
@@ -62,7 +62,7 @@ function addAssetRoutes(server: FastifyInstance, context: RouteContext): void {
   server.get('/assets/:id/thumbnail', described(API.thumbnail), async (request, reply) => {
     const caller = await context.reading(request)
     const { id } = request.params as { id: string }
-    if ((await findAsset(rows, id, seenBy(caller))) === null) throw notFound('asset')
+    if ((await findAsset(rows, id, visibleOwner(caller))) === null) throw notFound('asset')
     const how = { contentType: 'image/jpeg', cacheControl: 'private, max-age=3600' }
     return sendFile(request, reply, artifactFile(files.assets, thumbnailKey(id)), how).catch((error: unknown) => {
       throw isMissing(error) ? notFound('asset') : error

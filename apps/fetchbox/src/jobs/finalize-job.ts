@@ -4,7 +4,7 @@ import type { Handlers } from '../job-handlers.ts'
 import { FINALIZE, finalizePolicy, QUEUE } from '../policy.ts'
 import type { BatchData } from '../requests/ingest.ts'
 import type { Settings } from '../settings.ts'
-import { neededBatch, resourceRows, viewResource, viewSnapshot } from './views.ts'
+import { requireBatch, resourceRows, viewResource, viewSnapshot } from './views.ts'
 
 export interface FinalizeOptions {
   handlers: Handlers
@@ -24,7 +24,7 @@ export function declareFinalize(app: App, { handlers, settings, log }: FinalizeO
       if (handler === undefined) return attempt.fail('VALIDATION_UNKNOWN_JOB_TYPE', { note: `It was ${type}.` })
       // It had one when the job was accepted, and needs none any more.
       if (handler.finalize === undefined) return null
-      const snapshot = await viewSnapshot(app, await neededBatch(app, batch.id, null))
+      const snapshot = await viewSnapshot(app, await requireBatch(app, batch.id, null))
       const resources = async () => {
         const rows = await resourceRows(app, batch.id)
         return Promise.all(rows.map((row) => viewResource(app, row)))

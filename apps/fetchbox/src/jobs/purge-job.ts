@@ -7,7 +7,7 @@ import { jobOfKey, manifestKey, resourcePrefix } from '../requests/manifest.ts'
 import type { Settings } from '../settings.ts'
 import { uploadFailure } from '../transfer/upload.ts'
 import type { Transfer } from '../transfer-port.ts'
-import { neededBatch, type Purge, type Purged, type PurgeInput, purgeId, purgeOf, resourceRows } from './views.ts'
+import { type Purge, type Purged, type PurgeInput, purgeId, purgeOf, requireBatch, resourceRows } from './views.ts'
 
 /** Removes what a job stored, in the background: a thousand removals take longer than a client should wait. */
 export function declarePurge(app: App, storage: ArtifactStore, settings: Settings): JobType<PurgeInput> {
@@ -52,7 +52,7 @@ async function removeAll(storage: ArtifactStore, prefix: string, signal: AbortSi
 
 /** Asks for it, or finds out what became of it. Asking twice is asking once. */
 export async function requestPurge(app: App, id: string, tenant: string | null, caller: Caller): Promise<Purge> {
-  const batch = await neededBatch(app, id, tenant)
+  const batch = await requireBatch(app, id, tenant)
   if (batch.state === 'open') {
     const message = `Job ${id} is under way: ${batch.counts.unfinished} of its resources are not over.`
     throw new RedressError('JOB_WRONG_STATE', message, { action: 'Wait until it is over, or cancel its batch.' })
@@ -73,7 +73,7 @@ export const isPurged = async (app: App, id: string): Promise<boolean> =>
   (await (await app.store()).job({ id: purgeId(app, id) })) !== null
 
 /** What was purged stays so: a replay by somebody who has only the store is not asked before, and would store it again. */
-export function refusingPurged(app: App, transfer: Transfer): Transfer {
+export function refusePurged(app: App, transfer: Transfer): Transfer {
   return {
     download: (task, options) => transfer.download(task, options),
     async upload(spooled, options) {

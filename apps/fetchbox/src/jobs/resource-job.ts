@@ -10,7 +10,7 @@ import {
 } from 'redress'
 import { z } from 'zod'
 import { CODES, type Code, FetchFailure, isRetryable } from '../failures/failure.ts'
-import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '../job-handlers.ts'
+import { HandlerRefusal, type Handlers, type JobHandler, refuse, withTimeout } from '../job-handlers.ts'
 import { QUEUE, RESOURCE, RULES, resourcePolicy, WAIT_IN_SLOT_MS } from '../policy.ts'
 import { openHeaders, type Resource, resourceKey } from '../requests/manifest.ts'
 import { headerProblem } from '../requests/read-request.ts'
@@ -83,7 +83,7 @@ export function declareResource(app: App, options: ResourceOptions): JobType<Res
       if (handler === undefined) return attempt.fail('VALIDATION_UNKNOWN_JOB_TYPE', { note: `It was ${jobType}.` })
       const key = resourceKey(jobType, job, resource)
       let avoidProxy: string | null = null
-      const spooled = await staged(attempt, 'download', { ...tries, max: downloadTriesMax }, async (stage) => {
+      const spooled = await runStage(attempt, 'download', { ...tries, max: downloadTriesMax }, async (stage) => {
         try {
           const task = await prepared(input, handler, stage, attempt.owner, options)
           return await transfer.download(task, { signal: stage.signal, avoidProxy })
@@ -93,7 +93,7 @@ export function declareResource(app: App, options: ResourceOptions): JobType<Res
         }
       })
       try {
-        const stored = await staged(attempt, 'upload', { ...tries, max: storageTriesMax }, (stage) =>
+        const stored = await runStage(attempt, 'upload', { ...tries, max: storageTriesMax }, (stage) =>
           transfer.upload(spooled, { key, signal: stage.signal }),
         )
         const { contentType, contentEncoding } = spooled
@@ -118,7 +118,7 @@ type Trying = StageTry<AnyCode>
  * A stage whose failures say their code themselves. An origin that wants a longer pause than a slot should be held for
  * ends the attempt and not the job: the policy waits without a worker, within the attempts that are left.
  */
-async function staged<T>(
+async function runStage<T>(
   attempt: Attempt<AnyCode>,
   name: string,
   options: StageOptions<AnyCode>,
@@ -129,7 +129,7 @@ async function staged<T>(
       return { value: await work(stage) }
     } catch (error) {
       if (!(error instanceof FetchFailure)) throw error
-      if (isForLater(error)) return { later: error, number: stage.number }
+      if (isLongWait(error)) return { later: error, number: stage.number }
       return stage.fail(error.code, detailsOf(error, stage.number))
     }
   })
@@ -137,7 +137,7 @@ async function staged<T>(
   return attempt.fail(outcome.later.code, detailsOf(outcome.later, outcome.number))
 }
 
-const isForLater = ({ code, retryAfterMs = 0 }: FetchFailure): boolean =>
+const isLongWait = ({ code, retryAfterMs = 0 }: FetchFailure): boolean =>
   isRetryable(code) && retryAfterMs > WAIT_IN_SLOT_MS
 
 function detailsOf(failure: FetchFailure, number: number): AttemptFailOptions {
@@ -167,7 +167,7 @@ async function prepared(
   const { signal, number: attempt } = stage
   try {
     const task = { id, job, type: jobType, tenant, ...structuredClone(own) }
-    const answer = await inTime(handler.prepare(task, { refuse, metadata, attempt, signal }), settings.handlerMs)
+    const answer = await withTimeout(handler.prepare(task, { refuse, metadata, attempt, signal }), settings.handlerMs)
     const changed = answer ?? {}
     if (typeof changed !== 'object') throw new TypeError('prepare gave what is no object')
     const next = {

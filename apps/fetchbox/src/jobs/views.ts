@@ -155,7 +155,7 @@ const pointerTo = (offset: number | null | undefined): DeadLetterPointer | null 
 const dataOf = ({ data }: Pick<BatchView, 'data'>): BatchData => data as BatchData
 
 /** The batch of a fetchbox job that this caller may see; `tenant` is null for those who may see all. */
-export async function neededBatch(app: App, id: string, tenant: string | null): Promise<BatchDetail> {
+export async function requireBatch(app: App, id: string, tenant: string | null): Promise<BatchDetail> {
   const batch = await app.batches.find(id)
   if (batch !== null && batch.name === BATCH && dataOf(batch).app === BATCH) {
     if (tenant === null || batch.owner === tenant) return batch

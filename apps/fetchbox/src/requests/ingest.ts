@@ -1,8 +1,8 @@
 import { type App, type JobType, type Log, RedressError } from 'redress'
 import { type ArtifactStore, keyPart } from 'redress/artifacts'
-import { type Patience, patiently } from '../failures/patience.ts'
+import { type IngestRetries, retryTransient } from '../failures/ingest-retries.ts'
 import { refusal } from '../failures/refusals.ts'
-import { HandlerRefusal, type Handlers, inTime, type JobHandler, refuse } from '../job-handlers.ts'
+import { HandlerRefusal, type Handlers, type JobHandler, refuse, withTimeout } from '../job-handlers.ts'
 import type { ResourceInput } from '../jobs/resource-job.ts'
 import { BATCH, FINALIZE } from '../policy.ts'
 import type { Sealer } from '../sealer.ts'
@@ -26,7 +26,7 @@ export interface IngestOptions {
   sealer: Sealer
   /** How long `buildTasks` may take. */
   handlerMs: number
-  patience: Patience
+  retries: IngestRetries
   log: Log
 }
 
@@ -60,7 +60,7 @@ const LIMIT_KEY_CHARS_MAX = 200
  * follows from tenant and key: whoever is killed in between has accepted nothing, and whoever comes again finishes it.
  */
 export async function accept(options: IngestOptions, submission: Submission): Promise<Accepted> {
-  const { app, patience } = options
+  const { app, retries } = options
   const { tenant, type, idempotencyKey: key } = submission
   const handler = options.handlers.get(type)
   if (handler === undefined) throw refusal('VALIDATION_UNKNOWN_JOB_TYPE', { said: unknownType(type, options.handlers) })
@@ -68,17 +68,17 @@ export async function accept(options: IngestOptions, submission: Submission): Pr
   const digest = digestOf(type, requested, options.sealer)
   const id = key === null ? app.newId() : app.idFrom('fetchbox', tenant, key)
   if (key !== null) {
-    const twin = await patiently('finding a twin', () => batchData(app, id), patience)
+    const twin = await retryTransient('finding a twin', () => batchData(app, id), retries)
     if (twin !== null) return sameOrRefused(id, twin, digest)
   }
   const built = await builtTasks(handler, submission, requested, options)
   const resources = built.map((resource) => sealHeaders(resource, id, options.sealer))
   const { metadata } = requested
   const manifest = await storedManifest(options, { version: 1, id, type, tenant, digest, metadata, resources })
-  const isNew = await patiently('making the batch', () => opened(options, manifest, handler), patience)
+  const isNew = await retryTransient('making the batch', () => opened(options, manifest, handler), retries)
   if (isNew) return { id, isNew }
   // Somebody else was quicker with the same key, or our own first try was, and its answer got lost.
-  const made = await patiently('finding a twin', () => batchData(app, id), patience)
+  const made = await retryTransient('finding a twin', () => batchData(app, id), retries)
   return made === null ? { id, isNew: true } : sameOrRefused(id, made, digest)
 }
 
@@ -111,7 +111,7 @@ async function builtTasks(
     // A copy: what a handler does to its argument is not what the client sent.
     const request = { ...structuredClone({ resources, metadata }), type, tenant }
     const problems = new Problems()
-    const made = await inTime(handler.buildTasks(request, { refuse }), handlerMs)
+    const made = await withTimeout(handler.buildTasks(request, { refuse }), handlerMs)
     const built = readResources(made, checkUrl, problems)
     if (problems.first !== null) throw new Error(`it built tasks that cannot be fetched: ${problems.first}`)
     return built
@@ -124,16 +124,16 @@ async function builtTasks(
 
 /** The first to store it wins; what is there already of the same request is as good as ours. */
 async function storedManifest(
-  { app, storage, patience }: IngestOptions,
+  { app, storage, retries }: IngestOptions,
   fields: Omit<Manifest, 'createdAt'>,
 ): Promise<Manifest> {
   const key = manifestKey(fields.type, fields.id)
-  const nowMs = await patiently('asking for the time', async () => (await app.store()).nowMs(), patience)
+  const nowMs = await retryTransient('asking for the time', async () => (await app.store()).nowMs(), retries)
   const manifest: Manifest = { ...fields, createdAt: new Date(nowMs).toISOString() }
   const put = () => storage.put(key, JSON.stringify(manifest), { contentType: 'application/json', ifAbsent: true })
-  const isOurs = await patiently('storing the manifest', () => put().then(() => true, unlessThere), patience)
+  const isOurs = await retryTransient('storing the manifest', () => put().then(() => true, unlessThere), retries)
   if (isOurs) return manifest
-  const there = await patiently('reading the manifest', () => readManifest(storage, key), patience)
+  const there = await retryTransient('reading the manifest', () => readManifest(storage, key), retries)
   if (there.digest === fields.digest) return there
   throw refusal('VALIDATION_IDEMPOTENCY_KEY_REUSED')
 }

@@ -24,7 +24,7 @@ export async function readBody(request: FastifyRequest): Promise<unknown> {
 }
 
 /** Somebody who still sends would not read an answer: what is left is read, and thrown away. */
-export function letRestGo({ raw }: FastifyRequest): void {
+export function discardBody({ raw }: FastifyRequest): void {
   raw.unpipe()
   raw.resume()
 }

@@ -12,7 +12,7 @@ import { type Code, type FailureContext, FetchFailure } from '../failures/failur
 import type { DownloadLimits } from './download.ts'
 
 /** What is known of a download by now. */
-export interface Way {
+export interface DownloadFacts {
   /** As it may be shown. */
   url: string
   proxy: string | null
@@ -46,7 +46,7 @@ const BY_STATUS: Readonly<Record<number, Code>> = {
 const GOOD: ReadonlySet<number> = new Set([200, 203, 204])
 
 /** Throws unless the answer brings the resource (F7, F9). */
-export function checkStatus({ status, headers }: OutboundResponse, way: Way): void {
+export function checkStatus({ status, headers }: OutboundResponse, way: DownloadFacts): void {
   if (GOOD.has(status)) return
   const code = BY_STATUS[status] ?? byClass(status)
   const after = headers['retry-after']
@@ -60,7 +60,7 @@ function byClass(status: number): Code {
 }
 
 /** What was thrown on the way, by a code of ours (F7, F9). */
-export function downloadFailure(error: unknown, way: Way): FetchFailure {
+export function downloadFailure(error: unknown, way: DownloadFacts): FetchFailure {
   const phase = timeoutPhase(error)
   if (phase !== null) return timedOut(phase, error, way)
   if (error instanceof OutboundRefused) return refused(error, way)
@@ -88,7 +88,7 @@ const WAITED_FOR = {
   whole: 'the whole',
 } as const
 
-function timedOut(phase: keyof typeof WAITED_FOR, cause: unknown, way: Way): FetchFailure {
+function timedOut(phase: keyof typeof WAITED_FOR, cause: unknown, way: DownloadFacts): FetchFailure {
   const { connectMs, headersMs, bodyMs, wholeMs } = way.limits
   const limitMs = { connect: connectMs, headers: headersMs, body: bodyMs, whole: wholeMs }[phase]
   const what = `timed out after ${limitMs / 1000} s of waiting for ${WAITED_FOR[phase]}`
@@ -98,7 +98,7 @@ function timedOut(phase: keyof typeof WAITED_FOR, cause: unknown, way: Way): Fet
 /** The parser's own words, not a place that may not be reached: whoever wrote the URL has to correct it. */
 const NO_URL: ReadonlySet<string> = new Set(['URL_INVALID', 'SCHEME_NOT_ALLOWED', 'USERINFO_NOT_ALLOWED'])
 
-function refused(error: OutboundRefused, way: Way): FetchFailure {
+function refused(error: OutboundRefused, way: DownloadFacts): FetchFailure {
   const facts = { refused: error.code, redirects: error.hop }
   if (error.code === 'HEADER_NOT_ALLOWED') {
     return failed('VALIDATION_FORBIDDEN_HEADER', `failed: ${sentence(error)}`, way, facts, { cause: error })
@@ -110,7 +110,7 @@ function refused(error: OutboundRefused, way: Way): FetchFailure {
   return failed(code, `was refused: ${sentence(error)}`, way, facts, { cause: error })
 }
 
-function redirected(error: RedirectFailed, way: Way): FetchFailure {
+function redirected(error: RedirectFailed, way: DownloadFacts): FetchFailure {
   const isEndless = error.code === 'TOO_MANY_REDIRECTS' || error.code === 'REDIRECT_LOOP'
   const code = isEndless ? 'DOWNLOAD_TOO_MANY_REDIRECTS' : 'DOWNLOAD_REDIRECT_FORBIDDEN'
   return failed(
@@ -131,7 +131,7 @@ const BROKEN = /^(?:UND_ERR_SOCKET|ECONN|EPIPE|EHOST|ENET|ETIMEDOUT)/
 const NOT_HTTP = /^(?:HPE_|UND_ERR_HEADERS_OVERFLOW|UND_ERR_RES_|UND_ERR_RESPONSE)/
 
 /** Undici's errors, and the system's below them, once there was a connection. */
-function broken(cause: unknown, way: Way): FetchFailure {
+function broken(cause: unknown, way: DownloadFacts): FetchFailure {
   const facts = errnoOf(cause)
   const { errno = '' } = facts
   const isInBody = way.bytes !== undefined
@@ -163,7 +163,7 @@ const isEndOfChunks = (error: unknown): boolean => isOfParser(error) && (error a
 function failed(
   code: Code,
   what: string,
-  { url, proxy, status, redirects, bytes }: Way,
+  { url, proxy, status, redirects, bytes }: DownloadFacts,
   facts: Partial<FailureContext>,
   more: { cause?: unknown; retryAfterMs?: number } = {},
 ): FetchFailure {

@@ -3,7 +3,14 @@ import type { Readable } from 'node:stream'
 import { type OutboundResponse, outboundRequest } from 'redress/outbound'
 import { FetchFailure } from '../failures/failure.ts'
 import type { ConnectionLimits, Connections } from './connections.ts'
-import { checkStatus, downloadFailure, isOfProxy, shownUrl, type Way, wasReached } from './download-failure.ts'
+import {
+  checkStatus,
+  type DownloadFacts,
+  downloadFailure,
+  isOfProxy,
+  shownUrl,
+  wasReached,
+} from './download-failure.ts'
 import type { Proxies, ProxyUse } from './proxies.ts'
 import { Spool, type SpoolOptions } from './spool.ts'
 
@@ -64,7 +71,7 @@ export async function download(task: DownloadTask, options: DownloadOptions): Pr
   const { connections, proxies, avoidProxy, limits, nowMs, signal } = options
   signal.throwIfAborted()
   const use = (await proxies?.next(avoidProxy, signal)) ?? null
-  const way: Way = { url: shownUrl(task.url), proxy: use?.name ?? null, limits, nowMs: nowMs() }
+  const way: DownloadFacts = { url: shownUrl(task.url), proxy: use?.name ?? null, limits, nowMs: nowMs() }
   try {
     const answer = await ask(task, connections, use, options)
     use?.worked()
@@ -114,7 +121,7 @@ function blame(use: ProxyUse | null, error: unknown, url: string): void {
 async function receive(
   answer: OutboundResponse,
   { sha256: announced }: DownloadTask,
-  way: Way,
+  way: DownloadFacts,
   { limits, spool: spoolOptions }: DownloadOptions,
 ): Promise<Spooled> {
   checkStatus(answer, way)
@@ -141,7 +148,7 @@ async function receive(
   }
 }
 
-async function readInto(spool: Spool, body: Readable, way: Way): Promise<string> {
+async function readInto(spool: Spool, body: Readable, way: DownloadFacts): Promise<string> {
   const hash = createHash('sha256')
   way.bytes = 0
   for await (const chunk of body as AsyncIterable<Buffer>) {
@@ -156,17 +163,22 @@ async function readInto(spool: Spool, body: Readable, way: Way): Promise<string>
   return hash.digest('hex')
 }
 
-function tooLarge(way: Way, lengthSaid: number | null): FetchFailure {
+function tooLarge(way: DownloadFacts, lengthSaid: number | null): FetchFailure {
   const { bytesMax } = way.limits
   const found = lengthSaid === null ? 'more than' : `${lengthSaid} bytes, more than`
   return failed('DOWNLOAD_TOO_LARGE', `has ${found} the ${bytesMax} bytes it may have`, way, { lengthSaid, bytesMax })
 }
 
-function otherSum(way: Way, sha256: string, announced: string): FetchFailure {
+function otherSum(way: DownloadFacts, sha256: string, announced: string): FetchFailure {
   return failed('DOWNLOAD_CHECKSUM', `has the SHA-256 ${sha256}, not ${announced}`, way, { sha256 })
 }
 
-function failed(code: FetchFailure['code'], what: string, way: Way, facts: Record<string, unknown>): FetchFailure {
+function failed(
+  code: FetchFailure['code'],
+  what: string,
+  way: DownloadFacts,
+  facts: Record<string, unknown>,
+): FetchFailure {
   const { url, proxy, status = null, bytes } = way
   return new FetchFailure(code, `GET ${url} ${what}`, { context: { proxy, status, bytes, ...facts } })
 }

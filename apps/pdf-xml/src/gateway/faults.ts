@@ -59,17 +59,17 @@ export class Faults {
   }
 
   /** The fault that this request meets, if it meets one. */
-  strike(isHealth: boolean): Fault | undefined {
-    return isHealth && this.#current()?.health !== true ? undefined : this.#struckAt('request')
+  faultFor(isHealth: boolean): Fault | undefined {
+    return isHealth && this.#current()?.health !== true ? undefined : this.#take('request')
   }
 
   /** Delays a document inside its parser. */
-  async heldUp(signal: AbortSignal): Promise<void> {
-    const delayMs = this.#struckAt('parsing')?.delayMs
+  async delayParsing(signal: AbortSignal): Promise<void> {
+    const delayMs = this.#take('parsing')?.delayMs
     if (delayMs !== undefined) await wait(delayMs, undefined, { signal, ref: false }).catch(() => undefined)
   }
 
-  #struckAt(at: Fault['at']): Fault | undefined {
+  #take(at: Fault['at']): Fault | undefined {
     const fault = this.#current()
     if (fault?.at !== at) return undefined
     const before = Math.floor(this.#seen * fault.share)
@@ -107,12 +107,12 @@ export function addFaults(server: FastifyInstance, faults: Faults): void {
   server.addHook('onRequest', async (request, reply) => {
     const path = request.routeOptions.url
     if (path !== '/process' && path !== '/health') return
-    const fault = faults.strike(path === '/health')
-    if (fault !== undefined) await meet(fault, request, reply)
+    const fault = faults.faultFor(path === '/health')
+    if (fault !== undefined) await applyFault(fault, request, reply)
   })
 }
 
-async function meet(fault: Fault, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function applyFault(fault: Fault, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   if (fault.delayMs !== undefined) {
     const gone = new AbortController()
     const leave = () => gone.abort()

@@ -17,7 +17,7 @@ const pattern = z
 const coordinate = z.number().min(0).max(20_000)
 const label = z.string().trim().min(1).max(200)
 
-const finding = z.union(
+const locator = z.union(
   [
     z.strictObject({
       label: label.describe('The words before or above the value, as the document shows them.'),
@@ -46,7 +46,7 @@ const field = z.strictObject({
   type: fieldType,
   required: z.boolean().default(false).describe('A document without it is refused.'),
   many: z.boolean().default(false).describe('All that are found, not only the first.'),
-  find: finding,
+  find: locator,
 })
 
 const rows = z

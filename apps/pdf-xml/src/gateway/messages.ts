@@ -38,10 +38,10 @@ export interface FieldDefinition {
   type: FieldType
   required: boolean
   many: boolean
-  find: Finding
+  find: Locator
 }
 
-export type Finding =
+export type Locator =
   | { label: string; where: 'right' | 'below' | 'either'; pattern?: string | undefined; group: number }
   | { pattern: string; group: number }
   | { region: { page: number; x: number; y: number; width: number; height: number } }

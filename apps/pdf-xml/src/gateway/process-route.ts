@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Log } from 'redress'
 import type { Faults } from './faults.ts'
+import { InterimResponses, PARSERS_HEADER } from './interim-responses.ts'
 import { idOf, type Mappings } from './mappings.ts'
-import { Notices, PARSERS } from './notices.ts'
 import type { ParserPool } from './pool.ts'
 import { Refusal } from './refusals.ts'
 import { counted, drain, receive } from './upload.ts'
@@ -28,10 +28,10 @@ export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
     const startedMs = performance.now()
     const gone = new AbortController()
     reply.raw.once('close', () => gone.abort(new Error('the client hung up')))
-    reply.header(PARSERS, parts.pool.parsers)
-    const notices = new Notices(request.raw, reply.raw, parts.pool.parsers)
+    reply.header(PARSERS_HEADER, parts.pool.parsers)
+    const interim = new InterimResponses(request.raw, reply.raw, parts.pool.parsers)
     try {
-      const { pages, xml, mapping } = await processed(request, gone.signal, notices, parts)
+      const { pages, xml, mapping } = await processed(request, gone.signal, interim, parts)
       const tookMs = Math.round(performance.now() - startedMs)
       parts.log.info({ event: 'processed', mapping, pages, duration_ms: tookMs }, 'a document was processed')
       const { size } = await xml.stat()
@@ -43,22 +43,22 @@ export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
       drain(request.raw)
       throw error
     } finally {
-      notices.end()
+      interim.end()
     }
   })
 }
 
-async function processed(request: FastifyRequest, gone: AbortSignal, notices: Notices, parts: ProcessParts) {
+async function processed(request: FastifyRequest, gone: AbortSignal, interim: InterimResponses, parts: ProcessParts) {
   const mapping = parts.mappings.find((request.query as { mapping?: string }).mapping)
   checkHeaders(request)
   const place = parts.pool.enter(gone)
-  notices.waiting()
+  interim.waiting()
   const path = join(parts.folder, `${randomUUID()}.pdf`)
   try {
     await receive(request.raw, path, parts.bytesMax)
     const begins = async () => {
-      notices.parsing()
-      await parts.faults?.heldUp(gone)
+      interim.parsing()
+      await parts.faults?.delayParsing(gone)
     }
     const { pages, xml } = await place.parse(path, { mapping, generator: parts.generator }, begins)
     return { pages, xml, mapping: idOf(mapping) }

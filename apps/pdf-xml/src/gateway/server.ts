@@ -6,10 +6,10 @@ import fastify, { type FastifyInstance } from 'fastify'
 import type { Log } from 'redress'
 import manifest from 'redress/package.json' with { type: 'json' }
 import { addFaults, Faults } from './faults.ts'
+import { PARSERS_HEADER, STATE_HEADER } from './interim-responses.ts'
 import { findIsolation } from './isolation.ts'
 import { mappingJsonSchema } from './mapping-schema.ts'
 import { Mappings, problemText } from './mappings.ts'
-import { PARSERS, STATE } from './notices.ts'
 import { ParserPool } from './pool.ts'
 import { addProcess } from './process-route.ts'
 import { RETRY_AFTER_S, Refusal } from './refusals.ts'
@@ -95,7 +95,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
   answerRefusals(server, log)
   server.get('/health', async (_request, reply) => {
     const status = pool.isStopping ? 'stopping' : pool.isSaturated ? 'saturated' : 'ok'
-    reply.headers({ [STATE]: status, [PARSERS]: pool.parsers })
+    reply.headers({ [STATE_HEADER]: status, [PARSERS_HEADER]: pool.parsers })
     if (status !== 'ok') reply.status(503).header('retry-after', RETRY_AFTER_S)
     return {
       status,

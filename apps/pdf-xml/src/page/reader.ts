@@ -10,7 +10,7 @@ export interface Conversion {
   job: JobView
   input: ConvertInput
   /** null where it stands in no line. */
-  place: Place | null
+  place: Position | null
   /** Why it has to try again. */
   waitingFor: string | null
   /** null: there is nothing that a retry could be made of. */
@@ -43,14 +43,14 @@ const INPUTS_MAX = 2_000
 export class Conversions {
   readonly #app: App
   readonly #files: Files
-  readonly #line: Line
+  readonly #positions: QueuePositions
   /** An input never changes, and a list does without: each is read once, however often its row is asked for. */
   readonly #inputs = new Map<string, ConvertInput>()
 
   constructor(app: App, files: Files) {
     this.#app = app
     this.#files = files
-    this.#line = new Line(app)
+    this.#positions = new QueuePositions(app)
   }
 
   async page({ owner, cursor, since = null, also = null }: PageQuery): Promise<ConversionPage> {
@@ -82,7 +82,7 @@ export class Conversions {
     const isQueued = job.status === 'queued'
     const isInLine = isQueued && (job.retryAfter === null || job.retryAfter <= now)
     const [place, waitingFor, retry, isResultGone] = await Promise.all([
-      isInLine ? this.#line.placeOf(job.createdAt) : null,
+      isInLine ? this.#positions.positionOf(job.createdAt) : null,
       isQueued && job.attemptCount > 0 ? this.#waitingFor(job.id) : null,
       job.status === 'failed' && input.refused == null ? this.#retryOf(job.id) : null,
       job.status === 'complete' && this.#isResultGone(job.id),
@@ -141,7 +141,7 @@ const mayHaveChangedSince = (job: JobView, since: string): boolean =>
   isActive(job) || (job.finishedAt ?? job.queuedAt) >= since
 
 /** Where a conversion stands among all that wait: its place, or how long the line is where that is too long to count. */
-export type Place = { before: number } | { length: number; isMore: boolean }
+export type Position = { before: number } | { length: number; isMore: boolean }
 
 interface Snapshot {
   length: number
@@ -157,7 +157,7 @@ const FRESH_MS_MIN = 500
 const FRESH_TIMES = 20
 
 /** The line of all who wait. Everybody who looks shares one look, so that a long line does not become longer by being looked at. */
-export class Line {
+export class QueuePositions {
   readonly #app: App
   #snapshot: Promise<Snapshot> | null = null
   #freshUntilMs = 0
@@ -166,7 +166,7 @@ export class Line {
     this.#app = app
   }
 
-  async placeOf(createdAt: string): Promise<Place> {
+  async positionOf(createdAt: string): Promise<Position> {
     if (this.#snapshot === null || performance.now() > this.#freshUntilMs) {
       this.#freshUntilMs = Number.POSITIVE_INFINITY
       this.#snapshot = this.#look()

@@ -5,7 +5,7 @@ import { CODES } from '../codes.ts'
 import type { ConvertResult } from '../convert-job.ts'
 import { type OfferedMapping, type Settings, UPLOAD_BYTES_MAX } from '../settings.ts'
 import { type Notice, noticeNamed } from './notices.ts'
-import type { Conversion, ConversionPage, Place, Service } from './reader.ts'
+import type { Conversion, ConversionPage, Position, Service } from './reader.ts'
 
 interface Shown {
   settings: Settings
@@ -100,7 +100,7 @@ const SENDING = html`<template id="sending-row"><li class="row">
 /** `service` decides whether what waits is waiting for the gateway. */
 export function row(conversion: Conversion, service: Service, isMarked = false): Html {
   const { job, input } = conversion
-  const { look, words, note } = standingOf(conversion, service.gateway === 'held')
+  const { look, words, note } = statusOf(conversion, service.gateway === 'held')
   const facts = [input.mapping, ...(input.bytes > 0 ? [sizeText(input.bytes)] : [])].join(' · ')
   return html`<li class="row${isMarked && ' marked'}" id="job-${job.id}" data-look="${look}" tabindex="-1">
 <p class="name"><bdi>${input.fileName}</bdi></p>
@@ -163,7 +163,7 @@ function pager(nextCursor: string | null, isFirstPage: boolean): Html | null {
 type Look = 'waiting' | 'paused' | 'converting' | 'done' | 'failed' | 'over'
 
 /** The short line of a row (D26), and what there is to add. */
-interface Standing {
+interface Status {
   look: Look
   words: Html
   note: Html | null
@@ -173,7 +173,7 @@ interface Standing {
 const HELD = 'Gateway busy, paused. Will retry automatically.'
 
 /** `isHolding`: the breaker lets nothing through, and what waits goes on waiting. */
-function standingOf(conversion: Conversion, isHolding: boolean): Standing {
+function statusOf(conversion: Conversion, isHolding: boolean): Status {
   const { job, isResultGone } = conversion
   switch (job.status) {
     case 'queued':
@@ -191,7 +191,7 @@ function standingOf(conversion: Conversion, isHolding: boolean): Standing {
   }
 }
 
-function waiting({ job, place, waitingFor }: Conversion, isHolding: boolean): Standing {
+function waiting({ job, place, waitingFor }: Conversion, isHolding: boolean): Status {
   if (isHolding) return { look: 'paused', words: html`${HELD}`, note: null }
   const isHeldBy = (what: string) => job.held.some(({ by }) => by === what)
   if (isHeldBy('queue')) return { look: 'paused', words: html`Paused. Will go on automatically.`, note: null }
@@ -203,7 +203,7 @@ function waiting({ job, place, waitingFor }: Conversion, isHolding: boolean): St
   return { look: 'waiting', words: html`Waiting${place !== null && inLine(place)}`, note }
 }
 
-function inLine(place: Place): string {
+function inLine(place: Position): string {
   if ('before' in place) return place.before === 0 ? ', next in line' : `, ${ordinal(place.before + 1)} in line`
   return ` in a line of ${place.isMore ? 'more than ' : ''}${place.length.toLocaleString('en')}`
 }

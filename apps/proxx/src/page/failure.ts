@@ -9,11 +9,11 @@ import type { Detail } from './reader.ts'
 
 const PROBLEMS_IN_LINE_MAX = 3
 
-import { classText, said, saidInLines, stageText, toDo } from './words.ts'
+import { classText, safeLines, safeText, stageText, toDo } from './words.ts'
 
 /** P49, P60: one failure by itself: its class, whose it is, where it happened, and what a person does about it. */
 export function failureLine(job: ProxxJob, error: ProxxError): Html {
-  return html`<p class="failure"><strong>${classText(error)}${whereText(job, error)}.</strong> ${said(inShort(error))}</p>
+  return html`<p class="failure"><strong>${classText(error)}${whereText(job, error)}.</strong> ${safeText(inShort(error))}</p>
 ${problemList(error, PROBLEMS_IN_LINE_MAX)}
 <p class="todo"><strong>What to do:</strong> ${toDo(error)}</p>
 <p class="facts quiet"><code>${error.code}</code> · ${error.type} · accounted for by the ${ownerText(error)}${
@@ -27,13 +27,13 @@ const inShort = ({ code, message, problems }: ProxxError): string =>
 
 /** P36 */
 const ownerText = ({ owner, worker }: ProxxError): Html =>
-  owner === 'worker' ? html`worker${worker !== null && html` ${said(worker)}`}` : html`${owner} layer`
+  owner === 'worker' ? html`worker${worker !== null && html` ${safeText(worker)}`}` : html`${owner} layer`
 
 function whereText({ spec }: ProxxJob, { clip, stage }: ProxxError): Html | null {
   if (clip === null) return null
   const sources = readSpec(spec).spec?.sources ?? []
   const source = sources[clip - 1]
-  return html` at clip ${clip} of ${sources.length}${source !== undefined && html` (${said(basename(source))})`}${
+  return html` at clip ${clip} of ${sources.length}${source !== undefined && html` (${safeText(basename(source))})`}${
     stage !== null && html`, while ${stageText(stage)}`
   }`
 }
@@ -43,7 +43,7 @@ export function failurePart({ job, left }: Detail, seesMachines: boolean): Html 
   const { error } = job
   if (error === null) return null
   return html`<section class="box bad-edge" aria-labelledby="failure-title"><h2 id="failure-title">${classText(error)}${whereText(job, error)}</h2>
-<p class="big">${said(inShort(error))}</p>
+<p class="big">${safeText(inShort(error))}</p>
 <p class="todo"><strong>What to do:</strong> ${toDo(error)}</p>
 ${!job.executionAttempted && html`<p><strong>This job never ran.</strong> No clip was begun, and nothing was written.</p>`}
 ${problemList(error)}
@@ -51,7 +51,7 @@ ${problemList(error)}
 ${pair('Class', html`${error.class} (${error.type})`)}${pair('Accounted for by', ownerText(error))}${pair('Code', html`<code>${error.code}</code>`)}
 ${error.clip !== null && pair('Clip', html`${error.clip}`)}${error.stage !== null && pair('Stage', html`${error.stage}`)}${error.check !== null && pair('Check', html`${error.check}`)}
 ${error.exitCode !== null && pair('Exit code', html`${error.exitCode}`)}${error.signal !== null && pair('Signal', html`${error.signal}`)}
-${error.worker !== null && error.owner !== 'worker' && pair('Worker', said(error.worker))}${pair('Changed', html`${error.transition.from} → failed`)}
+${error.worker !== null && error.owner !== 'worker' && pair('Worker', safeText(error.worker))}${pair('Changed', html`${error.transition.from} → failed`)}
 </dl>
 ${seesMachines && wordsOfWorker(error)}
 ${seesMachines && job.executionAttempted && html`<p><a href="/proxx/jobs/${job.id}/stderr">All that programs said</a></p>`}
@@ -61,9 +61,9 @@ ${leftFiles(job, left)}</section>`
 /** Where a program has spoken, its words say more than ours. What was refused at submission is listed already. */
 function wordsOfWorker({ detail, stderrTail, problems }: ProxxError): Html | null {
   if (problems.length > 0) return null
-  const own = html`<p class="detail">${said(withoutFrames(detail))}</p>`
+  const own = html`<p class="detail">${safeText(withoutFrames(detail))}</p>`
   if (stderrTail === null || stderrTail === '') return own
-  return html`<h3>The last words of the program</h3><pre class="lines" tabindex="0" aria-label="The last words of the program">${saidInLines(stderrTail)}</pre>
+  return html`<h3>The last words of the program</h3><pre class="lines" tabindex="0" aria-label="The last words of the program">${safeLines(stderrTail)}</pre>
 <details><summary>How the worker put it</summary>${own}</details>`
 }
 
@@ -90,7 +90,7 @@ export function leftFiles({ executionAttempted, status }: ProxxJob, left: Detail
   if (left === null)
     return html`<p>Whether it left files cannot be seen from here: its output directory is not to be reached.</p>`
   const file = ({ clip, path, bytes }: NonNullable<Detail['left']>[number]) =>
-    html`<li>Clip ${clip}: <code>${said(path)}</code> <span class="quiet">${sizeText(bytes)}</span></li>`
+    html`<li>Clip ${clip}: <code>${safeText(path)}</code> <span class="quiet">${sizeText(bytes)}</span></li>`
   const parts = left.filter(({ isNamed }) => !isNamed)
   const named = left.filter(({ isNamed }) => isNamed)
   const fate =

@@ -6,7 +6,7 @@ import { PLACEHOLDERS } from '../spec/naming.ts'
 import { PROFILES } from '../spec/profiles.ts'
 import type { Problem } from '../spec/spec.ts'
 import type { ProxxJob } from '../view.ts'
-import { lookOf, placeText, said, saidPlainly, specText, titleOf } from './words.ts'
+import { lookOf, placeText, safeString, safeText, specText, titleOf } from './words.ts'
 
 /** A form that was refused: what was typed into it, and everything that was wrong. */
 export interface RefusedAct {
@@ -34,7 +34,7 @@ export function markFailedForm(job: ProxxJob, refused: RefusedAct | null): Html 
   const { id } = job
   return html`${refused !== null && problemsBox(refused)}<form class="act" method="post" action="/proxx/jobs/${id}/mark-failed">
 ${reasonField(`reason-${id}`, 'Reason', refused)}
-<button data-act="mark">Mark as failed<span class="unseen">: ${saidPlainly(titleOf(job))}</span></button></form>`
+<button data-act="mark">Mark as failed<span class="unseen">: ${safeString(titleOf(job))}</span></button></form>`
 }
 
 /** P10, P41: a retry is a new job, and has its id already: a form that is sent twice makes one. */
@@ -66,13 +66,13 @@ const reasonField = (id: string, name: string, refused: RefusedAct | null): Html
   html`<label class="field" for="${id}">${name}</label><input id="${id}" name="reason" required maxlength="${REASON_CHARS_MAX}" autocomplete="off" data-act="reason" value="${refused?.fields.reason ?? ''}">`
 
 function problemsBox({ message, problems, recordedId }: Omit<RefusedAct, 'act' | 'fields'>): Html {
-  return html`<div class="box bad" role="alert"><p><strong>${said(message)}</strong></p>
+  return html`<div class="box bad" role="alert"><p><strong>${safeText(message)}</strong></p>
 ${problems.length > 0 && html`<ul class="problems">${problems.map(problemLine)}</ul>`}
 ${recordedId !== null && html`<p>Nothing was run. The refusal is recorded as <a href="/proxx/jobs/${recordedId}">a failed job</a>.</p>`}</div>`
 }
 
 export const problemLine = ({ code, path, message }: Problem): Html =>
-  html`<li>${path !== '' && html`<strong>${said(placeText(path))}</strong>: `}${said(message)} <code class="quiet">${code}</code></li>`
+  html`<li>${path !== '' && html`<strong>${safeText(placeText(path))}</strong>: `}${safeText(message)} <code class="quiet">${code}</code></li>`
 
 export type Fields = Readonly<Record<string, string>>
 
@@ -186,5 +186,5 @@ function outcomeBox({ report, recordedId }: Outcome, problems: readonly Problem[
   const { outputs, estimateBytes, freeBytes } = report
   return html`<div class="box good" role="status"><p><strong>Nothing is wrong with it.</strong> It is not submitted yet.</p>
 ${estimateBytes !== null && freeBytes !== null && html`<p>It needs about ${sizeText(estimateBytes)}; ${sizeText(freeBytes)} are free.</p>`}
-<details><summary>Names of the proxies</summary><ol class="files">${outputs.map((name) => html`<li><code>${said(name)}</code></li>`)}</ol></details></div>`
+<details><summary>Names of the proxies</summary><ol class="files">${outputs.map((name) => html`<li><code>${safeText(name)}</code></li>`)}</ol></details></div>`
 }

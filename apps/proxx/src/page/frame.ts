@@ -1,7 +1,7 @@
 import { stylesheetLinks } from '@redress/shared/pages'
 import type { FastifyReply } from 'fastify'
 import { type Caller, type Html, html, page } from 'redress/http'
-import { saidPlainly } from './words.ts'
+import { safeString } from './words.ts'
 
 /** What the script of a page is told: what to hear, and whom to ask for what has changed. */
 export interface Live {
@@ -43,7 +43,7 @@ ${stylesheetLinks(files.stylesheets)}
 <script type="module" src="${files.script}"></script>${
     isReloading && html`<noscript><meta http-equiv="refresh" content="${RELOAD_SECONDS}"></noscript>`
   }`
-  return page(`${saidPlainly(title)} · Redress`, content, head)
+  return page(`${safeString(title)} · Redress`, content, head)
 }
 
 export const sendPage = (reply: FastifyReply, document: string): FastifyReply =>

@@ -7,7 +7,7 @@ import { failureLine } from './failure.ts'
 import { markFailedForm } from './forms.ts'
 import type { Live } from './frame.ts'
 import { type Choice, FILTERS, type Listed, type Row, type Rows } from './reader.ts'
-import { badge, lookOf, said, standingText, titleOf } from './words.ts'
+import { badge, lookOf, positionText, safeText, titleOf } from './words.ts'
 
 export function jobList(listed: Listed, choice: Choice, rights: Rights): Html {
   const { orphans, jobs } = listed
@@ -47,10 +47,10 @@ function chooser({ status, profile }: Choice): Html {
 /** An orphan waits for a person: it says all that they need to decide. */
 function orphanRow({ job, standing }: Row, rights: Rights): Html {
   const { id, worker, orphanedAt, startedAt } = job
-  const doing = standing === null ? 'It had claimed the job, and nothing had begun.' : standingText(job, standing)
+  const doing = standing === null ? 'It had claimed the job, and nothing had begun.' : positionText(job, standing)
   return html`<li id="orphan-${id}" class="row" data-look="orphaned" tabindex="-1">
-<p class="head"><a class="name" href="/proxx/jobs/${id}" data-act="open">${said(titleOf(job))}</a> ${badge(job)}</p>
-<p><strong>Its worker${worker !== null && html` ${said(worker)}`} is silent${orphanedAt !== null && html`: noticed ${momentOf(orphanedAt)}`}.</strong> ${doing}${
+<p class="head"><a class="name" href="/proxx/jobs/${id}" data-act="open">${safeText(titleOf(job))}</a> ${badge(job)}</p>
+<p><strong>Its worker${worker !== null && html` ${safeText(worker)}`} is silent${orphanedAt !== null && html`: noticed ${momentOf(orphanedAt)}`}.</strong> ${doing}${
     startedAt !== null && html` It had begun ${momentOf(startedAt)}.`
   }</p>
 <p class="todo">${
@@ -66,8 +66,8 @@ ${rights.mark && markFailedForm(job, null)}
 function jobRow({ job, standing }: Row): Html {
   const { id, error } = job
   return html`<li id="row-${id}" class="row" data-look="${lookOf(job)}" tabindex="-1">
-<p class="head"><a class="name" href="/proxx/jobs/${id}" data-act="open">${said(titleOf(job))}</a> ${badge(job)}</p>
-${standing !== null && html`<p>${standingText(job, standing)}</p>`}
+<p class="head"><a class="name" href="/proxx/jobs/${id}" data-act="open">${safeText(titleOf(job))}</a> ${badge(job)}</p>
+${standing !== null && html`<p>${positionText(job, standing)}</p>`}
 ${error !== null && failureLine(job, error)}
 ${facts(job)}
 </li>`
@@ -76,8 +76,8 @@ ${facts(job)}
 function facts({ spec, profile, owner, createdAt, finishedAt }: Row['job']): Html {
   const directory = readSpec(spec).spec?.output.directory
   return html`<p class="facts quiet">${profile !== null && html`${profile.name} · `}${
-    directory !== undefined && html`to ${said(directory)} · `
-  }${owner !== null && html`for ${said(owner)} · `}submitted ${ageOf(createdAt)}${finishedAt !== null && html`, ended ${ageOf(finishedAt)}`}</p>`
+    directory !== undefined && html`to ${safeText(directory)} · `
+  }${owner !== null && html`for ${safeText(owner)} · `}submitted ${ageOf(createdAt)}${finishedAt !== null && html`, ended ${ageOf(finishedAt)}`}</p>`
 }
 
 /** How a choice is written in an address. */

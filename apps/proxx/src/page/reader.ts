@@ -8,10 +8,10 @@ import { TYPE } from '../policy.ts'
 import { clipsOf } from '../spec/naming.ts'
 import { profileOf } from '../spec/profiles.ts'
 import { readSpec } from '../spec/spec.ts'
-import { type Standing, standingOf } from '../trace.ts'
+import { type ClipPosition, clipPositionOf } from '../trace.ts'
 import type { ProxxJob } from '../view.ts'
 
-export { type Standing, standingByProgress } from '../trace.ts'
+export { type ClipPosition, positionByProgress } from '../trace.ts'
 
 export const FILTERS = ['pending', 'processing', 'complete', 'failed', 'orphaned'] as const
 type Filter = (typeof FILTERS)[number]
@@ -25,7 +25,7 @@ export interface Choice {
 
 export interface Row {
   job: ProxxJob
-  standing: Standing | null
+  standing: ClipPosition | null
 }
 
 export interface Rows {
@@ -139,10 +139,10 @@ export class Reader {
   }
 
   /** A failure records its own clip and stage, unless a person marked the job as failed. */
-  async #standing({ id, status, startedAt, progress, spec, error }: ProxxJob): Promise<Standing | null> {
+  async #standing({ id, status, startedAt, progress, spec, error }: ProxxJob): Promise<ClipPosition | null> {
     const isAsked = status === 'processing' || error?.code === 'MARKED_FAILED'
     if (!isAsked || startedAt === null) return null
-    return standingOf(this.#proxx.settings.jobs, { id, progress, spec })
+    return clipPositionOf(this.#proxx.settings.jobs, { id, progress, spec })
   }
 
   /** P23: what it has left is to be seen, and is not touched. */

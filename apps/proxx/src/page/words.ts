@@ -3,7 +3,7 @@ import { type Html, html } from 'redress/http'
 import type { Code } from '../codes.ts'
 import { readSpec } from '../spec/spec.ts'
 import type { ProxxError, ProxxJob } from '../view.ts'
-import type { Standing } from './reader.ts'
+import type { ClipPosition } from './reader.ts'
 
 /** Characters that nobody sees and a reader would obey: line breaks, and what turns the direction of writing. */
 const ODD = /([\p{Cc}\p{Cs}\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff])/u
@@ -18,13 +18,13 @@ const marked = (text: string, odd: RegExp): Html =>
     .map((part, at) => (at % 2 === 0 ? part : html`<span class="odd">${nameOfCharacter(part)}</span>`))}</bdi>`
 
 /** What somebody else wrote, a path or a reason: what is odd about it is to be seen. */
-export const said = (text: string): Html => marked(text, ODD)
+export const safeText = (text: string): Html => marked(text, ODD)
 
 /** The same of several lines. */
-export const saidInLines = (text: string): Html => marked(text, ODD_IN_LINES)
+export const safeLines = (text: string): Html => marked(text, ODD_IN_LINES)
 
 /** The same where there can be no markup: in a title or a label. */
-export const saidPlainly = (text: string): string =>
+export const safeString = (text: string): string =>
   text
     .split(ODD)
     .map((part, at) => (at % 2 === 0 ? part : '\ufffd'))
@@ -73,7 +73,7 @@ const STAGES: Readonly<Record<string, string>> = {
 export const stageText = (stage: string): string => STAGES[stage] ?? stage
 
 /** Where a job is; of one whose worker is gone, where it was. */
-export function standingText(job: ProxxJob, standing: Standing | null): Html | null {
+export function positionText(job: ProxxJob, standing: ClipPosition | null): Html | null {
   if (standing === null) return null
   const { clip, of, stage } = standing
   const at = `clip ${clip} of ${of}, ${stageText(stage)}`

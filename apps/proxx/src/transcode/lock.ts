@@ -84,7 +84,7 @@ const LETTING_GO_MS_MAX = 10_000
 const LOOK_AGAIN_MS = 100
 
 /** A process that ends waits for this: its programs are told to stop, and need a moment. */
-export async function locksLetGo(): Promise<void> {
+export async function releaseLocks(): Promise<void> {
   for (let waitedMs = 0; heldHere.size > 0 && waitedMs < LETTING_GO_MS_MAX; waitedMs += LOOK_AGAIN_MS) {
     await setTimeout(LOOK_AGAIN_MS)
   }

@@ -13,7 +13,7 @@ import type { Settings } from '../settings.ts'
 import { checkSubmission, limitsOf, type Payload, readPayload } from '../spec/checks.ts'
 import type { Clip } from '../spec/naming.ts'
 import { inOneLine } from '../spec/spec.ts'
-import { standingOf, Trace } from '../trace.ts'
+import { clipPositionOf, Trace } from '../trace.ts'
 import { ENCODE_SHARE, type Encoded, encodeAll, enter, say, type Work } from './encode.ts'
 import { causeOf, factsOf, sourceTrouble } from './failing.ts'
 import { countFrames, type FrameCount } from './inspect.ts'
@@ -77,7 +77,7 @@ export function declareTranscode(app: App, options: TranscodeOptions): void {
     queuedAs: 'pending',
     // P26: a person who marks an orphan as failed need not know where it stood.
     lastSeen: async (payload, { id, progress }) => {
-      const standing = await standingOf(settings.jobs, { id, progress, spec: payload.spec })
+      const standing = await clipPositionOf(settings.jobs, { id, progress, spec: payload.spec })
       return standing === null ? {} : { clip: standing.clip, clips: standing.of, clipStage: standing.stage }
     },
     acquire: (payload, attempt) => acquire(app, payload, attempt as OwnAttempt, options),

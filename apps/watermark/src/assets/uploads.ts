@@ -26,7 +26,7 @@ export async function receiveAsset(request: FastifyRequest, owner: string, optio
   const id = app.newId()
   const file = await receiveFile(request, files.assets, sourceKey(id), settings.uploadBytesMax)
   try {
-    const probed = await lookInto(id, options).catch((error: unknown) => refuse(id, error, options))
+    const probed = await inspectUpload(id, options).catch((error: unknown) => refuse(id, error, options))
     const asset: AssetRow = {
       id,
       account_id: owner,
@@ -49,7 +49,7 @@ export async function receiveAsset(request: FastifyRequest, owner: string, optio
   }
 }
 
-async function lookInto(id: string, { files, media }: UploadOptions): Promise<Probed> {
+async function inspectUpload(id: string, { files, media }: UploadOptions): Promise<Probed> {
   return inWorkFolder(files.work, id, 0, async (folder) => {
     const [source, thumbnail] = [join(folder, 'source'), join(folder, 'thumbnail.jpg')]
     await fetchTo(files.assets, sourceKey(id), source)

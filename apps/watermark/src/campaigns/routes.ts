@@ -1,7 +1,7 @@
 import { formFields } from '@redress/shared/pages'
 import { described, Refused } from '@redress/shared/routes'
 import type { FastifyInstance } from 'fastify'
-import { notFound, seenBy } from '../access.ts'
+import { notFound, visibleOwner } from '../access.ts'
 import { API } from '../api.ts'
 import { findAsset } from '../assets/assets.ts'
 import { nextOf, type RouteContext } from '../route-context.ts'
@@ -37,7 +37,7 @@ export function addCampaignRoutes(server: FastifyInstance, context: RouteContext
     const fields = formFields(request)
     try {
       const { assetId, ...draft } = fields === null ? readDraft(request.body, nowMs) : readDraftForm(fields, nowMs)
-      const asset = await findAsset(rows, assetId, seenBy(caller))
+      const asset = await findAsset(rows, assetId, visibleOwner(caller))
       if (asset === null) throw notFound('asset')
       if (draft.visible) await checkNames(media, namesOf(draft.recipients))
       const id = newId()
@@ -79,7 +79,7 @@ export function addCampaignRoutes(server: FastifyInstance, context: RouteContext
     const campaign = await context.campaignOf(request, caller)
     const nowMs = await context.nowMs()
     const changes = readClone(request.body, nowMs)
-    const asset = await findAsset(rows, changes.assetId ?? campaign.asset_id, seenBy(caller))
+    const asset = await findAsset(rows, changes.assetId ?? campaign.asset_id, visibleOwner(caller))
     // A campaign is made for whom its file belongs to.
     if (asset === null || asset.account_id !== campaign.account_id) throw notFound('asset')
     const { expires_at: endMs } = campaign

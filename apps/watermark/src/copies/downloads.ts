@@ -48,7 +48,7 @@ export function addDownloads(server: FastifyInstance, context: RouteContext): vo
 
   server.post('/d/:link', described(API.press), async (request, reply) => {
     const nowMs = await context.nowMs()
-    const place = await behind(context, request, nowMs)
+    const place = await resolveLink(context, request, nowMs)
     const copy = await copyOf(app, place.token.id)
     if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, context.pagesFor(request))
     const proof = await admit(context, place, { grant: null, isLook: false }, nowMs)
@@ -58,18 +58,18 @@ export function addDownloads(server: FastifyInstance, context: RouteContext): vo
   server.get('/d/:link', described(API.download), async (request, reply) => {
     void reply.headers({ 'referrer-policy': 'no-referrer', vary: 'accept, user-agent' })
     const nowMs = await context.nowMs()
-    const place = await behind(context, request, nowMs)
+    const place = await resolveLink(context, request, nowMs)
     const copy = await copyOf(app, place.token.id)
     if (copy.kind === 'preparing') return preparing(request, reply, copy.progress, context.pagesFor(request))
     const { token } = place
-    if (isLooking(request)) return landing(request, reply, context, place, copy.result)
+    if (wantsLandingPage(request)) return landing(request, reply, context, place, copy.result)
     try {
       return await sendFile(request, reply, copyFile(files, token.id, copy.result), {
         contentType: copy.result.contentType,
         fileName: copy.result.fileName,
         isTagOf: (given, tag) => given.split('-')[0] === tag,
         async admit({ range, facts }) {
-          const asked = askedOf(request, range, facts, token, { links, nowMs })
+          const asked = accessOf(request, range, facts, token, { links, nowMs })
           const grant = await admit(context, place, asked, nowMs)
           if (grant === null) return facts.tag
           const path = pathOf(request)
@@ -87,7 +87,7 @@ export function addDownloads(server: FastifyInstance, context: RouteContext): vo
 const pathOf = ({ url }: FastifyRequest): string => url.split('?')[0] ?? '/d'
 
 /** A browser or a preview that did not ask for the copy itself. It gets the page with the button. */
-function isLooking(request: FastifyRequest): boolean {
+function wantsLandingPage(request: FastifyRequest): boolean {
   const { download } = request.query as { download?: unknown }
   if (request.method !== 'GET' || download !== undefined) return false
   return wantsPage(request) || PREVIEWS.test(request.headers['user-agent'] ?? '')
@@ -98,7 +98,7 @@ function landing(
   request: FastifyRequest,
   reply: FastifyReply,
   context: RouteContext,
-  place: Place,
+  place: LinkTarget,
   copy: CopyResult,
 ): unknown {
   const { token, campaign } = place
@@ -117,17 +117,17 @@ function copyFile({ copies }: Files, tokenId: string, { sha256 }: CopyResult): F
   return { look: async () => tagged(await look()), read: async (range) => tagged(await read(range)) }
 }
 
-interface Place {
+interface LinkTarget {
   token: TokenRow
   campaign: CampaignRow
 }
 
 /** What a link leads to, as long as it leads anywhere. */
-async function behind(
+async function resolveLink(
   { options: { rows, links } }: RouteContext,
   request: FastifyRequest,
   nowMs: number,
-): Promise<Place> {
+): Promise<LinkTarget> {
   const id = links.tokenOf((request.params as { link: string }).link)
   const token = id === null ? null : await findToken(rows, id)
   const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
@@ -140,8 +140,8 @@ async function behind(
 /** Counts what is to be counted, and answers with the proof of it; null for who only looks. */
 async function admit(
   { options: { rows, links } }: RouteContext,
-  { token, campaign: { max_downloads } }: Place,
-  { grant, isLook }: Asked,
+  { token, campaign: { max_downloads } }: LinkTarget,
+  { grant, isLook }: Access,
   nowMs: number,
 ): Promise<string | null> {
   if (grant !== null) return grant
@@ -171,20 +171,20 @@ function preparing(request: FastifyRequest, reply: FastifyReply, progress: numbe
   return reply.send({ state: 'PROCESSING', progress, message })
 }
 
-interface Asked {
+interface Access {
   /** The proof that what is asked for belongs to a download that was counted. */
   grant: string | null
   /** Only what it is, or its first few bytes: no download. */
   isLook: boolean
 }
 
-function askedOf(
+function accessOf(
   request: FastifyRequest,
   range: FileRange | null,
   { bytes }: FileFacts,
   { id }: TokenRow,
   { links, nowMs }: { links: Links; nowMs: number },
-): Asked {
+): Access {
   const { download } = request.query as { download?: unknown }
   // A fresh proof from the button: this download is already counted, and starts only now.
   const pressed = typeof download === 'string' ? download : ''

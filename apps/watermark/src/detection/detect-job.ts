@@ -32,11 +32,11 @@ export function declareDetecting(app: App, options: MarkingOptions): JobType<Det
     codes: DETECT_CODES,
     policy: detectPolicy(options.settings),
     classify: RULES,
-    run: (input, attempt) => whoseCopy(input, attempt, options),
+    run: (input, attempt) => detectCopy(input, attempt, options),
   })
 }
 
-async function whoseCopy(
+async function detectCopy(
   { campaignId }: DetectInput,
   attempt: Attempt<Code>,
   { rows, files, media, markKey, markKeyId }: MarkingOptions,

@@ -1,7 +1,7 @@
 import { described } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller } from 'redress/http'
-import { mayWrite, notFound, seenBy } from '../access.ts'
+import { mayWrite, notFound, visibleOwner } from '../access.ts'
 import { API } from '../api.ts'
 import { type AssetRow, findAsset, listAssets } from '../assets/assets.ts'
 import { findCampaign } from '../campaigns/campaigns.ts'
@@ -34,7 +34,7 @@ export class Reader {
   /** The newest, and the one that is chosen, however old it is. */
   async assetsFor(caller: Caller, chosenId?: string): Promise<AssetRow[]> {
     const { rows } = this.#contextOf().options
-    const owner = seenBy(caller)
+    const owner = visibleOwner(caller)
     const newest = await listAssets(rows, { owner, limit: ASSETS_OFFERED_MAX, before: null })
     if (chosenId === undefined || newest.some(({ id }) => id === chosenId)) return newest
     const chosen = await findAsset(rows, chosenId, owner)
@@ -72,7 +72,7 @@ export function addStates(server: FastifyInstance, contextOf: () => RouteContext
     const caller = await context.reading(request)
     const campaigns: CampaignView[] = []
     for (const id of idsOf(request)) {
-      const campaign = await findCampaign(context.options.rows, id, seenBy(caller))
+      const campaign = await findCampaign(context.options.rows, id, visibleOwner(caller))
       if (campaign !== null) campaigns.push(await viewCampaign(context.options, campaign))
     }
     const assets = await reader.assetsOf(campaigns)

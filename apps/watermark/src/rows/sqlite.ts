@@ -43,11 +43,11 @@ export function sqliteRows(path: string, isInMemory: boolean): Driver {
   }
 
   return {
-    ask: (sql, params) => patiently(() => ask(sql, params)),
+    ask: (sql, params) => whileBusy(() => ask(sql, params)),
     atomically: (steps) =>
-      patiently(() => inTransaction(() => steps.map(({ sql, params = [] }) => ask(sql, params).rows))),
-    migrate: (tables) => patiently(() => inTransaction(() => migrate(database, ask, tables))),
-    versionOf: (app) => patiently(() => versionOf(database, ask, app)),
+      whileBusy(() => inTransaction(() => steps.map(({ sql, params = [] }) => ask(sql, params).rows))),
+    migrate: (tables) => whileBusy(() => inTransaction(() => migrate(database, ask, tables))),
+    versionOf: (app) => whileBusy(() => versionOf(database, ask, app)),
     close: async () => database.close(),
   }
 }
@@ -79,7 +79,7 @@ function versionOf(
 }
 
 /** Another process may hold the file for a while. Meanwhile ours goes on. */
-async function patiently<T>(work: () => T): Promise<T> {
+async function whileBusy<T>(work: () => T): Promise<T> {
   const untilMs = performance.now() + BUSY_MS_MAX
   for (;;) {
     try {

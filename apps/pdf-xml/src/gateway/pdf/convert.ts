@@ -5,8 +5,8 @@ import { type FoundField, type FoundRecord, readRecord } from '../record/read.ts
 import { Refusal } from '../refusals.ts'
 import { formFieldsOf, metadataOf } from './document-info.ts'
 import { Fonts } from './fonts.ts'
-import { FontTable, writeLayout, writeText } from './forms-of-page.ts'
 import { type PageView, PdfFile, readPage } from './open.ts'
+import { FontTable, writeLayout, writeText } from './page-writer.ts'
 import { Losses, points, XmlFile } from './xml.ts'
 
 const NAMESPACE = 'urn:redress:pdf-xml:1'

@@ -1,4 +1,4 @@
-import type { DateOrder, FieldDefinition, Finding, RecordDefinition, RowsDefinition } from '../messages.ts'
+import type { DateOrder, FieldDefinition, Locator, RecordDefinition, RowsDefinition } from '../messages.ts'
 import { Refusal } from '../refusals.ts'
 import { type Cell, cellText, type RecordPage, type RecordWord, type Row, rowText } from './pages.ts'
 import { typedValue, type Value } from './values.ts'
@@ -52,7 +52,7 @@ function checked(field: FieldDefinition, found: FoundField[]): FoundField[] {
   return found
 }
 
-function* textsOf(find: Finding, page: RecordPage): Generator<string> {
+function* textsOf(find: Locator, page: RecordPage): Generator<string> {
   if ('region' in find) {
     const text = find.region.page === page.number ? textInRegion(page, find.region) : ''
     if (text !== '') yield text

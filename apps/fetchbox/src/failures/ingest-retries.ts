@@ -7,9 +7,9 @@ import { refusal } from './refusals.ts'
 /** Waits between tries. Given, so that a test need not wait. */
 export type Pause = (ms: number) => Promise<void>
 
-export const pauseForReal: Pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+export const realPause: Pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
-export interface Patience {
+export interface IngestRetries {
   pause: Pause
   log: Log
 }
@@ -28,7 +28,11 @@ const STORE_AWAY: ReadonlySet<string> = new Set([
 const STORAGE_AWAY: ReadonlySet<string> = new Set(['STORAGE_FAILED', 'STORAGE_FULL'])
 
 /** How often trouble that may pass is met before a client is told of it (F6): three tries, each wait twice the last. */
-export async function patiently<T>(what: string, work: () => Promise<T>, { pause, log }: Patience): Promise<T> {
+export async function retryTransient<T>(
+  what: string,
+  work: () => Promise<T>,
+  { pause, log }: IngestRetries,
+): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await work()
