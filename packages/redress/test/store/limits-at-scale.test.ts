@@ -96,6 +96,31 @@ test('of more keys than one claim goes through, each comes to its turn', async (
   expect(claimed.size).toBe(500)
 })
 
+test('a type that becomes limited has given all its older jobs a key when its declaration is done', async () => {
+  const { store, database } = await crowded(4_500)
+  database.exec('UPDATE jobs SET limit_key = NULL')
+  const declare = (parts: Parameters<typeof policy>[0]) =>
+    store.register({ types: [{ name: 'limited', queue: 'default', policy: policy(parts) }] })
+  await declare({})
+  await declare({ concurrency: { perKey: 2 } })
+  const count = (from: string) => database.prepare(`SELECT count(*) AS n FROM ${from}`).get()
+  expect(count('jobs WHERE limit_key IS NULL')).toEqual({ n: 0 })
+  expect(count(`cursors WHERE name LIKE 'limiting %'`)).toEqual({ n: 0 })
+})
+
+test('a job that has no limit key yet is found although one key blocks the head of the queue', async () => {
+  const { store, database } = await crowded(3_000)
+  const worker = await store.enlist({ id: 'w', host: 'here', pid: 1, types: [] })
+  // A process that was giving keys to older jobs was killed, and two of the jobs of the one key are under way.
+  database.exec(`
+    UPDATE jobs SET limit_key = NULL WHERE key = 3000;
+    INSERT INTO cursors (name, position) VALUES ('limiting 1', 2000);
+    UPDATE jobs SET status = 'processing', ready = NULL, attempt = 1, worker = 1, lease_until = 9e9, claimed_at = 0
+      WHERE key <= 2;`)
+  const { leases } = await store.claim({ worker, lanes: LANES, max: 10 })
+  expect(leases.map(({ key }) => key)).toEqual([3_000])
+})
+
 test('the order of keys in the walk does not matter to their jobs: none is handed out twice', async () => {
   const bench = await Bench.set(({ nowMs }) => openWithConnection({ path: ':memory:', nowMs }).store, 'one')
   await bench.declare('limited', policy({ concurrency: { perKey: 1 } }))

@@ -5,6 +5,7 @@ import type { NewJob } from '../../contract/store.ts'
 import {
   checkBatches,
   counts,
+  DAY_MS,
   type End,
   endAll,
   kinds,
@@ -268,6 +269,22 @@ export const batches = topic('batches', {
     }
     assert.deepEqual(await counts(bench, id), { total: 1, complete: 1 })
     assert.deepEqual(await kinds(bench, id), ['settled', 'reopened', 'settled'])
+  },
+
+  async 'a job that gave up its place adds nothing to what its batch shows, neither while it runs nor afterwards'(
+    bench,
+  ) {
+    const id = await opened(bench, 1)
+    const [broken = ''] = await endAll(bench, ['failed'])
+    // The successor waits, so that the batch has an unfinished job.
+    await bench.submit({ retriedFrom: { id: broken, actor: 'olga', reason: 'a test' }, delayMs: DAY_MS })
+    await bench.intervene(broken, retryInPlace(await bench.row(broken)))
+    const worker = await bench.worker()
+    const lease = await worker.claimOne(PLAIN)
+    assert.equal(lease.id, broken)
+    assert.equal((await row(bench, id)).processing, 0)
+    await worker.close(lease, complete('{"bytes":5}'))
+    assert.equal(await bench.store.batchSum({ id, field: 'bytes' }), 0)
   },
 
   async 'a successor that is refused at once fails in that place, and the batch is settled again'(bench) {

@@ -69,6 +69,20 @@ export const notices = topic('notices', {
     })
   },
 
+  async 'notices of one cause that come in one call are counted, too'(bench) {
+    const added = await bench.store.addNotices({ notices: [aNotice(), aNotice({ cause: 'another' }), aNotice()] })
+    assert.deepEqual(
+      added.map(({ isNew }) => isNew),
+      [true, true, false],
+    )
+    assert.equal(added[2]?.seq, added[0]?.seq)
+    const kept = await bench.store.notices({ limit: 10 })
+    assert.deepEqual(
+      kept.map(({ repeats }) => repeats),
+      [0, 1],
+    )
+  },
+
   async 'another cause, kind or set of channels is another notice; the order of channels says nothing'(bench) {
     await add(bench, aNotice())
     assert((await add(bench, aNotice({ cause: 'another' }))).isNew)

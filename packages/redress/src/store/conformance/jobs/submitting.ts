@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
-import { requeued, someFailure } from '../bench/changes.ts'
+import { policy } from '../../../core/policy/policy.ts'
+import { newBatch, ON_SETTLED } from '../bench/batch-bench.ts'
+import { requeued, retryInPlace, someFailure } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
 
 export const submitting = topic('submitting', {
@@ -91,6 +93,30 @@ export const submitting = topic('submitting', {
     const before = heard
     await bench.submit()
     assert.equal(heard, before)
+  },
+
+  async 'listeners hear of every act of this process that can make a job ready'(bench) {
+    const by = { actor: 'olga', reason: 'a test' }
+    let heard = 0
+    bench.store.onWork(() => heard++)
+    const hears = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+      const before = heard
+      await act()
+      assert(heard > before, `${what} was not heard`)
+    }
+    const { lease, worker } = await bench.processing()
+    await hears('a retry', () => worker.close(lease, requeued('retry', lease)))
+    const broken = await bench.finished('failed')
+    const retry = retryInPlace(await bench.row(broken))
+    await hears('a manual retry', () => bench.intervene(broken, retry))
+    await bench.store.pauseQueue({ name: 'default', by, forMs: null })
+    await hears('a resumed queue', () => bench.store.resumeQueue({ name: 'default', by }))
+    await bench.declare('guarded', policy({ breaker: { guards: 'gateway' } }))
+    await bench.store.forceBreaker({ name: 'gateway', status: 'open', forMs: null, by })
+    await hears('a released breaker', () => bench.store.releaseBreaker({ name: 'gateway', by }))
+    const batch = newBatch(bench, { onSettled: ON_SETTLED, isSealed: false })
+    await bench.store.openBatch({ batch, jobs: [] })
+    await hears('the job of a settled batch', () => bench.store.sealBatch({ id: batch.id }))
   },
 })
 

@@ -278,6 +278,17 @@ export const breakers = topic('breakers', {
     )
   },
 
+  async 'the ramp after closing holds jobs back also where they fail fast, and no job fails for it'(bench) {
+    await declare(bench, { mode: 'fail-fast' })
+    await heal(bench)
+    await submit(bench, 100)
+    const { leases } = await claim(await bench.worker(), 100)
+    assert.deepEqual(
+      leases.map(({ guard }) => guard?.mayCall),
+      [true, true],
+    )
+  },
+
   async "a person's word is stronger than what was computed, is shown apart from it, and ends"(bench) {
     await declare(bench)
     await submit(bench, 5)

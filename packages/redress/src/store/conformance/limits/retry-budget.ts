@@ -57,6 +57,39 @@ export const retryBudget = topic('retry budget', {
     assert.equal((await bench.row(next.id)).dueAtMs, bench.clock.nowMs() + 1_000 + 60_000)
   },
 
+  async 'the dispatch of a retry pays nothing into the budget'(bench) {
+    const budget = { ratio: 0.5, perMinute: 2 }
+    const { leases, worker } = await claimed(bench, budget, 4)
+    for (const lease of leases) await retry(worker, lease, budget)
+    await bench.clock.advance(1_000)
+    const { leases: again } = await worker.claim({ max: 4, lanes: STORMY })
+    assert.deepEqual(
+      again.map(({ attempt }) => attempt),
+      [2, 2],
+    )
+    const [next] = again
+    assert(next !== undefined)
+    await retry(worker, next, budget)
+    // Two were owed before, and one second has passed.
+    assert.equal((await bench.row(next.id)).dueAtMs, bench.clock.nowMs() + 1_000 + 89_000)
+  },
+
+  async 'retries that are recorded in one call pay one after the other'(bench) {
+    const { worker, leases } = await claimed(bench, SPARSE, 9)
+    const change = (lease: Lease) => ({
+      ...requeued('retry', lease, { delayMs: 1_000 }),
+      budget: { type: 'stormy', ...SPARSE },
+    })
+    const closes = leases.map((lease) => ({ ...lease, change: change(lease), ranMs: null }))
+    await bench.store.close({ worker: worker.key, closes })
+    const addedMs: number[] = []
+    for (const { id } of leases) addedMs.push(Number((await bench.row(id)).dueAtMs) - bench.clock.nowMs() - 1_000)
+    assert.deepEqual(
+      addedMs.toSorted((a, b) => a - b),
+      [0, 0, 0, 0, 0, 0, 10_000, 20_000, 30_000],
+    )
+  },
+
   async 'a write that came too late costs the budget nothing'(bench) {
     const { leases, worker } = await claimed(bench, { ratio: 0, perMinute: 1 }, 2)
     const [late, good] = leases
