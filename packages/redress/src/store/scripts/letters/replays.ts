@@ -198,7 +198,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
           const { canary, canary_over } = row
           const next = stateAfter(act, { state: row.state, canary, isCanaryOver: canary_over === 1 })
           if (next === null)
-            throw new RedressError('REPLAY_WRONG_STATE', `A replay that is ${row.state} knows no ${act}.`)
+            throw new RedressError('REPLAY_WRONG_STATE', `A replay that is ${row.state} does not allow ${act}.`)
           const { state, isCanaryOver } = next
           const isUnderWay = state === 'canary' || state === 'running'
           // The pace begins anew: jobs that were not sent during a pause are not made up for.
