@@ -1,4 +1,5 @@
-import type { AddressInfo } from 'node:net'
+import type { Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 import cookies from '@fastify/cookie'
 import fastify, { type FastifyInstance, type FastifyPluginAsync, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { App } from '../app/app.ts'
@@ -131,6 +132,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     clientErrorHandler: answerUnreadable,
   })
   server.server.maxConnections = limits.connectionsMax
+  const unused = unusedConnections(server.server)
   const watch = new StoreWatch(app, clock, log)
   const store = () => app.store()
   const isHttps = publicUrl?.startsWith('https:') ?? false
@@ -227,10 +229,31 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
       watch.stop()
       events.close()
       const late = setTimeout(() => server.server.closeAllConnections(), graceMs)
-      const idle = setInterval(() => server.server.closeIdleConnections(), CLOSE_IDLE_MS)
+      const idle = setInterval(() => {
+        server.server.closeIdleConnections()
+        unused.close()
+      }, CLOSE_IDLE_MS)
       await server.close()
       clearTimeout(late)
       clearInterval(idle)
+    },
+  }
+}
+
+/**
+ * Connections on which nothing was sent yet, such as those that a browser opens ahead of its requests. Node does not
+ * count them as idle, so a server that stops would wait for them until its grace is over.
+ */
+function unusedConnections(server: Server): { close(): void } {
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  server.on('request', ({ socket }) => sockets.delete(socket))
+  return {
+    close() {
+      for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
     },
   }
 }

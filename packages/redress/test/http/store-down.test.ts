@@ -4,6 +4,7 @@ import { startOwnPostgres } from '../../../../test/support/stores/postgres.ts'
 import { until } from '../../../../test/support/until.ts'
 import { startServer } from '../../src/http/index.ts'
 import { redress } from '../../src/index.ts'
+import { openRawConnection } from './sockets.ts'
 import { ask, makeWorld } from './world.ts'
 
 const HTML = { accept: 'text/html,application/xhtml+xml' }
@@ -129,6 +130,17 @@ test('a server that stops lets what runs finish, takes nothing more, and is gone
   expect(await running).toMatchObject({ status: 200, json: { finished: true } })
   const startedMs = performance.now()
   await stopped
+  expect(performance.now() - startedMs).toBeLessThan(5_000)
+})
+
+test('a connection on which nothing was sent yet does not delay a server that stops', async () => {
+  const { server } = await makeWorld()
+  const { closed } = await openRawConnection(server.url)
+  // A browser opens connections ahead of its requests. The answer to the request after it shows that the server has it.
+  expect(await ask(server.url, '/healthz')).toMatchObject({ status: 200 })
+  const startedMs = performance.now()
+  await server.stop()
+  await closed
   expect(performance.now() - startedMs).toBeLessThan(5_000)
 })
 
