@@ -1,6 +1,6 @@
 import { CONTRADICTIONS } from '../packages/redress/src/core/policy/checks.ts'
 import { policy } from '../packages/redress/src/core/policy/policy.ts'
-import { policyFields } from '../packages/redress/src/core/policy/words.ts'
+import { policyFields } from '../packages/redress/src/core/policy/text.ts'
 import { page, table } from './reference-text.ts'
 
 /** What each field may be and what it means; the default is the program's own. */

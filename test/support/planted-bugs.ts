@@ -12,7 +12,7 @@ export interface PlantedBug {
 export const SUITE = 'packages/redress/test/store/conformance.test.ts'
 const promise = (sentence: string) => ({ file: SUITE, tests: `sqlite memory: .*${sentence}` })
 
-const ENDING = 'packages/redress/src/core/job/ending.ts'
+const CHANGE = 'packages/redress/src/core/job/change.ts'
 const CLOSING = 'packages/redress/src/store/sqlite/jobs/closing.ts'
 const SCHEMA = 'packages/redress/src/store/sqlite/schema/schema.ts'
 const DECIDE = 'packages/redress/src/core/policy/decide.ts'
@@ -107,14 +107,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a job is taken back though its lease was renewed meanwhile',
-    file: ENDING,
+    file: CHANGE,
     find: 'const isExpired = leaseUntilMs <= nowMs',
     replace: 'const isExpired = leaseUntilMs > 0',
     caughtBy: promise('whose lease was renewed meanwhile'),
   },
   {
     name: 'an orphan is reported at every round',
-    file: ENDING,
+    file: CHANGE,
     find: `if (to === 'orphaned' && orphanedAtMs !== null) return false`,
     replace: '',
     caughtBy: promise('an orphan is reported once per attempt'),
@@ -156,7 +156,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a letter is replayed by everybody who tries at once',
-    file: 'packages/redress/src/core/dead-letter/obstacle.ts',
+    file: 'packages/redress/src/core/dead-letter/replay.ts',
     find: 'if (replays !== replaysSeen) return',
     replace: 'if (replays < 0) return',
     caughtBy: promise('of any number who replay a letter at once, one does'),

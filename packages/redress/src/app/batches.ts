@@ -1,7 +1,6 @@
-import type { BatchOutcome } from '../core/batch.ts'
+import { type BatchOutcome, NO_COUNTS } from '../core/batch.ts'
 import { RedressError } from '../core/errors.ts'
 import { ROLLUPS, type Rollup } from '../core/policy/flow.ts'
-import { NO_COUNTS } from '../core/rollup.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
 import type { BatchDetail } from '../operations/batches/batches.ts'
 import type { NewBatch } from '../store/contract/batches.ts'

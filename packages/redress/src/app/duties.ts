@@ -1,4 +1,4 @@
-import { obstacleTo } from '../core/dead-letter/obstacle.ts'
+import { obstacleTo } from '../core/dead-letter/replay.ts'
 import { Metrics } from '../metrics/metrics.ts'
 import { prepareItem } from '../operations/dead-letters/replay-letter.ts'
 import { foldAll } from '../store/contract/failure-groups.ts'

@@ -1,7 +1,105 @@
 import { z } from 'zod'
 import type { SubjectEvents } from './job/events.ts'
-import { BATCH_STATES, type BatchCounts, type BatchStanding, type BatchState, batchCountFields } from './rollup.ts'
+import type { Status } from './job/states.ts'
+import type { Rollup } from './policy/flow.ts'
 import { count } from './views/fields.ts'
+
+/** What a batch can come to. */
+export const OUTCOMES = ['complete', 'partial', 'failed', 'cancelled'] as const
+export type Outcome = (typeof OUTCOMES)[number]
+
+export const BATCH_STATES = ['open', ...OUTCOMES, 'expired'] as const
+export type BatchState = (typeof BATCH_STATES)[number]
+
+/** Always total = unfinished + complete + failed + cancelled. */
+export const batchCountFields = {
+  total: count,
+  // Queued or processing.
+  unfinished: count,
+  complete: count,
+  failed: count,
+  permanent: count.describe('of the failed: no further attempt would have helped'),
+  cancelled: count,
+}
+export type BatchCounts = z.infer<z.ZodObject<typeof batchCountFields>>
+
+/** What decides how a batch stands. */
+export interface BatchStanding extends BatchCounts {
+  state: BatchState
+  /** No more jobs will be added. */
+  isSealed: boolean
+  rollup: Rollup
+  expiresAtMs: number | null
+}
+
+export const NO_COUNTS: Readonly<BatchCounts> = {
+  total: 0,
+  unfinished: 0,
+  complete: 0,
+  failed: 0,
+  permanent: 0,
+  cancelled: 0,
+}
+
+/**
+ * What a move of one job adds to the counts. A job that enters comes from nowhere (null). `isPermanent` is that of the
+ * failure on whichever side is failed.
+ */
+export function countsOfMove(from: Status | null, to: Status, isPermanent: boolean): BatchCounts {
+  const counts = { ...NO_COUNTS }
+  const count = (status: Status, by: 1 | -1) => {
+    counts[status === 'queued' || status === 'processing' ? 'unfinished' : status] += by
+    if (status === 'failed' && isPermanent) counts.permanent += by
+  }
+  if (from === null) counts.total = 1
+  else count(from, -1)
+  count(to, 1)
+  return counts
+}
+
+/** What jobs that have all ended come to. */
+export function rollUp({ total, complete, failed, permanent }: BatchCounts, rollup: Rollup): Outcome {
+  if (complete === total) return 'complete'
+  if (complete === 0) return failed > 0 ? 'failed' : 'cancelled'
+  switch (rollup) {
+    case 'partial':
+      return 'partial'
+    case 'all-or-nothing':
+      return 'failed'
+    case 'any-permanent':
+      return permanent > 0 ? 'failed' : 'partial'
+  }
+}
+
+export const isPastExpiry = ({ expiresAtMs }: Pick<BatchStanding, 'expiresAtMs'>, nowMs: number): boolean =>
+  expiresAtMs !== null && expiresAtMs <= nowMs
+
+/** Takes more jobs. Its expiry seals a batch, whether or not anybody noticed yet. */
+export const isTaking = (batch: BatchStanding, nowMs: number): boolean =>
+  batch.state === 'open' && !batch.isSealed && !isPastExpiry(batch, nowMs)
+
+/**
+ * The states a batch enters now, in order; none when it stays as it is. One that is still open at its expiry settles
+ * first, when its last job ends, and then expires (W26).
+ */
+export function statesEntered(batch: BatchStanding, nowMs: number): readonly (Outcome | 'expired')[] {
+  const { state, isSealed, unfinished, rollup } = batch
+  const isPast = isPastExpiry(batch, nowMs)
+  if (state === 'expired') return []
+  if (state !== 'open') return isPast ? ['expired'] : []
+  if (unfinished > 0 || !(isSealed || isPast)) return []
+  const outcome = rollUp(batch, rollup)
+  return isPast ? [outcome, 'expired'] : [outcome]
+}
+
+/** For readers that come between the time of expiry and the moment when somebody writes it down. */
+export function stateAt(batch: BatchStanding, nowMs: number): BatchState {
+  return statesEntered(batch, nowMs).at(-1) ?? batch.state
+}
+
+/** A settled batch one of whose jobs goes back to the queue. What has expired stays so (W26). */
+export const isReopenedByRetry = ({ state }: Pick<BatchStanding, 'state'>): boolean =>
+  state !== 'open' && state !== 'expired'
 
 /** A batch as a store hands it out. */
 export interface BatchRecord extends BatchStanding {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { type PastHold, pausesOf } from '../../dashboard/src/words/past-holds.ts'
 import { phasesOf } from '../../dashboard/src/words/timeline.ts'
-import type { EventView } from '../../src/core/views/history.ts'
+import type { EventView } from '../../src/core/views/job.ts'
 import type { AuditView } from '../../src/operations/audit/audit.ts'
 
 const T = Date.parse('2026-01-31T08:00:00Z')

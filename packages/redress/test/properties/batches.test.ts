@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { BatchOutcome } from '../../src/core/batch.ts'
-import { rollUp } from '../../src/core/rollup.ts'
+import { type BatchOutcome, rollUp } from '../../src/core/batch.ts'
 import {
   cancelled,
   complete,

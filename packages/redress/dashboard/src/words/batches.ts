@@ -1,5 +1,5 @@
+import type { BatchState } from '../../../src/core/batch.ts'
 import type { Rollup } from '../../../src/core/policy/flow.ts'
-import type { BatchState } from '../../../src/core/rollup.ts'
 import type { IconName } from '../parts/Icon.tsx'
 
 interface StateWords {

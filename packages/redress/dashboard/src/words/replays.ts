@@ -1,5 +1,4 @@
-import type { SkipCode } from '../../../src/core/dead-letter/obstacle.ts'
-import type { ReplayState } from '../../../src/core/dead-letter/replay.ts'
+import type { ReplayState, SkipCode } from '../../../src/core/dead-letter/replay.ts'
 import type { IconName } from '../parts/Icon.tsx'
 
 interface StateWords {

@@ -1,4 +1,4 @@
-import type { EventView } from '../../../src/core/views/history.ts'
+import type { EventView } from '../../../src/core/views/job.ts'
 import { cutByHolds, type PastHold } from './past-holds.ts'
 
 /** What a job did for a while. */

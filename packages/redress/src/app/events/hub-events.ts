@@ -1,5 +1,5 @@
 import { SUBJECT_EVENTS } from '../../core/job/events.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime } from '../../core/text/duration.ts'
 import type { FeedEvent, FeedFilter, JobFeedEvent } from '../../store/contract/feed.ts'
 
 /** What a subscriber gets. */

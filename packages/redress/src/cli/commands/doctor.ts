@@ -1,5 +1,5 @@
 import { type Diagnosis, examine, type Finding, findOrphans } from '../../app/store/doctor.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime } from '../../core/text/duration.ts'
 import { oneLine } from '../../core/text/printable.ts'
 import { systemClock } from '../../runtime/clock.ts'
 import { ownOption, type Parsed, SERVER_OPTIONS, usage } from '../language/parse.ts'

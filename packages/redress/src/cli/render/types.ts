@@ -1,5 +1,5 @@
 import type { Policy } from '../../core/policy/policy.ts'
-import { policyFields } from '../../core/policy/words.ts'
+import { policyFields } from '../../core/policy/text.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { columns } from '../terminal/columns.ts'
 import type { Terminal } from '../terminal/terminal.ts'

@@ -3,7 +3,7 @@ import type { Action } from '../job/actions.ts'
 import type { Budget, DelayInputs, Reasons } from '../policy/decide.ts'
 import { formatMs } from '../text/duration.ts'
 import { oneLine, printable } from '../text/printable.ts'
-import type { FailureView } from '../views/history.ts'
+import type { FailureView } from '../views/job.ts'
 import type { ExplainedStep, Explanation, Tone } from './explain.ts'
 
 export interface RenderOptions {

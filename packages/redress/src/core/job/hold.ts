@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isoTimeOrNull } from '../text/iso-time.ts'
+import { isoTimeOrNull } from '../text/duration.ts'
 import { name, text, timeOrNull } from '../views/fields.ts'
 
 export const holdSchema = z.strictObject({

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { batchCountFields } from '../batch.ts'
 import { RedressError } from '../errors.ts'
 import { FAULTS, type Failure, PHASES } from '../failure/failure.ts'
 import { actionsFor } from '../job/actions.ts'
@@ -6,8 +7,7 @@ import type { Change } from '../job/change.ts'
 import { unpackSpent } from '../policy/budget.ts'
 import type { NoticeKind } from '../policy/flow.ts'
 import type { Policy } from '../policy/policy.ts'
-import { batchCountFields } from '../rollup.ts'
-import { isoTime } from '../text/iso-time.ts'
+import { isoTime } from '../text/duration.ts'
 import { anything, count, id, name, text, time, timeOrNull } from '../views/fields.ts'
 
 /** Job types of the engine's own begin like this; nobody else's may. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { isName } from '../../core/text/names.ts'
 import type { StoredAccount } from '../../store/contract/accounts.ts'
 import type { Store } from '../../store/contract/store.ts'

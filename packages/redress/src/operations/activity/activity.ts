@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { minuteFields, minutesOf } from '../../core/job/activity.ts'
-import { MINUTE_MS } from '../../core/text/duration.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime, MINUTE_MS } from '../../core/text/duration.ts'
 import { name, time } from '../../core/views/fields.ts'
 import { typeField } from '../input-fields.ts'
 import { operation } from '../operation.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime } from '../../core/text/duration.ts'
 import { count, name, nextCursor, text, time } from '../../core/views/fields.ts'
 import type { StoredAct } from '../../store/contract/audit.ts'
 import { cursorField, limitField, momentField, momentMs } from '../input-fields.ts'

@@ -1,13 +1,12 @@
 import { z } from 'zod'
-import { batchNewsSchema } from '../../core/batch.ts'
+import { BATCH_STATES, batchCountFields, batchNewsSchema } from '../../core/batch.ts'
 import { ERRORS, type ErrorCode, RedressError } from '../../core/errors.ts'
 import { FAULTS } from '../../core/failure/failure.ts'
 import { judge } from '../../core/job/actions.ts'
 import { SUBJECT_EVENTS } from '../../core/job/events.ts'
 import { ROLLUPS } from '../../core/policy/flow.ts'
 import { asForwardOnly } from '../../core/policy/policy.ts'
-import { BATCH_STATES, batchCountFields } from '../../core/rollup.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import {
   anything,
   count,

@@ -9,8 +9,7 @@ import {
   nextChangeAtMs,
   whyHeld,
 } from '../../core/limits/breaker.ts'
-import { durationMs, formatMs } from '../../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { durationMs, formatMs, isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { count, done, flag, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredBreaker } from '../../store/contract/breakers.ts'
 import type { By, Store } from '../../store/contract/store.ts'

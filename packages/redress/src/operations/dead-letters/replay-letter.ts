@@ -1,6 +1,5 @@
-import type { Skip } from '../../core/dead-letter/obstacle.ts'
+import { mergePatch, type Skip } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
-import { mergePatch } from '../../core/text/merge-patch.ts'
 import type { StoredDeadLetter } from '../../store/contract/dead-letters.ts'
 import type { By, NewJob, RetriedFrom } from '../../store/contract/store.ts'
 import { refuseUnlessAdmitted } from '../jobs/admit-retry.ts'

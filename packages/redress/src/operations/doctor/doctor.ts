@@ -1,6 +1,5 @@
 import { channelOfType, typeOfChannel } from '../../core/notice/notice.ts'
-import { formatMs, HOUR_MS, MINUTE_MS } from '../../core/text/duration.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { formatMs, HOUR_MS, isoTime, MINUTE_MS } from '../../core/text/duration.ts'
 import type { JobFacts, StoreFacts } from '../../store/contract/doctor.ts'
 import { workerState } from '../workers/workers.ts'
 import { counted, type Finding, ok, orFine, warning, wrong } from './findings.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
 import { channelOfType, type Notice, noticeOf, noticeSchema, typeOfChannel } from '../../core/notice/notice.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { count, done, id, name, nextCursor, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredNotice } from '../../store/contract/notices.ts'
 import type { JobRow, Store } from '../../store/contract/store.ts'

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
-import { durationMs, formatMs } from '../../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { durationMs, formatMs, isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { count, done, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { QueuePause, StoredQueue } from '../../store/contract/queues.ts'
 import type { Store } from '../../store/contract/store.ts'

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { obstacleTo, type Skip, type SkipCode } from '../../core/dead-letter/obstacle.ts'
+import { obstacleTo, type Skip, type SkipCode } from '../../core/dead-letter/replay.ts'
 import { perSecondOf, type ReplayPlan } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { LetterFilter, StoredDeadLetter } from '../../store/contract/dead-letters.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
 import { MISSED_RULES } from '../../core/schedule.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { anything, count, done, id, name, number, status, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { ScheduleAct, StoredSchedule } from '../../store/contract/schedules.ts'
 import type { NewJob, Store } from '../../store/contract/store.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isoTime, isoTimeOrNull } from '../../core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { count, id, name, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredWorker } from '../../store/contract/store.ts'
 import { operation } from '../operation.ts'

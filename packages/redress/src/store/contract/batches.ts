@@ -1,6 +1,5 @@
-import type { BatchEvent, BatchRecord } from '../../core/batch.ts'
+import type { BatchEvent, BatchRecord, BatchState } from '../../core/batch.ts'
 import type { Rollup } from '../../core/policy/flow.ts'
-import type { BatchState } from '../../core/rollup.ts'
 import type { BatchKey, By, NewJob, Submitted } from './store.ts'
 /**
  * Jobs with a common outcome. The counts move in the transaction that moves the job, whoever does that; the transaction

@@ -1,4 +1,4 @@
-import type { LetterFacts, Skip } from '../../core/dead-letter/obstacle.ts'
+import type { LetterFacts, Skip } from '../../core/dead-letter/replay.ts'
 import type { By, NewJob, StoredFailure } from './store.ts'
 
 /** Jobs set aside with payload and cause. Their offsets only grow, and none is ever given to another letter. */

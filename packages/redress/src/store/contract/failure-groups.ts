@@ -1,7 +1,7 @@
+import type { BatchState } from '../../core/batch.ts'
 import type { Fault } from '../../core/failure/failure.ts'
 import type { FailureGroup, GroupAct, GroupState } from '../../core/failure/group.ts'
 import type { Status } from '../../core/job/states.ts'
-import type { BatchState } from '../../core/rollup.ts'
 import type { By } from './store.ts'
 /**
  * Failures of the same cause, counted. Groups are derived from the failures by a cursor, so that a failing job pays

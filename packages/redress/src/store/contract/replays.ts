@@ -1,5 +1,4 @@
-import type { Skip, SkipCode } from '../../core/dead-letter/obstacle.ts'
-import type { ReplayAct, ReplayPlan, ReplayState } from '../../core/dead-letter/replay.ts'
+import type { ReplayAct, ReplayPlan, ReplayState, Skip, SkipCode } from '../../core/dead-letter/replay.ts'
 import type { Status } from '../../core/job/states.ts'
 import type { LetterFilter, StoredDeadLetter } from './dead-letters.ts'
 import type { By, NewJob } from './store.ts'

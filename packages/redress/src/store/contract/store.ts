@@ -1,6 +1,5 @@
 import type { Fault } from '../../core/failure/failure.ts'
-import type { Change, DeadLetter, DecidedFailure } from '../../core/job/change.ts'
-import type { ReclaimExpectation } from '../../core/job/ending.ts'
+import type { Change, DeadLetter, DecidedFailure, ReclaimExpectation } from '../../core/job/change.ts'
 import type { JobEvent } from '../../core/job/events.ts'
 import type { FailureRecord, JobRecord } from '../../core/job/record.ts'
 import type { Status } from '../../core/job/states.ts'

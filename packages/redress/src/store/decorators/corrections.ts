@@ -1,5 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime } from '../../core/text/duration.ts'
 
 /** A log line written before the change that it announces. */
 export interface AheadLine {

@@ -3,7 +3,7 @@ import type { Change, DecidedFailure } from '../../core/job/change.ts'
 import type { Status } from '../../core/job/states.ts'
 import { type NotifiedJob, noticesOfFailure } from '../../core/notice/notice.ts'
 import type { Policy } from '../../core/policy/policy.ts'
-import { isoTime } from '../../core/text/iso-time.ts'
+import { isoTime } from '../../core/text/duration.ts'
 import type { Close, CloseAnswer, Intervention, JobKey, NewJob, Reclaim, Store, Submitted } from '../contract/store.ts'
 import { type AheadLine, openCorrections, type SetTimer, type Untrue } from './corrections.ts'
 

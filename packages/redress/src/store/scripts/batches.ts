@@ -1,27 +1,25 @@
 import {
+  type BatchCounts,
   type BatchEvent,
   type BatchEventKind,
   type BatchFailure,
-  newsOf,
-  outcomeOf,
-  settledPayload,
-} from '../../core/batch.ts'
-import { RedressError } from '../../core/errors.ts'
-import type { Status } from '../../core/job/states.ts'
-import { noticesOfSettlement } from '../../core/notice/notice.ts'
-import type { Rollup } from '../../core/policy/flow.ts'
-import type { Policy } from '../../core/policy/policy.ts'
-import {
-  type BatchCounts,
   type BatchStanding,
   type BatchState,
   countsOfMove,
   isPastExpiry,
   isReopenedByRetry,
   isTaking,
+  newsOf,
+  outcomeOf,
+  settledPayload,
   stateAt,
   statesEntered,
-} from '../../core/rollup.ts'
+} from '../../core/batch.ts'
+import { RedressError } from '../../core/errors.ts'
+import type { Status } from '../../core/job/states.ts'
+import { noticesOfSettlement } from '../../core/notice/notice.ts'
+import type { Rollup } from '../../core/policy/flow.ts'
+import type { Policy } from '../../core/policy/policy.ts'
 import type { BatchRow, BatchStore, NewBatch } from '../contract/batches.ts'
 import type { BatchKey, By, NewJob, Submitted } from '../contract/store.ts'
 import { settledJobId } from './derived-id.ts'

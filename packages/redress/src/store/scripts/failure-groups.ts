@@ -1,3 +1,4 @@
+import { stateAt as batchStateAt } from '../../core/batch.ts'
 import {
   actOnGroup,
   addToGroup,
@@ -7,7 +8,6 @@ import {
   stateAt,
 } from '../../core/failure/group.ts'
 import type { Status } from '../../core/job/states.ts'
-import { stateAt as batchStateAt } from '../../core/rollup.ts'
 import type {
   FailureGroupBatch,
   FailureGroupDetail,

@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type LetterFacts, obstacleTo } from '../../../src/core/dead-letter/obstacle.ts'
 import {
   allowance,
   type CanaryJobs,
+  type LetterFacts,
   nextStep,
+  obstacleTo,
   type Pace,
   perSecondOf,
   REPLAY_ACTS,

@@ -8,7 +8,7 @@ import {
   NO_VALUES,
   type TopValues,
   VALUES_MAX,
-} from '../../../src/core/failure/top-values.ts'
+} from '../../../src/core/failure/group.ts'
 
 const countAll = (values: readonly string[]): CountedValue[] =>
   values.reduce<CountedValue[]>((counted, value) => countValue(counted, value), [])

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { isoTime, isoTimeOrNull } from '../../../src/core/text/iso-time.ts'
+import { isoTime, isoTimeOrNull } from '../../../src/core/text/duration.ts'
 
 test('times are written as Date writes them, for every millisecond that a Date can hold', () => {
   const anyTime = fc.integer({ min: -8.64e15, max: 8.64e15 })

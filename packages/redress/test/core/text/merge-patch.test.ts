@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { mergePatch } from '../../../src/core/text/merge-patch.ts'
+import { mergePatch } from '../../../src/core/dead-letter/replay.ts'
 
 /** Appendix A of RFC 7396. */
 const EXAMPLES: readonly [target: string, patch: string, result: string][] = [

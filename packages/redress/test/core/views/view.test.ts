@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
 import type { JobRecord } from '../../../src/core/job/record.ts'
 import { packSpent, spendFailure, spendManualRetry, unpackSpent } from '../../../src/core/policy/budget.ts'
-import { isoTime } from '../../../src/core/text/iso-time.ts'
-import { viewEvent, viewFailure } from '../../../src/core/views/history.ts'
-import { viewJob } from '../../../src/core/views/job.ts'
+import { isoTime } from '../../../src/core/text/duration.ts'
+import { viewEvent, viewFailure, viewJob } from '../../../src/core/views/job.ts'
 import { failure, history, record } from '../job/records.ts'
 import { pdfXml, watermark } from '../policy/policies.ts'
 

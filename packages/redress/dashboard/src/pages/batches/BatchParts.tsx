@@ -1,4 +1,4 @@
-import type { BatchState } from '../../../../src/core/rollup.ts'
+import type { BatchState } from '../../../../src/core/batch.ts'
 import type { BatchView } from '../../../../src/operations/batches/batches.ts'
 import { SegmentBar } from '../../parts/charts/SegmentBar.tsx'
 import { Badge } from '../../parts/Marks.tsx'

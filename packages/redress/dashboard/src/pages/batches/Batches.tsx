@@ -1,5 +1,5 @@
 import { useLocation } from 'preact-iso'
-import type { BatchState } from '../../../../src/core/rollup.ts'
+import type { BatchState } from '../../../../src/core/batch.ts'
 import type { BatchView } from '../../../../src/operations/batches/batches.ts'
 import { about, useQuery } from '../../api/query.ts'
 import { isOwner } from '../../api/session.ts'

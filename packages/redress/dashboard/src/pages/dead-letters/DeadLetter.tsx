@@ -1,5 +1,5 @@
 import { useLocation, useRoute } from 'preact-iso'
-import type { FailureView } from '../../../../src/core/views/history.ts'
+import type { FailureView } from '../../../../src/core/views/job.ts'
 import type { LetterView } from '../../../../src/operations/dead-letters/dead-letters.ts'
 import { useQuery } from '../../api/query.ts'
 import { CopyButton } from '../../parts/Copy.tsx'

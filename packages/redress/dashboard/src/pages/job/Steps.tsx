@@ -1,5 +1,5 @@
 import type { ExplainedStep } from '../../../../src/core/explain/explain.ts'
-import type { FailureView } from '../../../../src/core/views/history.ts'
+import type { FailureView } from '../../../../src/core/views/job.ts'
 import { LongText, LongValue } from '../../parts/LongText.tsx'
 import { FaultMark } from '../../parts/Marks.tsx'
 import { Sentence } from '../../parts/Sentence.tsx'

@@ -1,4 +1,4 @@
-import type { EventView } from '../../../../src/core/views/history.ts'
+import type { EventView } from '../../../../src/core/views/job.ts'
 import { Clock } from '../../parts/Time.tsx'
 import type { PastHold } from '../../words/past-holds.ts'
 import { duration } from '../../words/time.ts'

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { HoldView } from '../../../../src/core/job/hold.ts'
-import type { FailureView } from '../../../../src/core/views/history.ts'
+import type { FailureView } from '../../../../src/core/views/job.ts'
 import type { JobActed } from '../../../../src/operations/jobs/interventions.ts'
 import type { OutputOf } from '../../../../src/operations/table.ts'
 import { isOwner, whyNot } from '../../api/session.ts'

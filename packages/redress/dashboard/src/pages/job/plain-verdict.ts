@@ -1,5 +1,5 @@
 import type { Explanation } from '../../../../src/core/explain/explain.ts'
-import type { FailureView } from '../../../../src/core/views/history.ts'
+import type { FailureView } from '../../../../src/core/views/job.ts'
 
 /** The sentences of a verdict without those that the page shows as marks or links; what went wrong comes first. */
 export function plainVerdict({ verdict, status, held }: Explanation, failure: FailureView | null): string[] {

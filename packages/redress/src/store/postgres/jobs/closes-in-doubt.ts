@@ -1,4 +1,4 @@
-import { recordedKindsOf } from '../../../core/job/ending.ts'
+import { recordedKindsOf } from '../../../core/job/change.ts'
 import type { JobKey } from '../../contract/store.ts'
 import type { Tx } from '../connection/client.ts'
 import { numbers, texts } from '../connection/values.ts'

@@ -1,6 +1,5 @@
-import type { Change, DecidedFailure } from '../../../core/job/change.ts'
+import { type Change, type DecidedFailure, endEventOf } from '../../../core/job/change.ts'
 import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
-import { endEventOf } from '../../../core/job/ending.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'
 import type { BatchKey, Held, JobKey, WorkerKey } from '../../contract/store.ts'
 import type { Sql } from '../connection/client.ts'

@@ -1,5 +1,4 @@
-import type { Change } from '../../../core/job/change.ts'
-import { cancelOnRequeue, isStillReclaimable } from '../../../core/job/ending.ts'
+import { type Change, cancelOnRequeue, isStillReclaimable } from '../../../core/job/change.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { NewNotice } from '../../../core/notice/notice.ts'
 import type {

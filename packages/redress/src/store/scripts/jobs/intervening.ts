@@ -1,5 +1,5 @@
 import { RedressError } from '../../../core/errors.ts'
-import { failedEventData } from '../../../core/job/ending.ts'
+import { failedEventData } from '../../../core/job/change.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask, unpackSpent } from '../../../core/policy/budget.ts'
 import type { BatchKey, Intervention, JobKey, Store, WorkerKey } from '../../contract/store.ts'

@@ -1,6 +1,6 @@
 import { RedressError } from '../../../core/errors.ts'
 import { alreadyRetried } from '../../../core/job/actions.ts'
-import { failedEventData } from '../../../core/job/ending.ts'
+import { failedEventData } from '../../../core/job/change.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../../core/policy/budget.ts'

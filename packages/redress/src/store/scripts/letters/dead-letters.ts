@@ -1,4 +1,4 @@
-import { obstacleTo, type Skip } from '../../../core/dead-letter/obstacle.ts'
+import { obstacleTo, type Skip } from '../../../core/dead-letter/replay.ts'
 import type { DeadLetter } from '../../../core/job/change.ts'
 import { successorDedupe, successorOutcome } from '../../../core/job/dedupe.ts'
 import {

@@ -1,5 +1,4 @@
-import type { SkipCode } from '../../../core/dead-letter/obstacle.ts'
-import type { ReplayStanding, ReplayState } from '../../../core/dead-letter/replay.ts'
+import type { ReplayStanding, ReplayState, SkipCode } from '../../../core/dead-letter/replay.ts'
 import type { Status } from '../../../core/job/states.ts'
 import type { ReplayCounts, ReplayItemState, StoredReplay, StoredReplayItem } from '../../contract/replays.ts'
 import type { By } from '../../contract/store.ts'

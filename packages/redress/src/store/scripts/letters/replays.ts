@@ -1,5 +1,4 @@
-import type { Skip } from '../../../core/dead-letter/obstacle.ts'
-import { nextStep, type ReplayState, type ReplayStep, stateAfter } from '../../../core/dead-letter/replay.ts'
+import { nextStep, type ReplayState, type ReplayStep, type Skip, stateAfter } from '../../../core/dead-letter/replay.ts'
 import { RedressError } from '../../../core/errors.ts'
 import type { DecidedItem, NewReplayItem, ReplayStore, ReplayTurn } from '../../contract/replays.ts'
 import type { NewJob } from '../../contract/store.ts'

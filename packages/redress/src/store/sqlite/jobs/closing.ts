@@ -1,13 +1,14 @@
-import type { Change, DecidedFailure } from '../../../core/job/change.ts'
-import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
 import {
+  type Change,
   cancelOnRequeue,
+  type DecidedFailure,
   type EndNumbers,
   endEventOf,
   type HeldNow,
   isStillReclaimable,
   NO_NUMBERS,
-} from '../../../core/job/ending.ts'
+} from '../../../core/job/change.ts'
+import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'

@@ -1,7 +1,5 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { Status } from '../../../src/core/job/states.ts'
-import { ROLLUPS } from '../../../src/core/policy/flow.ts'
 import {
   type BatchCounts,
   type BatchStanding,
@@ -13,7 +11,9 @@ import {
   rollUp,
   stateAt,
   statesEntered,
-} from '../../../src/core/rollup.ts'
+} from '../../../src/core/batch.ts'
+import type { Status } from '../../../src/core/job/states.ts'
+import { ROLLUPS } from '../../../src/core/policy/flow.ts'
 
 interface Move {
   from: Status | null

@@ -6,7 +6,7 @@ import {
   isStillReclaimable,
   type ReclaimExpectation,
   recordedKindsOf,
-} from '../../../src/core/job/ending.ts'
+} from '../../../src/core/job/change.ts'
 
 type Requeue = Extract<Change, { to: 'queued' }>
 type Failure = NonNullable<Requeue['failure']>
