@@ -207,7 +207,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'an outcome that could not be recorded is forgotten',
-    file: 'packages/redress/src/worker/record/recorder.ts',
+    file: 'packages/redress/src/worker/recorder.ts',
     find: 'this.#refused.push(entry)',
     replace: '',
     caughtBy: { file: 'packages/redress/test/store/recording.test.ts', tests: 'is not complete, until it can' },
@@ -339,7 +339,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'if (failure.final) return fail(',
     replace: 'if (failure.final && failure.code === "") return fail(',
     caughtBy: {
-      file: 'packages/redress/test/worker/stage/stages.test.ts',
+      file: 'packages/redress/test/worker/attempt/stages.test.ts',
       tests: 'ends the job, whatever attempts it has left',
     },
   },

@@ -4,7 +4,7 @@ import { turns } from '../../../../test/support/until.ts'
 import { unpackSpent } from '../../src/core/policy/budget.ts'
 import type { PolicyInput } from '../../src/core/policy/policy.ts'
 import type { Store } from '../../src/store/contract/store.ts'
-import { ShuttingDown } from '../../src/worker/attempt/signals.ts'
+import { ShuttingDown } from '../../src/worker/attempt/attempt.ts'
 import type { Worker } from '../../src/worker/worker.ts'
 
 let scene: Scene

@@ -11,7 +11,7 @@ import type { RetryQuestion, RetryRefusal } from '../../operations/jobs/admit-re
 import type { LastSeenJob } from '../../operations/operation.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import { type AttemptFailOptions, failWith } from '../../worker/attempt/attempt.ts'
-import type { Handler } from '../../worker/attempt/handler.ts'
+import type { Handler } from '../../worker/attempt/call-handler.ts'
 import type { JobDefinition } from './job-type.ts'
 
 /** A job type as an app keeps it: what its workers need, and what is asked at submission and before a retry. */

@@ -1,10 +1,8 @@
-import { type AttemptFailOptions, failWith } from '../../core/failure/attempt-failed.ts'
+import { type AttemptFailOptions, failWith, publicLine } from '../../core/failure/attempt-failed.ts'
 import type { StageOptions, StageSummary } from '../../core/failure/stage.ts'
 import { type Duration, durationMs } from '../../core/text/duration.ts'
 import type { Lease } from '../../store/contract/store.ts'
-import { Snoozed } from './signals.ts'
-import { runStage, type StageWork } from './stage.ts'
-import { type GivenUp, StageBook, type StageGround } from './stage-book.ts'
+import { type GivenUp, runStage, StageBook, type StageGround, type StageWork } from './stage.ts'
 
 export { type AttemptFailOptions, failWith }
 
@@ -141,5 +139,44 @@ export class Attempt<Code extends string = string> {
   /** For the worker: the stages worth telling, if there are any. */
   static stagesOf(attempt: Attempt): readonly StageSummary[] | null {
     return attempt.#stages?.summary() ?? null
+  }
+}
+
+/** Why an attempt is told to stop: the `reason` of `attempt.signal`. */
+
+export class LeaseLost extends Error {
+  override readonly name = 'LeaseLost'
+  constructor() {
+    super('the lease of this attempt was lost: another worker may have the job, and nothing written here will count')
+  }
+}
+
+export class Cancelled extends Error {
+  override readonly name = 'Cancelled'
+  readonly actor: string
+  readonly reason: string
+  constructor(actor: string, reason: string) {
+    super(`${actor || 'somebody'} cancelled the job: ${reason || 'no reason given'}`)
+    this.actor = actor
+    this.reason = reason
+  }
+}
+
+export class ShuttingDown extends Error {
+  override readonly name = 'ShuttingDown'
+  constructor() {
+    super('the worker is stopping and its time to finish is over')
+  }
+}
+
+/** Thrown by `attempt.snooze`: the job goes back to the queue and nothing is spent. */
+export class Snoozed extends Error {
+  override readonly name = 'Snoozed'
+  readonly delayMs: number
+  readonly note: string | null
+  constructor(delayMs: number, note: string | null) {
+    super('the handler put the job back for later')
+    this.delayMs = delayMs
+    this.note = publicLine(note)
   }
 }

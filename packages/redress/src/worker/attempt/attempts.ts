@@ -9,9 +9,9 @@ import type { BreakerWatch } from '../claim/breaker-watch.ts'
 import type { SlotPools } from '../claim/slot-pool.ts'
 import type { Deadlines } from '../leases/deadlines.ts'
 import type { FullWorkerOptions } from '../options.ts'
-import type { Recorder } from '../record/recorder.ts'
-import type { StartRecorder } from '../record/start-recorder.ts'
-import { callAcquire, callHandler, callVerify } from './call-handler.ts'
+import type { Recorder, StartRecorder } from '../recorder.ts'
+import { type Cancelled, LeaseLost } from './attempt.ts'
+import { callAcquire, callHandler, callVerify, type Handler } from './call-handler.ts'
 import {
   type Closing,
   type Flight,
@@ -21,9 +21,7 @@ import {
   type Steps,
   UNTIL_RESUMED,
 } from './flight.ts'
-import type { Handler } from './handler.ts'
 import { changeFor, changeForShutdown, type Outcome, packResult, release } from './outcome.ts'
-import { type Cancelled, LeaseLost } from './signals.ts'
 
 /** The steps of an attempt, in order. */
 export const STEPS = ['claim', 'start', 'run', 'verify', 'decide', 'record', 'report'] as const

@@ -4,8 +4,8 @@ import { describe } from '../../core/text/describe.ts'
 import type { Lease } from '../../store/contract/store.ts'
 import type { AttemptSpan } from '../../tracing/tracing.ts'
 import { Attempt } from './attempt.ts'
-import type { Handler } from './handler.ts'
-import type { StageWorld } from './stage-book.ts'
+import type { Handler } from './call-handler.ts'
+import type { StageWorld } from './stage.ts'
 
 /** All times that end in `MonoMs` are the worker's monotonic time; the store's clock is `storeNowMs`. */
 export type FlightState =

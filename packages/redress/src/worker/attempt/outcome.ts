@@ -13,10 +13,9 @@ import { decide, decideOrphan } from '../../core/policy/decide.ts'
 import type { Policy } from '../../core/policy/policy.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import type { Close, Reclaim } from '../../store/contract/store.ts'
-import { Attempt } from './attempt.ts'
+import { Attempt, Cancelled, ShuttingDown, Snoozed } from './attempt.ts'
 import type { Flight } from './flight.ts'
-import { Cancelled, ShuttingDown, Snoozed } from './signals.ts'
-import type { GivenUp } from './stage-book.ts'
+import type { GivenUp } from './stage.ts'
 
 /** What became of an attempt, before the policy is asked. */
 export type Outcome =

@@ -3,9 +3,9 @@ import type { Clock } from '../../runtime/clock.ts'
 import type { Log } from '../../runtime/log.ts'
 import type { BreakerStanding } from '../../store/contract/breakers.ts'
 import type { Lane, Lease, Store, WorkerKey } from '../../store/contract/store.ts'
+import type { Handler } from '../attempt/call-handler.ts'
 import { Flight } from '../attempt/flight.ts'
-import type { Handler } from '../attempt/handler.ts'
-import type { StageWorld } from '../attempt/stage-book.ts'
+import type { StageWorld } from '../attempt/stage.ts'
 import { Trouble } from '../patience.ts'
 
 export interface TakenIn {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../runtime/clock.ts'
 import type { WorkerKey } from '../../store/contract/store.ts'
+import type { Handler } from '../attempt/call-handler.ts'
 import type { Flight } from '../attempt/flight.ts'
-import type { Handler } from '../attempt/handler.ts'
 import { answerWithin, PATIENCE_MS, SILENCE } from '../patience.ts'
 import type { Intake } from './intake.ts'
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Scene } from '../../../../../test/support/scene.ts'
-import { Cancelled } from '../../../src/worker/attempt/signals.ts'
+import { Cancelled } from '../../../src/worker/attempt/attempt.ts'
 
 let scene: Scene
 beforeEach(() => {

@@ -5,8 +5,7 @@ import type { App } from '../../../src/app/app.ts'
 import type { PolicyInput } from '../../../src/core/policy/policy.ts'
 import { checkJob } from '../../../src/store/conformance/bench/checks.ts'
 import type { Store } from '../../../src/store/contract/store.ts'
-import type { Attempt } from '../../../src/worker/attempt/attempt.ts'
-import { LeaseLost } from '../../../src/worker/attempt/signals.ts'
+import { type Attempt, LeaseLost } from '../../../src/worker/attempt/attempt.ts'
 
 let scene: Scene
 beforeEach(() => {

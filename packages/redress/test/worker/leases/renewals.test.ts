@@ -6,7 +6,7 @@ import type { App } from '../../../src/app/app.ts'
 import type { PolicyInput } from '../../../src/core/policy/policy.ts'
 import { Alarm } from '../../../src/runtime/clock.ts'
 import type { Lease, Store } from '../../../src/store/contract/store.ts'
-import { LeaseLost } from '../../../src/worker/attempt/signals.ts'
+import { LeaseLost } from '../../../src/worker/attempt/attempt.ts'
 
 let scene: Scene
 beforeEach(() => {

@@ -5,7 +5,7 @@ import { turns } from '../../../../../test/support/until.ts'
 import type { App } from '../../../src/app/app.ts'
 import { AttemptTimeout } from '../../../src/core/failure/attempt-failed.ts'
 import type { PolicyInput } from '../../../src/core/policy/policy.ts'
-import { LeaseLost, ShuttingDown } from '../../../src/worker/attempt/signals.ts'
+import { LeaseLost, ShuttingDown } from '../../../src/worker/attempt/attempt.ts'
 import type { Worker } from '../../../src/worker/worker.ts'
 
 let scene: Scene
