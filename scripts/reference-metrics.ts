@@ -1,4 +1,4 @@
-import { ActivityTally } from '../packages/redress/src/metrics/activity-tally.ts'
+import { ActivityTally } from '../packages/redress/src/metrics/activity.ts'
 import { familiesOf } from '../packages/redress/src/metrics/families.ts'
 import { Tally } from '../packages/redress/src/metrics/tally.ts'
 import { systemClock } from '../packages/redress/src/runtime/clock.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { pipeline, type Readable, Transform } from 'node:stream'
-import { artifactCorrupt, rangeInvalid } from './refusals.ts'
+import { artifactCorrupt, rangeInvalid } from './artifact-store.ts'
 
 /** A checksum that bytes are run through; `matches` is asked after the last of them. */
 export interface Check {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { RedressError } from '../core/errors.ts'
+import type { ListOptions } from './artifact-store.ts'
 
 /**
  * Keys that mean the same in every store: on any file system (names of 255 bytes), in any bucket (keys of 1,024 bytes
@@ -19,7 +20,7 @@ export function checkKey(key: string): void {
 }
 
 /** The beginning of a key: whole parts, and perhaps the beginning of the next one. */
-export function checkPrefix(prefix: string): void {
+function checkPrefix(prefix: string): void {
   const problem = prefix === '' ? null : keyProblem(/[/.]$/.test(prefix) ? `${prefix}x` : prefix)
   if (problem !== null) throw keyInvalid(prefix, problem)
 }
@@ -59,4 +60,22 @@ export function keyPart(text: string): string {
   if (encoded !== '' && encoded.length <= PART_CHARS_MAX && text.isWellFormed()) return encoded
   // The '~' keeps it apart from every text that stands for itself.
   return `${encoded.slice(0, 100)}~${createHash('sha256').update(text, 'utf16le').digest('hex')}`
+}
+
+/** As many as an object store gives at once. */
+const PAGE_MAX = 1000
+
+export function pageBounds({ prefix = '', after = '', limit = PAGE_MAX, signal }: ListOptions) {
+  checkPrefix(prefix)
+  signal?.throwIfAborted()
+  if (!Number.isInteger(limit) || limit < 1) {
+    throw new RedressError('OPTION_INVALID', `limit must be a whole number from 1 on, not ${limit}.`)
+  }
+  return { prefix, after, limit: Math.min(limit, PAGE_MAX), signal }
+}
+
+/** Compared with NaN nothing is young enough to stay: an age that is no number would remove everything. */
+export function checkedAge(olderThanMs: number, minMs = 0): number {
+  if (typeof olderThanMs === 'number' && !Number.isNaN(olderThanMs) && olderThanMs >= minMs) return olderThanMs
+  throw new RedressError('OPTION_INVALID', `olderThanMs must be a number of milliseconds, not ${olderThanMs}.`)
 }

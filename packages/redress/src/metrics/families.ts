@@ -1,5 +1,5 @@
 import type { Distribution, Family, Sample } from './exposition.ts'
-import type { StoreReading } from './reading.ts'
+import type { StoreReading } from './metrics.ts'
 import { type ByCode, DURATION_BOUNDS, type Durations, type Tally, type TypeTally } from './tally.ts'
 
 interface Sources {

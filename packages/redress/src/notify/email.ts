@@ -1,3 +1,4 @@
+import { domainToASCII } from 'node:url'
 import type { Channel, Delivered, Delivery, DeliveryCode } from '../app/channels.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Notice } from '../core/notice/notice.ts'
@@ -5,7 +6,6 @@ import { renderNotice } from '../core/notice/text.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
 import { oneLine } from '../core/text/printable.ts'
 import { clip, read, redactAndClip } from '../core/text/redact.ts'
-import { type Address, type CheckedAddress, domainOf, readAddress } from './address.ts'
 
 export interface SmtpOptions {
   host: string
@@ -203,3 +203,30 @@ function checkedMail(mail: Mail, delivery: Delivery): Mail {
 }
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `email: ${message}.`)
+
+/** A bare address, or one with a name beside it. Never 'Name <address>': a name could then bring addresses of its own. */
+export type Address = string | { name: string; address: string }
+
+interface CheckedAddress {
+  name: string
+  address: string
+}
+
+const ADDRESS_CHARS_MAX = 320
+const NAME_CHARS_MAX = 200
+/** One address and nothing else: what could end a header or a command, or begin another address, is not in it. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+const BARE = /^[^\s@<>()[\]\\,;:"\u0000-\u001f\u007f]+@[^\s@<>()[\]\\,;:"\u0000-\u001f\u007f]+$/u
+
+/** null when it is no address. */
+function readAddress(value: unknown): CheckedAddress | null {
+  const { name, address } =
+    typeof value === 'object' && value !== null ? (value as CheckedAddress) : { name: '', address: value }
+  if (typeof address !== 'string' || typeof name !== 'string') return null
+  const bare = address.trim()
+  if (bare.length > ADDRESS_CHARS_MAX || !BARE.test(bare) || domainOf(bare) === '') return null
+  return { name: clip(oneLine(name), NAME_CHARS_MAX), address: bare }
+}
+
+/** As it is written in headers; '' when it is no domain. */
+const domainOf = (address: string): string => domainToASCII(address.slice(address.lastIndexOf('@') + 1))

@@ -1,7 +1,6 @@
 import { Agent, type Dispatcher } from 'undici'
-import { openConnection } from './connector.ts'
+import { type OutboundProxy, openConnection, proxyAddress } from './connector.ts'
 import type { OutboundGuard } from './guard.ts'
-import { type OutboundProxy, proxyAddress } from './tunnel.ts'
 export interface OutboundAgentOptions {
   guard: OutboundGuard
   /** Every connection goes through it, as a tunnel to the checked address, for http and https alike. */
@@ -114,7 +113,7 @@ type Handler = Dispatcher.DispatchHandler
 type Given<Name extends keyof Handler> = Parameters<NonNullable<Handler[Name]>>
 
 /** Stands before the handler of a request until the request has a connection, so that it can end before that. */
-export class WaitingRequest implements Handler {
+class WaitingRequest implements Handler {
   readonly #handler: Handler
   readonly #signal: AbortSignal | null
   readonly #onLeft: () => void

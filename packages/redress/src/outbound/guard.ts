@@ -144,7 +144,7 @@ function closedPort(host: string, port: number): OutboundRefused {
 }
 
 /** TCP to an address. The address is a literal, so nothing is looked up here. */
-export function dial({ address, port }: { address: string; port: number }, signal: AbortSignal): Promise<Socket> {
+function dial({ address, port }: { address: string; port: number }, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host: address, port, autoSelectFamily: false, noDelay: true, keepAlive: true })
     const stop = () => socket.destroy(signal.reason as Error)

@@ -1,6 +1,7 @@
 /** Guarded requests to addresses that users chose: `redress/outbound`. */
 export { retryAfterHeaderMs } from '../core/failure/retry-after.ts'
 export { type OutboundAgentOptions, outboundAgent } from './agent.ts'
+export type { OutboundProxy } from './connector.ts'
 export { readEarlyAnswers } from './early-answer.ts'
 export {
   type ConnectCode,
@@ -15,7 +16,6 @@ export {
   type RefusalCode,
   timeoutPhase,
 } from './errors.ts'
-export { isGlobalAddress } from './global.ts'
 export {
   type OutboundGuard,
   type OutboundOptions,
@@ -24,4 +24,4 @@ export {
   type ResolvedAddress,
 } from './guard.ts'
 export { type OutboundRequestOptions, type OutboundResponse, outboundRequest } from './request.ts'
-export type { OutboundProxy } from './tunnel.ts'
+export { isGlobalAddress } from './rules.ts'

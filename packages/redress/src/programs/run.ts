@@ -7,9 +7,8 @@ import { systemClock } from '../runtime/clock.ts'
 import { environmentOf, type Launch, launchOf, neverBegan } from './launch.ts'
 import { type CheckedOptions, checkOptions, type ProgramOptions } from './options.ts'
 import { LineSplitter, StderrFile, Tail, WholeText } from './output.ts'
-import { ProcessGroup, processIds } from './process-group.ts'
 import { causeLine, endingInWords, explain, ProgramFailed } from './program-failed.ts'
-import { Stopper } from './stopper.ts'
+import { ProcessGroup, processIds, Stopper } from './stopper.ts'
 export interface ProgramResult {
   exitCode: 0
   signal: null
@@ -192,7 +191,7 @@ type Step = () => void | Promise<void>
  * Reads a pipe to its end, or until it is destroyed. When a chunk cannot be used the program is told to stop, but is
  * still read from: one that hangs on a full pipe could not end in order.
  */
-export async function drain(
+async function drain(
   stream: Readable | null,
   stopper: Stopper,
   take: (chunk: Uint8Array) => void | Promise<void>,
@@ -218,7 +217,7 @@ export async function drain(
 }
 
 /** Writes a program's input. One that ends without reading all of it is in its right; its exit code says how it went. */
-export function feed(stdin: Writable, input: string | Uint8Array | Readable, stopper: Stopper): void {
+function feed(stdin: Writable, input: string | Uint8Array | Readable, stopper: Stopper): void {
   if (!(input instanceof Readable)) {
     stdin.on('error', () => undefined)
     stdin.end(input)
@@ -237,7 +236,7 @@ export function feed(stdin: Writable, input: string | Uint8Array | Readable, sto
 }
 
 /** Waits for something, but not for ever. Real time: what is waited for is the machine. */
-export async function within(event: Promise<unknown>, delayMs: number): Promise<void> {
+async function within(event: Promise<unknown>, delayMs: number): Promise<void> {
   await new Promise<void>((done) => {
     const timer = systemClock.setTimer(delayMs, done)
     void event.finally(() => {

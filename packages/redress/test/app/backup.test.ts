@@ -20,7 +20,7 @@ import { startPostgres, type TestPostgres } from '../../../../test/support/store
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
 import { openRaw, temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
 import { App } from '../../src/app/app.ts'
-import { backupStore, restoreStore } from '../../src/app/store/backup-store.ts'
+import { backupStore, restoreStore } from '../../src/app/store/copy-store.ts'
 import { systemClock } from '../../src/runtime/clock.ts'
 import { checkJob } from '../../src/store/conformance/bench/checks.ts'
 import { COPIED_TABLES } from '../../src/store/contract/copying.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { SharedSteps } from '../../src/artifacts/folder/shared-steps.ts'
+import { SharedSteps } from '../../src/artifacts/folder/place.ts'
 
 /** Steps that end when they are told to. */
 function heldSteps() {

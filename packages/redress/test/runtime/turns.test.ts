@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { nextTurn, OnePerTurn } from '../../src/runtime/turns.ts'
+import { nextTurn, OnePerTurn } from '../../src/app/events/hub.ts'
 import { Slices } from '../../src/store/sqlite/connection/slices.ts'
 
 /** Counts the turns of the event loop until it is stopped. */

@@ -1,6 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
 import type { Timer } from '../../runtime/clock.ts'
-import { nextTurn, OnePerTurn } from '../../runtime/turns.ts'
 import type { FeedEvent } from '../../store/contract/feed.ts'
 import type { Store } from '../../store/contract/store.ts'
 import type { AppHost } from '../host.ts'
@@ -401,3 +400,20 @@ const isTopic = (topic: unknown): boolean =>
 const isStoreStopped = (error: unknown): boolean => error instanceof RedressError && error.code === 'STORE_STOPPED'
 
 const invalid = (message: string): RedressError => new RedressError('OPTION_INVALID', `${message}.`)
+
+/**
+ * Resolves after timers, sockets and other requests had a turn. Awaiting a settled promise, such as an answer of the
+ * embedded store, only lets other promises run: a loop of those blocks the whole process.
+ */
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+/** Runs tasks one at a time, in order of arrival, each in its own turn of the event loop. */
+export class OnePerTurn {
+  #last: Promise<unknown> = Promise.resolve()
+
+  run<T>(task: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(nextTurn).then(task)
+    this.#last = done.catch(() => undefined)
+    return done
+  }
+}

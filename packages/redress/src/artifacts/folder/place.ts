@@ -1,10 +1,8 @@
 import { type BigIntStats, constants } from 'node:fs'
-import { type FileHandle, lstat, mkdir, open, readdir, realpath, rmdir } from 'node:fs/promises'
+import { type FileHandle, lstat, mkdir, open, readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { join, posix } from 'node:path'
 import { RedressError } from '../../core/errors.ts'
 import { checkKey, keyInvalid } from '../key.ts'
-import { errnoOf, isMissing } from './errors.ts'
-import { SharedSteps } from './shared-steps.ts'
 
 /** Only the user who runs the server: artifacts are what people sent us. */
 const FOLDER_MODE = 0o700
@@ -157,4 +155,141 @@ async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close()
   }
+}
+
+export function errnoOf(error: unknown): string | null {
+  const code = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' ? code : null
+}
+
+export const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '')
+
+/** No room on the device, or none left of what this user may use of it. */
+const FULL = new Set(['ENOSPC', 'EDQUOT'])
+
+/** What a caller sees instead of the file system's own error, which stays as its cause. */
+function storageError(error: unknown, doing: string): unknown {
+  if (error instanceof RedressError) return error
+  const errno = errnoOf(error)
+  // Not of the file system: the reason of an abort, or a mistake in the program. Neither is a disk that failed.
+  const isOfSystem = typeof (error as { errno?: unknown } | null)?.errno === 'number'
+  if (errno === null || !isOfSystem) return error
+  if (FULL.has(errno)) {
+    return new RedressError('STORAGE_FULL', `The disk is full (${errno}) while ${doing}.`, { cause: error })
+  }
+  return new RedressError('STORAGE_FAILED', `The file system answered ${errno} while ${doing}.`, { cause: error })
+}
+
+/** Runs one step, and says what was being done when it fails. */
+export async function attempting<T>(doing: string, step: () => Promise<T>): Promise<T> {
+  try {
+    return await step()
+  } catch (error) {
+    throw storageError(error, doing)
+  }
+}
+
+/**
+ * A step that many want at once on the same thing is done once for all of them. Nobody is answered by one that began
+ * before he asked: what he did until then might not be part of it.
+ */
+export class SharedSteps<T> {
+  readonly #step: (name: string) => Promise<T>
+  readonly #lines = new Map<string, { next: Promise<T> | null; running: Promise<T> }>()
+
+  constructor(step: (name: string) => Promise<T>) {
+    this.#step = step
+  }
+
+  run(name: string): Promise<T> {
+    const line = this.#lines.get(name)
+    if (line === undefined) return this.#begin(name)
+    const begin = () => this.#begin(name)
+    line.next ??= line.running.then(begin, begin)
+    return line.next
+  }
+
+  #begin(name: string): Promise<T> {
+    const line = { next: null as Promise<T> | null, running: this.#step(name) }
+    this.#lines.set(name, line)
+    const end = () => {
+      // Whoever waits begins the next one in the same moment.
+      if (line.next === null) this.#lines.delete(name)
+    }
+    line.running.then(end, end)
+    return line.running
+  }
+}
+
+/**
+ * What is known about a stored file, in a file beside it: `.report.xml.8812-1767225600123456789.json` for `report.xml`
+ * while that is inode 8812, written at that nanosecond. This version is what ties the two together. A sidecar is
+ * written before its artifact appears, and under a name of its own, so it is right whatever other processes do with
+ * the same key: a reader who opened a file finds the checksum of exactly those bytes, or none.
+ */
+export interface Sidecar {
+  key: string
+  bytes: number
+  sha256: string
+  contentType: string | null
+  contentEncoding: string | null
+}
+
+const SIDECAR_NAME = /^\.(.+)\.(\d+-\d+)\.json$/
+
+/** A key of 700 characters and a type of 200 are far below it, whatever is escaped. */
+const SIDECAR_BYTES_MAX = 8_192
+
+/** The inode alone would not do: the file system gives the number of a replaced file to the next one at once. */
+export const versionOf = ({ ino, mtimeNs }: BigIntStats): string => `${ino}-${mtimeNs}`
+
+export function sidecarPath({ folder, name }: Place, version: string): string {
+  return join(folder, `.${name}.${version}.json`)
+}
+
+/** Which file a sidecar belongs to; null for a name that is not a sidecar's. */
+export function parseSidecarName(fileName: string): { name: string; version: string } | null {
+  const [, name, version] = SIDECAR_NAME.exec(fileName) ?? []
+  return name === undefined || version === undefined ? null : { name, version }
+}
+
+export async function readSidecar(path: string): Promise<Sidecar | null> {
+  try {
+    const { key, bytes, sha256, contentType, contentEncoding } = JSON.parse(await readShort(path))
+    const isWhole = typeof key === 'string' && typeof bytes === 'number' && /^[0-9a-f]{64}$/.test(sha256)
+    if (!isWhole) return null
+    return { key, bytes, sha256, contentType: textOr(contentType), contentEncoding: textOr(contentEncoding) }
+  } catch (error) {
+    // Cut off by a power failure before the put was acknowledged: then nothing is known, and that is what we say.
+    if (isMissing(error) || error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+const textOr = (value: unknown): string | null => (typeof value === 'string' ? value : null)
+
+/** What is longer is none of ours, and what is cut off is no JSON. */
+async function readShort(path: string): Promise<string> {
+  const file = await open(path)
+  try {
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(SIDECAR_BYTES_MAX), 0, SIDECAR_BYTES_MAX, 0)
+    return buffer.toString('utf8', 0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * For a file that is no longer the version it was stored as: a backup was restored, or somebody wrote into it. The
+ * sidecar is there under the old version, and is believed if it is the only one; whether it still fits is then the
+ * question that verifying answers.
+ */
+export async function readOnlySidecar(root: Root, place: Place): Promise<Sidecar | null> {
+  const names = (await root.entries(place.folder)).map((entry) => entry.name)
+  const [found, another] = names.filter((name) => parseSidecarName(name)?.name === place.name)
+  return found === undefined || another !== undefined ? null : readSidecar(join(place.folder, found))
+}
+
+export async function dropSidecar(place: Place, version: string): Promise<void> {
+  await rm(sidecarPath(place, version), { force: true })
 }

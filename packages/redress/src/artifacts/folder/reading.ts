@@ -2,11 +2,17 @@ import { createHash } from 'node:crypto'
 import type { BigIntStats } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import type { ArtifactContent, ArtifactHead, GetOptions, Verification } from '../artifact-store.ts'
+import {
+  type ArtifactContent,
+  type ArtifactHead,
+  artifactCorrupt,
+  artifactNotFound,
+  type GetOptions,
+  rangeInvalid,
+  type Verification,
+} from '../artifact-store.ts'
 import { checked, checkRange, sha256Check } from '../checksum.ts'
-import { artifactCorrupt, artifactNotFound, rangeInvalid } from '../refusals.ts'
-import type { Place, Root } from './place.ts'
-import { readOnlySidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './sidecar.ts'
+import { type Place, type Root, readOnlySidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './place.ts'
 import { isOtherCase } from './writing.ts'
 
 const CHUNK_BYTES = 256 * 1024

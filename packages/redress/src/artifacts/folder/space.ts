@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { RedressError } from '../../core/errors.ts'
 import type { Pressure, Usage } from '../artifact-store.ts'
-import { SharedSteps } from './shared-steps.ts'
+import { SharedSteps } from './place.ts'
 
 /** A limit is passed when any of its conditions is. */
 interface SpaceLimit {

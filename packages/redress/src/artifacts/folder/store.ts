@@ -3,15 +3,11 @@ import { lstat, rmdir, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../../runtime/clock.ts'
 import type * as Api from '../artifact-store.ts'
-import type { ListedArtifact } from '../artifact-store.ts'
+import { artifactExists, type ListedArtifact } from '../artifact-store.ts'
 import { readingFrom } from '../body.ts'
-import { isKey } from '../key.ts'
-import { checkedAge, pageBounds } from '../page.ts'
-import { artifactExists } from '../refusals.ts'
-import { attempting, isMissing } from './errors.ts'
-import { type Place, Root } from './place.ts'
+import { checkedAge, isKey, pageBounds } from '../key.ts'
+import { attempting, dropSidecar, isMissing, type Place, parseSidecarName, Root, versionOf } from './place.ts'
 import { contentOf, headOfArtifact, openArtifact, verifyContent } from './reading.ts'
-import { dropSidecar, parseSidecarName, versionOf } from './sidecar.ts'
 import { Space, type SpaceLimits } from './space.ts'
 import { write } from './writing.ts'
 
@@ -180,7 +176,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
   }
 }
 
-export interface WalkOptions {
+interface WalkOptions {
   prefix: string
   after: string
 }
@@ -190,7 +186,7 @@ export interface Walked extends ListedArtifact {
 }
 
 /** Artifacts in the order of their keys, as an object store lists them. Symbolic links and foreign names are passed over. */
-export async function* walk(root: Root, options: WalkOptions): AsyncGenerator<Walked> {
+async function* walk(root: Root, options: WalkOptions): AsyncGenerator<Walked> {
   // From the prefix's own folder: its neighbours may be many, and reading them is what takes time.
   const folderKey = options.prefix.slice(0, options.prefix.lastIndexOf('/') + 1)
   if (await root.isPlainFolder(folderKey)) yield* walkBelow(root, folderKey, options)
@@ -230,12 +226,12 @@ async function statsOf(path: string): Promise<BigIntStats | null> {
 }
 
 /** Removes what writers that died left behind: half-written files, and sidecars whose artifact never came. */
-export async function sweepTemp(root: Root, beforeMs: number): Promise<number> {
+async function sweepTemp(root: Root, beforeMs: number): Promise<number> {
   const names = (await root.entries(root.tempFolder)).filter((entry) => entry.isFile()).map((entry) => entry.name)
   return sum(names, (name) => unlinkOlder(join(root.tempFolder, name), beforeMs))
 }
 
-export async function sweepSidecars(root: Root, beforeMs: number, signal?: AbortSignal, key = ''): Promise<number> {
+async function sweepSidecars(root: Root, beforeMs: number, signal?: AbortSignal, key = ''): Promise<number> {
   signal?.throwIfAborted()
   const folder = join(root.path, key)
   const entries = await root.entries(folder)

@@ -2,13 +2,21 @@ import { randomUUID } from 'node:crypto'
 import type { BigIntStats } from 'node:fs'
 import { type FileHandle, link, open, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { StoredArtifact } from '../artifact-store.ts'
+import { artifactExists, type StoredArtifact } from '../artifact-store.ts'
 import type { Source } from '../body.ts'
 import { keyInvalid } from '../key.ts'
-import { artifactExists } from '../refusals.ts'
-import { attempting, errnoOf, isMissing } from './errors.ts'
-import type { Place, Root } from './place.ts'
-import { dropSidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './sidecar.ts'
+import {
+  attempting,
+  dropSidecar,
+  errnoOf,
+  isMissing,
+  type Place,
+  type Root,
+  readSidecar,
+  type Sidecar,
+  sidecarPath,
+  versionOf,
+} from './place.ts'
 import { BYTES_BETWEEN_LOOKS, type Flight, type Space } from './space.ts'
 
 const FILE_MODE = 0o600

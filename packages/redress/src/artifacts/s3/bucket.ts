@@ -1,16 +1,21 @@
+import { createHash, type Hash } from 'node:crypto'
 import { Agent, type ClientRequestArgs } from 'node:http'
 import { Agent as SecureAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import type {
   $Command,
+  HeadObjectCommandOutput,
   S3Client,
   S3ClientResolvedConfig,
   ServiceInputTypes,
   ServiceOutputTypes,
 } from '@aws-sdk/client-s3'
+import { RedressError } from '../../core/errors.ts'
 import { readEarlyAnswers } from '../../outbound/early-answer.ts'
-import { loadPeers } from '../../runtime/optional-peers.ts'
+import { loadPeers } from '../../runtime/manifest.ts'
+import { artifactExists, artifactNotFound } from '../artifact-store.ts'
 import { unlessAborted } from '../body.ts'
+import { type Check, sha256Check } from '../checksum.ts'
 import type { S3Target, S3Timeouts } from './options.ts'
 
 type Sdk = typeof import('@aws-sdk/client-s3')
@@ -103,6 +108,146 @@ function clientConfig(target: S3Target, { connectTimeoutMs = 5000, requestTimeou
       throwOnRequestTimeout: true,
       // Silence while a slow reader keeps us from reading is no fault: see received.ts, which knows the difference.
       socketTimeout: 0,
+    },
+  }
+}
+
+interface S3Answer {
+  /** 'AccessDenied', 'SlowDown' ...; null when the store did not answer at all. */
+  code: string | null
+  status: number | null
+}
+
+export function answerOf(error: unknown): S3Answer {
+  const { name, Code, $metadata } = (error ?? {}) as { name?: string; Code?: string; $metadata?: object }
+  const status = ($metadata as { httpStatusCode?: unknown } | undefined)?.httpStatusCode
+  // The SDK puts $metadata on errors of the network too, but then without a status.
+  return typeof status === 'number' ? { code: Code ?? name ?? null, status } : { code: null, status: null }
+}
+
+/** The request may have been carried out all the same: no answer came, or one that does not say. */
+export function isUncertain(error: unknown): boolean {
+  const { status } = answerOf(rawOf(error))
+  return status === null || [500, 502, 504].includes(status)
+}
+
+/** The SDK's error below ours. */
+function rawOf(error: unknown): unknown {
+  return error instanceof RedressError ? error.cause : error
+}
+
+/** A condition that we set on reading can only be that it is still the version we looked at. */
+export const isReplaced = (error: unknown): boolean => answerOf(rawOf(error)).code === 'PreconditionFailed'
+
+/** The same failure by the name that the caller of an artifact store knows, where it has one. */
+export function namedFor(key: string, error: unknown): unknown {
+  switch (answerOf(rawOf(error)).code) {
+    case 'NoSuchKey':
+      return artifactNotFound(key, rawOf(error))
+    case 'InvalidRange':
+      return new RedressError('ARTIFACT_RANGE_INVALID', `${key} does not have the bytes asked for.`, {
+        cause: rawOf(error),
+      })
+    default:
+      return error
+  }
+}
+
+/** A condition that we set on a put can only be that nothing is there. */
+export function existsOr(key: string, error: unknown): unknown {
+  return answerOf(rawOf(error)).code === 'PreconditionFailed' ? artifactExists(key, rawOf(error)) : error
+}
+
+/** How different stores say that they, or this account's share of them, are full. */
+const FULL = new Set(['InsufficientStorage', 'InsufficientCapacity', 'QuotaExceeded', 'XMinioStorageFull'])
+
+/**
+ * What a caller sees. The SDK's error stays as the cause, with its status and code, so that rules can tell AccessDenied
+ * from SlowDown; which of them is worth another attempt is the policy's business.
+ */
+export function storageError(error: unknown, doing: string): unknown {
+  if (error instanceof RedressError) return error
+  const { code, status } = answerOf(error)
+  if (status !== null) {
+    const isFull = status === 507 || FULL.has(code ?? '')
+    const answered = `The object store answered ${code ?? 'nothing more'} (${status}) while ${doing}.`
+    return new RedressError(isFull ? 'STORAGE_FULL' : 'STORAGE_FAILED', answered, { cause: error })
+  }
+  const { code: errno, message } = error as { code?: unknown; message?: unknown }
+  const because = typeof errno === 'string' ? errno : String(message)
+  return new RedressError('STORAGE_FAILED', `The object store could not be reached while ${doing}: ${because}.`, {
+    cause: error,
+  })
+}
+
+/** Runs one request, and says what was being done when it fails. */
+export async function attempting<T>(
+  doing: string,
+  signal: AbortSignal | undefined,
+  request: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await request()
+  } catch (error) {
+    throw signal?.aborted === true ? signal.reason : storageError(error, doing)
+  }
+}
+
+/**
+ * What we tell the store about an artifact, in its metadata.
+ *
+ * The SHA-256 of the whole is there when it was known before the upload began: for an artifact of one part, or when the
+ * caller announced it. Metadata cannot be added at the end of an upload in parts, so for the rest the store's own sum of
+ * the parts' sums serves, and the size of a part is kept to work it out again.
+ */
+export const SHA256 = 'redress-sha256'
+export const PART_BYTES = 'redress-part-bytes'
+/** Which put this was: after a lost answer it tells whether the object that is there is ours. */
+export const PUT_ID = 'redress-put'
+
+export function sha256Of(head: Pick<HeadObjectCommandOutput, 'Metadata'>): string | null {
+  return head.Metadata?.[SHA256] ?? null
+}
+
+/** How to find out whether bytes are what was stored; null when the store knows nothing to compare with. */
+export function checkFor(head: HeadObjectCommandOutput): Check | null {
+  const sha256 = sha256Of(head)
+  if (sha256 !== null) return sha256Check(sha256)
+  const partBytes = Number(head.Metadata?.[PART_BYTES])
+  const [sum, parts] = head.ChecksumSHA256?.split('-') ?? []
+  if (!(partBytes > 0) || sum === undefined || parts === undefined) return null
+  return sumOfPartsCheck(partBytes, `${sum}-${parts}`)
+}
+
+/** S3's SHA-256 of an object in parts: of the SHA-256s of its parts, with their number after it. */
+function sumOfPartsCheck(partBytes: number, expected: string): Check {
+  const whole = createHash('sha256')
+  let parts = 0
+  let part: Hash | null = null
+  let room = 0
+
+  const endPart = () => {
+    if (part !== null) whole.update(part.digest())
+    part = null
+  }
+  return {
+    update(chunk) {
+      for (let at = 0; at < chunk.byteLength; ) {
+        if (part === null) {
+          part = createHash('sha256')
+          parts++
+          room = partBytes
+        }
+        const taken = chunk.subarray(at, at + room)
+        part.update(taken)
+        at += taken.byteLength
+        room -= taken.byteLength
+        if (room === 0) endPart()
+      }
+    },
+    matches() {
+      endPart()
+      return `${whole.digest('base64')}-${parts}` === expected
     },
   }
 }

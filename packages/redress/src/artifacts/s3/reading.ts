@@ -5,9 +5,7 @@ import { RedressError } from '../../core/errors.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { ArtifactContent, ArtifactHead, Verification } from '../artifact-store.ts'
 import type { Check } from '../checksum.ts'
-import type { Bucket } from './bucket.ts'
-import { answerOf, attempting, isReplaced, namedFor, storageError } from './errors.ts'
-import { checkFor, sha256Of } from './sums.ts'
+import { answerOf, attempting, type Bucket, checkFor, isReplaced, namedFor, sha256Of, storageError } from './bucket.ts'
 /** Everything the store says about an object, with its sum of the parts' sums if it has one. */
 export async function look(bucket: Bucket, key: string, signal?: AbortSignal): Promise<HeadObjectCommandOutput> {
   const { HeadObjectCommand, GetObjectCommand } = bucket.sdk
@@ -132,7 +130,7 @@ interface Receiving {
 }
 
 /** The body of an answer, which ends only if it is whole; a connection that breaks or falls silent makes it fail. */
-export function received(raw: Readable, receiving: Receiving): Readable {
+function received(raw: Readable, receiving: Receiving): Readable {
   const { key, bytes, idleTimeoutMs, clock, signal } = receiving
   const doing = `reading ${key}`
   let bytesLeft = bytes

@@ -1,9 +1,7 @@
 import type { ListMultipartUploadsCommandOutput } from '@aws-sdk/client-s3'
 import type { ArtifactPage, ListOptions, RetentionOptions, RetentionStep, SweepOptions } from '../artifact-store.ts'
-import { isKey } from '../key.ts'
-import { checkedAge, pageBounds } from '../page.ts'
-import type { Bucket } from './bucket.ts'
-import { answerOf, attempting } from './errors.ts'
+import { checkedAge, isKey, pageBounds } from '../key.ts'
+import { answerOf, attempting, type Bucket } from './bucket.ts'
 
 /** A store tells when an upload began, not when it last went on, and a large one takes its time. */
 const SWEEP_AFTER_MS = 24 * 3_600_000

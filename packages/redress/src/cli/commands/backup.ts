@@ -1,4 +1,4 @@
-import { type Backup, backupStore, type Restored, restoreStore } from '../../app/store/backup-store.ts'
+import { type Backup, backupStore, type Restored, restoreStore } from '../../app/store/copy-store.ts'
 import { placeText } from '../../app/store/open-store.ts'
 import { systemClock } from '../../runtime/clock.ts'
 import { commandName } from '../language/commands.ts'

@@ -1,4 +1,4 @@
-import { migrateStore } from '../../app/store/migrate-store.ts'
+import { migrateStore } from '../../app/store/doctor.ts'
 import { placeText } from '../../app/store/open-store.ts'
 import { systemClock } from '../../runtime/clock.ts'
 import { ownOption, type Parsed } from '../language/parse.ts'

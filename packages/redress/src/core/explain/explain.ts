@@ -247,7 +247,7 @@ function alikeOf({ status }: JobRecord, failures: readonly FailureRecord[], grou
   }
 }
 
-export interface VerdictOnJob {
+interface VerdictOnJob {
   tone: Tone
   verdict: string[]
 }
@@ -255,7 +255,7 @@ export interface VerdictOnJob {
 const NOTHING_BY_ITSELF = 'Nothing will happen by itself.'
 
 /** What one must know first: how it stands, whose fault it is, and whether anything will still happen. */
-export function verdictOn(
+function verdictOn(
   job: JobRecord,
   events: readonly JobEvent[],
   nowMs: number,

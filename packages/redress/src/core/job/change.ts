@@ -44,7 +44,7 @@ export type Change =
   | { to: 'cancelled'; note: string | null; stages?: readonly StageSummary[] }
 
 /** What the event that ends an attempt says of it beside the change itself; null when there is nothing to say. */
-export function attemptFactsOf(change: Change): Pick<EventData, 'httpStatus' | 'stages'> | null {
+function attemptFactsOf(change: Change): Pick<EventData, 'httpStatus' | 'stages'> | null {
   const httpStatus = 'failure' in change ? change.failure?.context.httpStatus : undefined
   const { stages } = change
   if (stages === undefined && typeof httpStatus !== 'number') return null

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
-import { DAY_MS, DURATION_MS_MAX, durationMs } from '../../core/text/duration.ts'
-import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
+import { DAY_MS, DURATION_MS_MAX, durationMs, isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { isName, nearest } from '../../core/text/names.ts'
 import { hashOf, makeSecret } from '../../runtime/secret.ts'
 import type { CredentialKind, StoredCredential } from '../../store/contract/accounts.ts'

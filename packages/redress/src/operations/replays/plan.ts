@@ -1,6 +1,5 @@
 import type { z } from 'zod'
-import { obstacleTo, type Skip, type SkipCode } from '../../core/dead-letter/replay.ts'
-import { perSecondOf, type ReplayPlan } from '../../core/dead-letter/replay.ts'
+import { obstacleTo, perSecondOf, type ReplayPlan, type Skip, type SkipCode } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { LetterFilter, StoredDeadLetter } from '../../store/contract/dead-letters.ts'
 import type { NewReplayItem, StoredReplay } from '../../store/contract/replays.ts'

@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { SKIPS } from '../../core/dead-letter/replay.ts'
-import { REPLAY_STATES, type ReplayAct, type ReplayState, stateAfter } from '../../core/dead-letter/replay.ts'
+import { REPLAY_STATES, type ReplayAct, type ReplayState, SKIPS, stateAfter } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import { STATUSES } from '../../core/job/states.ts'
 import { isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
