@@ -49,7 +49,7 @@ export default defineConfig({
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compiled') },
     execArgv: ['--conditions=redress-source', '--disable-warning=ExperimentalWarning'],
     // Real processes, real files, a real browser: much of the time is spent waiting for them, on two cores.
-    maxWorkers: 3,
+    maxWorkers: 4,
     // A bound for a machine that hangs, not a measure of speed.
     expect: { poll: { timeout: 30_000 } },
     sequence: { sequencer: LongestFirst },

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
+import { did, size } from '../../../../test/support/size.ts'
 import { detect, MATCH_Z_MIN } from '../../src/media/detection/detect.ts'
 import { markImage, markVideo } from '../../src/media/mark.ts'
 import { ffmpeg, isHere, KEY, makeClip, mediaFolder, needsFfmpeg } from './media-files.ts'
@@ -8,7 +9,7 @@ const { file } = mediaFolder()
 
 const TOKENS = Array.from({ length: 50 }, (_, i) => `token-${i}`)
 /** A few of them have a copy here; bench/watermark.ts has one for each. */
-const RECIPIENTS = ['token-3', 'token-17', 'token-49']
+const RECIPIENTS = size(['token-17', 'token-49'], ['token-3', 'token-17', 'token-33', 'token-48', 'token-49'])
 
 beforeAll(async () => {
   if (!isHere) return
@@ -33,6 +34,7 @@ async function expectAllFound(copies: '.mp4' | '.jpg', source: string, args: str
     expect(first?.tokenId).toBe(tokenId)
     expect(first?.z).toBeGreaterThanOrEqual(MATCH_Z_MIN)
     expect(Math.max(found.bestDecoyZ, second?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
+    did({ tokenId, args, z: first?.z, bestDecoyZ: found.bestDecoyZ })
   }
 }
 
