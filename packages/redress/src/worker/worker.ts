@@ -115,7 +115,7 @@ export class Worker {
   async start(): Promise<void> {
     await this.enlist()
     if (this.#state !== 'running') return
-    this.#forgetWakes = this.#store.onWork(() => this.#wake())
+    this.#forgetWakes = this.#store.onWake(() => this.#wake())
     this.#forgetExit = beforeProcessExit(this.#onProcessExit)
     for (const duty of this.#duties) duty.start()
     this.#wantWork()

@@ -163,7 +163,7 @@ describe('a job in a transaction of the caller', () => {
       seen.push(await statusOf(app, quick.id), await statusOf(app, slow.id))
     }
     const store = await app.store()
-    store.onWork(() => void look())
+    store.onWake(() => void look())
     database.exec('BEGIN IMMEDIATE')
     const [submitted] = app.submitIn(database, quick)
     database.exec('COMMIT')

@@ -106,7 +106,7 @@ export interface Store
 
   nowMs(): Promise<number>
   /** Calls back when work may have become ready through this process. A wake can be lost: polling is the bound. */
-  onWork(listener: () => void): () => void
+  onWake(listener: () => void): () => void
   /** Finishes what was begun and lets go of the store; later calls are refused. */
   stop(): Promise<void>
 }

@@ -33,17 +33,17 @@ export interface PostgresOptions {
   connectionsMax?: number
   /** For tests: stands in for the database's clock. */
   nowMs?: () => number
-  /** For tests: how long a call goes on by itself while the server is away. */
+  /** For tests: how long a call is retried while the server is away. */
   patienceMs?: number
 }
 
-/** By so much the clocks of two servers may differ, of which the second took over from the first. */
+/** The clocks of an old and a new primary may differ by this much. */
 const CLOCKS_APART_MS = 5_000
 /** A type that becomes limited is declared while no transaction writes jobs: how often that is tried, and how far apart. */
 const DECLARING_TRIES_MAX = 15
 const DECLARING_PAUSE_MS = [100, 300] as const
 
-/** What every part works with; `openPostgres` puts the parts together. */
+/** The connection that every part of the store works with. */
 export async function openContext(options: PostgresOptions): Promise<PgContext & { stop(): Promise<void> }> {
   const { url, schema = 'redress', connectionsMax = 8, nowMs, patienceMs = PATIENCE_MS } = options
   const { sql, hosts, acknowledged, leave } = openPrimaryPool({ url, schema, connectionsMax })
@@ -167,7 +167,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
   const context = await openContext(options)
   const { types, read, write, wakes } = context
 
-  // A job enters a batch, and a batch that settles may submit one.
+  // A submission may settle a batch, and a batch that settles may submit a job.
   const submit: ScriptContext['submit'] = (tx, jobs, nowMs) =>
     answer(() => submitting.submitMany(onOf(tx) as Tx, jobs, nowMs))
   const batchScripts = openBatches({ types: context.scripts.types, submit })
@@ -234,7 +234,7 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
     wake: wakes.wakeAll,
 
     nowMs: () => read('reading the time', (_, nowMs) => nowMs()),
-    onWork: wakes.onWork,
+    onWake: wakes.onWake,
     async stop() {
       await Promise.all([submissions.drain(), closing.drain()])
       await context.stop()

@@ -91,7 +91,7 @@ export function openBatches({ types, submit }: Pick<ScriptContext, 'types' | 'su
   const announce = function* (tx: Tx, batch: StoredBatch, kind: BatchEventKind, nowMs: number): Script<void> {
     yield* history.subjectEvent(tx, `batch:${batch.id}`, nowMs, kind, newsOf(batch))
     if (kind !== 'settled' || batch.notify === null) return
-    yield* history.tell(tx, noticesOfSettlement(batch, JSON.parse(batch.notify) as string[]), null, nowMs)
+    yield* history.notify(tx, noticesOfSettlement(batch, JSON.parse(batch.notify) as string[]), null, nowMs)
   }
 
   /** One job per settlement, in its transaction; the id is derived from the settlement. */

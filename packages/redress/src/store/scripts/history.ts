@@ -4,7 +4,7 @@ import type { Status } from '../../core/job/states.ts'
 import type { NewNotice } from '../../core/notice/notice.ts'
 import type { AddedNotice } from '../contract/notices.ts'
 import type { BatchKey, By, JobKey, WorkerKey } from '../contract/store.ts'
-import { tellAll } from './notices.ts'
+import { notifyAll } from './notices.ts'
 import type { Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
 import { Sql } from './tx/sql.ts'
@@ -37,14 +37,14 @@ export type History = typeof history
 /** The append-only tables. A script that changes a row adds its event in the same transaction. */
 export const history = {
   /** Leaves notices in the outbox, as part of the transaction that they tell of. */
-  tellAll,
-  *tell(
+  notifyAll,
+  *notify(
     tx: Tx,
     notices: readonly NewNotice[] | undefined,
     batch: BatchKey | null,
     nowMs: number,
   ): Script<AddedNotice[]> {
-    return notices === undefined ? [] : yield* tellAll(tx, [{ notices, batch }], nowMs)
+    return notices === undefined ? [] : yield* notifyAll(tx, [{ notices, batch }], nowMs)
   },
 
   *event(tx: Tx, ...event: Parameters<typeof eventValues>): Script<void> {

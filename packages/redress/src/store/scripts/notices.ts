@@ -107,7 +107,7 @@ export function openNotices({ dialect, history, read, write, submit }: ScriptCon
   return {
     addNotices: ({ notices, by }) =>
       write('adding notices', function* (tx, nowMs) {
-        const added = yield* history.tell(tx, notices, null, nowMs)
+        const added = yield* history.notify(tx, notices, null, nowMs)
         if (by !== undefined) {
           const ids = added.map(({ seq }) => String(seq))
           yield* history.audit(tx, by, { atMs: nowMs, act: by.act, target: 'notice', ids })
@@ -167,7 +167,7 @@ export function openNotices({ dialect, history, read, write, submit }: ScriptCon
 }
 
 /** Notices that come with one change, and the batch of the job that was changed. */
-export interface Told {
+export interface ChangeNotices {
   notices: readonly NewNotice[] | undefined
   batch: BatchKey | null
 }
@@ -202,7 +202,7 @@ interface NewRow extends Keyed {
  * Leaves notices in the outbox, as part of the transaction that they tell of. One call for all notices of a transaction:
  * the locks of several causes are taken in one order.
  */
-export function* tellAll(tx: Tx, told: readonly Told[], nowMs: number): Script<AddedNotice[]> {
+export function* notifyAll(tx: Tx, told: readonly ChangeNotices[], nowMs: number): Script<AddedNotice[]> {
   const all = told.flatMap(({ notices = [], batch }) => notices.map((notice) => ({ ...keyed(notice), batch })))
   if (all.length === 0) return []
   const counted = all.filter(({ notice }) => notice.windowMs > 0)

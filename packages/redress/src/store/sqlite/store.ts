@@ -25,7 +25,7 @@ import { openSubmitIn } from './jobs/submit-in.ts'
 import { openBacklogCount, openSubmitting, SAVEPOINT } from './jobs/submitting.ts'
 
 export interface SqliteOptions {
-  /** A file, made if it is not there, or ':memory:'. */
+  /** A file, which is created if it does not exist, or ':memory:'. */
   path: string
   /** The store's time. Every process on a file must be given the same one; they are on one machine. */
   nowMs: () => number
@@ -48,7 +48,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const knownTypes = openTypes()
   const types = typesAtOnce(knownTypes, tx)
   const history: History = historyAtOnce(tx)
-  // A job enters a batch, and a batch that settles may submit one: on its own connection, which may be a caller's.
+  // A submission may settle a batch, and a batch that settles may submit a job: on the same connection, perhaps a caller's.
   const submit: ScriptContext['submit'] = (on, jobs, atMs) =>
     answer(() => jobs.map((job) => submitOn(on as SqliteTx)(job, atMs)))
   const batchScripts = openBatches({ types: knownTypes, submit })
@@ -215,14 +215,14 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     submitIn({ executor, jobs }) {
       if (isStopped) throw new RedressError('STORE_STOPPED', 'The store was stopped before submitting.')
       const submitted = submitIn(executor, jobs)
-      // Most transactions end in the turn that began them; then this comes just after the commit.
+      // Most transactions end in the turn that began them, so the workers wake just after the commit.
       setImmediate(wake)
       return submitted
     },
     wake,
 
     nowMs: async () => nowMs(),
-    onWork(listener) {
+    onWake(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
@@ -235,7 +235,7 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   }
 }
 
-/** Made once for each connection. */
+/** Makes one value per connection. */
 function perTx<T>(make: (tx: SqliteTx) => T): (tx: SqliteTx) => T {
   const known = new WeakMap<SqliteTx, T>()
   return (tx) => {

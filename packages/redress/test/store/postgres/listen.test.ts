@@ -33,7 +33,7 @@ function wakes(schema: string, { url = server.url, beatMs = 15_000 } = {}) {
 async function listening(schema: string, options: Parameters<typeof wakes>[1] = {}) {
   const heard = { count: 0 }
   const one = wakes(schema, options)
-  one.onWork(() => void heard.count++)
+  one.onWake(() => void heard.count++)
   await until('it listens', () => heard.count > 0)
   return heard
 }
@@ -58,7 +58,7 @@ test('its own commits wake a process at once, and once', async () => {
   const one = wakes('own')
   let woken = 0
   let committed = 0
-  one.onWork(() => void woken++)
+  one.onWake(() => void woken++)
   await until('it listens', () => woken > 0)
   const before = woken
   const forget = one.onCommit(() => void committed++)
@@ -113,7 +113,7 @@ test('a connection that died unseen is noticed and replaced', async () => {
 test('whoever has stopped is not woken any more', async () => {
   const one = wakes('stopped')
   let woken = 0
-  one.onWork(() => void woken++)
+  one.onWake(() => void woken++)
   await until('it listens', () => woken > 0)
   await one.stop()
   const before = woken

@@ -145,7 +145,7 @@ test('calls that wait for a connection of a silent pool also end, and were not s
 
 test('a store stops although the server is silent', async () => {
   const { store, relay } = await world()
-  store.onWork(() => undefined)
+  store.onWake(() => undefined)
   relay.silence()
   await expect(store.counts()).rejects.toMatchObject(UNREACHABLE)
   await store.stop()
@@ -173,7 +173,7 @@ test('a cursor whose next page never comes ends with an error', async () => {
 test('the connection that listens is made anew after a silence', async () => {
   const { store, relay, look } = await world()
   let woken = 0
-  store.onWork(() => void woken++)
+  store.onWake(() => void woken++)
   await until('it listens', () => woken > 0)
   relay.silence()
   await expect(store.counts()).rejects.toMatchObject(UNREACHABLE)

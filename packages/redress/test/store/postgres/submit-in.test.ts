@@ -115,8 +115,8 @@ describe('a job in a transaction of the caller', () => {
     const other = await openPostgres({ url: server.url, schema })
     onTestFinished(() => other.stop())
     const heard = { store: 0, other: 0 }
-    store.onWork(() => heard.store++)
-    other.onWork(() => heard.other++)
+    store.onWake(() => heard.store++)
+    other.onWake(() => heard.other++)
     // Whoever begins to listen is told once that there may be something.
     await until('both listen', () => heard.store > 0 && heard.other > 0)
     const before = { ...heard }

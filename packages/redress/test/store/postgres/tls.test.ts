@@ -94,7 +94,7 @@ test('a server that offers no TLS is used by prefer, and refused by all that nee
 
 test('a store works and listens through TLS', async () => {
   const store = await openPostgres({ url: addressOf(`sslmode=verify-full&sslrootcert=${file('ca.pem')}`) })
-  const woken = new Promise<void>((resolve) => store.onWork(resolve))
+  const woken = new Promise<void>((resolve) => store.onWake(resolve))
   await store.register({ types: [] })
   await woken
   await store.stop()

@@ -86,7 +86,7 @@ export const submitting = topic('submitting', {
 
   async 'listeners hear of work that became ready through this process, until they leave'(bench) {
     let heard = 0
-    const leave = bench.store.onWork(() => heard++)
+    const leave = bench.store.onWake(() => heard++)
     await bench.submit()
     assert(heard > 0, 'a submission was not heard')
     leave()
@@ -98,7 +98,7 @@ export const submitting = topic('submitting', {
   async 'listeners hear of every act of this process that can make a job ready'(bench) {
     const by = { actor: 'olga', reason: 'a test' }
     let heard = 0
-    bench.store.onWork(() => heard++)
+    bench.store.onWake(() => heard++)
     const hears = async (what: string, act: () => Promise<unknown>): Promise<void> => {
       const before = heard
       await act()

@@ -11,9 +11,8 @@ export type Pool = Client & {
   /** Grows with each renewal. */
   readonly generation: number
   /**
-   * Connections that broke off leave something behind in the client: an answer that the next statement gets, half a
-   * message that the next greeting begins with, a place that stays taken. So they are left behind as a whole, and what
-   * is asked from now on is asked on new ones. Nothing is done where it is another generation by now.
+   * Replaces all connections. The client keeps remains of a broken connection: an answer that the next statement gets,
+   * half a message before the next handshake, or an occupied place in the pool. Does nothing if the generation has changed.
    */
   renew(generation: number): void
   /** Like `begin`, with its own limits. */
@@ -38,13 +37,13 @@ export interface ClientOptions {
   /** The schema that holds the tables; 'redress' when left out. */
   schema: string
   connectionsMax: number
-  /** Of a process whose pools leave a server together; one of its own when left out. */
+  /** Shared by the pools of a process, so that they leave a server together; a new one when left out. */
   hosts?: Hosts
   /** Timeout per statement, if it differs from the address. */
   statementMs?: number
   /** Called with each connection that is made. */
   onSocket?: (socket: Socket) => void
-  /** Called when the server has committed something without waiting for the standby that must have it. */
+  /** Called when the server has committed something without waiting for its synchronous standby. */
   onNotReplicated?: () => void
 }
 
@@ -56,8 +55,8 @@ const LOCK_MS_MAX = 10_000
  * Settings of the role or the database must not change the meaning of a statement, so the connection sets all that
  * matter. `default_transaction_read_only` is left out on purpose: an administrator who sets it wants no writes.
  *
- * Plans are kept stable: every statement of ours finds its rows by an index, and a planner that has not seen fresh
- * statistics of a table that just grew would otherwise hash it as a whole, at each claim.
+ * The planner settings keep plans stable. Every statement finds its rows by an index. With old statistics of a table that has
+ * just grown, the planner would hash the whole table at each claim.
  */
 const SETTINGS = {
   application_name: 'redress',
@@ -84,9 +83,9 @@ const SETTINGS = {
   enable_seqscan: 'off',
   enable_bitmapscan: 'off',
   enable_sort: 'off',
-  // Where a plan has no way around what is switched off, its cost looks as if compiling it could pay.
+  // A plan that must use a disabled method has a huge cost, and JIT compilation would seem worth it.
   jit: 'off',
-  // How many rows a page has is not known when its plan is made: for fifty of them no helper is worth starting.
+  // The planner does not know the size of a page: a parallel worker is not worth starting for fifty rows.
   max_parallel_workers_per_gather: '0',
   // Planned once per connection: planning a claim costs as much as claiming a dozen jobs.
   plan_cache_mode: 'force_generic_plan',
@@ -104,7 +103,7 @@ export function openPool(options: ClientOptions): Pool {
     idle_timeout: 60,
     // The sockets from the hosts are already encrypted as the address requires.
     ssl: false as const,
-    // Each connection waits by itself; the client's own way would have some wait for twenty seconds.
+    // With the client's own backoff some connections would wait for twenty seconds.
     backoff: (failures: number) => (Math.min(1_000, 50 * 2 ** failures) / 1_000) * (randomInt(50, 100) / 100),
     socket: async (place: Parameters<Hosts['socket']>[0]) => {
       const socket = await hosts.socket(place)
@@ -173,7 +172,7 @@ export function openPool(options: ClientOptions): Pool {
     transaction: (run: Run, limits?: Limits) => begin('', run, limits),
     unsafe: (...args: Parameters<Client['unsafe']>) => client.unsafe(...args),
     listen: (...args: Parameters<Client['listen']>) => client.listen(...args),
-    // One that is made for nobody but whoever reserves it is never handed out by the client, unless it asks for types first.
+    // The client never hands out a connection that it opens only for `reserve`, so a statement opens it first.
     reserve: async () => {
       await client`SELECT 1`
       return client.reserve()
@@ -199,7 +198,7 @@ export function openPool(options: ClientOptions): Pool {
   return Object.defineProperties(send, Object.getOwnPropertyDescriptors(facade)) as unknown as Pool
 }
 
-/** So long what is under way on connections that did not break off may still take. */
+/** How long statements on the replaced connections may still take. */
 const RETIRED_S_MAX = 2
 
 type Run = (tx: Tx) => unknown
@@ -358,9 +357,9 @@ function onBackendPid(socket: Socket, tell: (pid: number) => void): void {
 // ---- transactions -------------------------------------------------------------------------------------------------
 
 /**
- * A transaction of the client that may lose its connection. When it does, the client would send a ROLLBACK, and so
- * might we send the next statement: on a connection that is closed, which ends the process, or that belongs to
- * somebody else by then. So nothing more is sent, and what ran in it is left where it stands.
+ * A transaction that may lose its connection. The client would then send a ROLLBACK, and the script its next statement, on
+ * a closed connection (which ends the process) or on one that another transaction has by then. So nothing more is sent, and
+ * the script of the transaction is left unfinished.
  */
 async function losingConnections(
   begin: (run: Run) => { transaction: Promise<unknown>; opening: Statement | null },

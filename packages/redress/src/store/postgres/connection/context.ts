@@ -25,10 +25,11 @@ export interface PgContext {
   scripts: Pick<ScriptContext, 'dialect' | 'types' | 'history' | 'read' | 'write'>
   /**
    * Runs in one transaction that is durable when the promise resolves. `nowMs` is the database's clock, read at its
-   * beginning. With `alone`, transactions of the same name wait for each other: what compares and then changes needs it.
+   * beginning. With `alone`, transactions of the same name run one after the other: one that compares and then writes needs
+   * this.
    *
-   * While the server is away it is tried again, for half a minute at most. `sinceMs` is null, unless an earlier try may
-   * have been committed: then the database's time before which that cannot have been.
+   * While the server is away, the transaction is retried for half a minute at most. `sinceMs` is null, unless an earlier try
+   * may have been committed: then no such commit is older than this, by the database's clock.
    */
   write<T>(
     doing: string,
@@ -37,22 +38,22 @@ export interface PgContext {
     how?: How,
   ): Promise<T>
   /**
-   * One statement that writes, and is its own transaction: one round trip, for the hot paths. It brings the clock
-   * along: `givenNowMs` where that is not null, else `redress_now()`. `hasNewWork`: workers are to be told; with null the
-   * caller sees to it who is told.
+   * One statement that writes and is its own transaction: one round trip, for the hot paths. It reads the clock itself:
+   * `givenNowMs` if that is not null, else `redress_now()`. `hasNewWork`: the commit wakes workers. With null the caller
+   * reports the commit itself.
    */
   once<T>(doing: string, run: (sql: Pool) => Promise<T>, hasNewWork?: boolean | null, how?: How): Promise<T>
-  /** The time that tests set; null where the database's own clock counts. */
+  /** The time that a test sets; null to use the database's clock. */
   givenNowMs(): number | null
   read<T>(doing: string, run: (sql: Pool, nowMs: () => Promise<number>) => Promise<T>, how?: How): Promise<T>
   /**
-   * The clock once more. What waited for a lock must ask again, or it would take what was written meanwhile for
-   * something of a time to come, and believe that the clock was set back.
+   * Reads the clock again. A transaction that waited for a lock must do so: otherwise rows that were written meanwhile
+   * would seem to be of the future, as if the clock had been set back.
    */
   now(on: Sql): Promise<number>
-  /** Who is told of commits and of new work. */
+  /** Wakes listeners after commits. */
   wakes: Wakes
-  /** Tells workers, after the commit, that there may be work: at most once per commit. */
+  /** Wakes workers after the commit, at most once per commit. */
   wakeWorkers(tx: Sql): void
 }
 

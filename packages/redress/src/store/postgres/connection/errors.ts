@@ -2,10 +2,10 @@ import { RedressError } from '../../../core/errors.ts'
 
 export const codeOf = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '')
 
-/** Whether the same call may simply be made again: the transaction was undone through nobody's fault. */
+/** A deadlock, a conflict or a lock timeout undid the transaction: it can run again. */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01', '55P03'].includes(codeOf(error))
 
-/** Something that there may be only once is there already. */
+/** A unique key exists already. */
 export const isTaken = (error: unknown): boolean => codeOf(error) === '23505'
 
 /** The server refused and did nothing: it is starting, has no free connection, or is read-only. */
@@ -46,8 +46,8 @@ export class NoAnswer extends Error {
 const sentBefore = new WeakMap<object, boolean>()
 
 /**
- * Remembers whether the statement that failed so was on its way already. The name of an error does not tell: a route that
- * vanishes gives EHOSTUNREACH to a new connection, and also to one whose commit is under way.
+ * Remembers whether the failed statement had been sent. The code of an error does not tell: a lost route gives EHOSTUNREACH
+ * to a new connection, and also to one whose commit is in flight.
  */
 export function rememberSent(error: unknown, isSent: boolean): void {
   if (typeof error !== 'object' || error === null || !isConnectionError(error)) return
@@ -58,10 +58,10 @@ export function rememberSent(error: unknown, isSent: boolean): void {
 export const isTlsError = (error: unknown): boolean =>
   /^(ERR_(TLS|SSL)_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|HOSTNAME_|INVALID_CA$|PATH_LENGTH_)/.test(codeOf(error))
 
-/** There is nobody any more at the other end of a connection that was there. */
+/** An open connection was lost. */
 export const isConnectionGone = (error: unknown): boolean => isConnectionError(error)
 
-/** The server cannot be reached, or not for writing: what was asked may or may not have happened. */
+/** The server cannot be reached, or accepts no writes. The outcome of the statement may be unknown. */
 export const isDisconnected = (error: unknown): boolean => {
   const code = codeOf(error)
   return (
@@ -73,7 +73,7 @@ export const isDisconnected = (error: unknown): boolean => {
   )
 }
 
-/** Of those, the ones after which it is certain that nothing was done. */
+/** An error of a lost or refused connection after which certainly nothing was done. */
 export const isNothingDone = (error: unknown): boolean => {
   const code = codeOf(error)
   if (REFUSED.has(code)) return true
@@ -81,19 +81,19 @@ export const isNothingDone = (error: unknown): boolean => {
   return !(sentBefore.get(error as object) ?? !CONNECTING.has(code))
 }
 
-/** A connection that was there is gone, or could not be used: the client has to make another one. */
+/** A connection is lost or unusable: the client must open another one. */
 export const isBrokenOff = (error: unknown): boolean => {
   const code = codeOf(error)
   if (!isDisconnected(error) || REFUSED.has(code) || code === 'NOT_REPLICATED') return false
   return !CONNECTING.has(code) || code === 'CONNECT_TIMEOUT' || code === 'NOT_SENT'
 }
 
-/** Connected to a server that was a primary, or to a standby: there are others, or it has moved. */
+/** The server is a standby or a former primary. */
 export const isReadOnly = (error: unknown): boolean => codeOf(error) === '25006'
 
 /**
- * The server has committed, and somebody ended its wait for the standby that must have the commit too: if the standby
- * takes over now, it never happened.
+ * The server has committed, but its wait for the synchronous standby was cancelled: if that standby is promoted now, the
+ * commit is lost.
  */
 export class NotReplicated extends Error {
   readonly code = 'NOT_REPLICATED'
@@ -104,18 +104,18 @@ export class NotReplicated extends Error {
 
 const unknowns = new WeakSet<RedressError>()
 
-/** Whether what was asked may have happened although the call failed. */
+/** Whether the call may have been committed although it failed. */
 export const isUnknown = (error: unknown): boolean => error instanceof RedressError && unknowns.has(error)
 
-/** The commit was sent, and nobody knows what became of it. */
+/** The commit was sent, and its outcome is unknown. */
 export function unknownOutcome(error: unknown, doing: string): RedressError {
-  const told = new RedressError(
+  const unknown = new RedressError(
     'STORE_UNREACHABLE',
     `The connection to PostgreSQL broke while ${doing}: whether it was done is not known (${because(error)}).`,
     { cause: error, action: 'Look whether it was done before you do it again; what was acknowledged is safe.' },
   )
-  unknowns.add(told)
-  return told
+  unknowns.add(unknown)
+  return unknown
 }
 
 const because = (error: unknown): string => (error instanceof Error ? error.message : String(error)) || codeOf(error)

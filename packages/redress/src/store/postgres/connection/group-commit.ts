@@ -6,8 +6,8 @@ interface Pending<Call, Answer> {
   reject: (error: unknown) => void
 }
 
-/** What no call is to blame for: made again alone, each of them would meet the same. */
-const NOBODYS_FAULT: ReadonlySet<string> = new Set(['STORE_BUSY', 'STORE_UNREACHABLE', 'STORE_FULL', 'STORE_STOPPED'])
+/** Errors of the store, not of one call: each call alone would fail with the same error. */
+const STORE_ERRORS: ReadonlySet<string> = new Set(['STORE_BUSY', 'STORE_UNREACHABLE', 'STORE_FULL', 'STORE_STOPPED'])
 
 /**
  * Calls that arrive while a flush is under way join the next one: one transaction for all of them, and each is answered
@@ -41,14 +41,14 @@ export class GroupCommit<Call, Answer> {
     })
   }
 
-  /** Takes no more, and resolves when everything that was added has been answered. */
+  /** Accepts no more calls, and resolves when all earlier calls have been answered. */
   async drain(): Promise<void> {
     this.#isStopped = true
     while (this.#flushing !== null) await this.#flushing
   }
 
   async #flushAll(): Promise<void> {
-    // Whatever else this turn of the event loop adds belongs to the first flush already.
+    // All calls of this turn of the event loop belong to the first flush.
     await new Promise<void>((resolve) => setImmediate(resolve))
     while (this.#pending.length > 0) await this.#flush(this.#take())
     this.#flushing = null
@@ -68,7 +68,7 @@ export class GroupCommit<Call, Answer> {
     try {
       answers = await this.#commit(group.map(({ call }) => call))
     } catch (error) {
-      if (group.length === 1 || (error instanceof RedressError && NOBODYS_FAULT.has(error.code))) {
+      if (group.length === 1 || (error instanceof RedressError && STORE_ERRORS.has(error.code))) {
         for (const { reject } of group) reject(error)
         return
       }

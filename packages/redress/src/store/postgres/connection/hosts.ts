@@ -8,22 +8,22 @@ export interface Host {
   port: number
 }
 
-/** What was found on a host that takes writes. */
+/** A host that accepts writes. */
 interface Primary {
   host: Host
-  /** Each promotion begins a new one: of two servers that both believe to be the primary, the higher one is right. */
+  /** Each promotion begins a new timeline: of two servers that both act as primary, the higher one is right. */
   timeline: number
 }
 
 const PORT = Number(process.env.PGPORT) || 5432
 const LOOK_MS_MAX = 3_000
-/** So long others may still answer when one primary has: there may be a newer one. */
+/** How long to wait for the other hosts after one primary has answered: there may be a newer one. */
 const OTHERS_MS = 300
-/** Connections that are made at the same moment share one look. */
+/** Connections that are opened within this time share one search for the primary. */
 const FRESH_MS = 500
 const WATCH_MS = 5_000
 
-/** `postgres://user@one:5432,two/name`: the hosts of an address; none where it names none. */
+/** The hosts of an address such as `postgres://user@one:5432,two/name`. */
 export function hostsOf(url: string): Host[] {
   const authority = /^[^:]+:\/\/([^/?#]*)/.exec(url)?.[1] ?? ''
   const named = authority.slice(authority.lastIndexOf('@') + 1)
@@ -76,11 +76,10 @@ export function statementMsOf(url: string): number {
 export type Hosts = ReturnType<typeof openHosts>
 
 /**
- * Makes the connections of this process. With several hosts in the address it finds out which one is the primary, for
- * each connection anew, and leaves a server that is not the primary any more, even one that is alive and does not know
- * it: after a promotion that is what is left of the old one.
+ * Opens the connections of this process. With several hosts in the address it looks for the primary at each new
+ * connection. It leaves a server that is no longer the primary, also an old primary that still runs after a promotion.
  *
- * The client could go through several hosts by itself, but does so without end and without a pause, and never tells.
+ * The client can try several hosts by itself, but it does so without end, without a pause and without an error.
  */
 export function openHosts(url: string) {
   const hosts = hostsOf(url)
@@ -102,7 +101,7 @@ export function openHosts(url: string) {
     for (const socket of sockets.keys()) if (socket.destroyed) sockets.delete(socket)
   }
 
-  /** Whatever was under way there is answered with the end of its connection. */
+  /** Statements in flight there fail with the end of their connection. */
   const leave = (isLeft: (host: Host) => boolean = () => true): void => {
     for (const [socket, host] of sockets) if (isLeft(host)) socket.destroy()
     forgetClosed()
@@ -116,9 +115,9 @@ export function openHosts(url: string) {
   }
 
   return {
-    /** How the client gets its connections. It must be given one in any case: a refusal would cost it a place of its pool. */
+    /** Opens a connection for the client. It always returns a socket: after an error the client would lose a place of its pool. */
     async socket({ path, host, port }: { path: unknown; host: string[]; port: number[] }): Promise<Socket> {
-      // Not in the turn in which it is asked for: the client is there to hear of an error only after that.
+      // In a later turn: only then does the client listen for errors of the socket.
       await null
       forgetClosed()
       if (path) return remember(connect(String(path)), { name: String(path), port: 0 })
@@ -126,14 +125,14 @@ export function openHosts(url: string) {
       if (hosts.length <= 1) return remember(await dial(only, tls), only)
       const primary = await find()
       if (primary !== null) current = primary
-      // Where there is none, somebody has to say so.
+      // Without a primary, any host answers with an error that says so.
       const to = primary?.host ?? (hosts[next++ % hosts.length] as Host)
       return remember(await dial(to, tls), to)
     },
 
     leave: () => leave(),
 
-    /** From time to time, whether there is a newer primary. */
+    /** Looks for a newer primary at intervals. */
     watch(): void {
       if (hosts.length <= 1 || watch !== null) return
       watch = setInterval(() => void look(), WATCH_MS)
@@ -173,7 +172,7 @@ async function findPrimary(url: string, hosts: readonly Host[], tls: Tls): Promi
   )
 }
 
-/** null when the server is not there, or takes no writes. */
+/** null if the server cannot be reached or accepts no writes. */
 async function timelineOf(url: string, host: Host, tls: Tls): Promise<number | null> {
   let socket: Socket | null = null
   const made = async (): Promise<Socket> => {

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { type ClientOptions, openPool, type Pool, type Tx } from './client.ts'
 
-/** So often, at most, others are told of new work, and listeners of what others tell. */
+/** The shortest time between two notifications, sent or passed on. */
 const QUIET_MS = 10
-/** So often we send ourselves a word; one that has not come back by the next time means that we are deaf. */
+/** Self-ping interval: a ping that has not come back by the next one means that LISTEN is dead. */
 const BEAT_MS = 15_000
-/** So often we look whether the connection is still there: the client takes it up again, but only once. */
+/** How often the connection is checked: the client reconnects by itself, but only once. */
 const LOOK_MS = 1_000
 /** The timeout after which the server counts as silent. */
 const LISTEN_MS_MAX = 15_000
@@ -14,9 +14,9 @@ const AGAIN_MS = 100
 const AGAIN_MS_MAX = 30_000
 
 export interface WakeOptions {
-  /** Sends. */
+  /** Sends the notifications. */
   sql: Pool
-  /** Of the one connection that only listens, beside the pool. */
+  /** For the one connection that only listens, beside the pool. */
   client: ClientOptions
   /** For tests. */
   beatMs?: number
@@ -25,12 +25,12 @@ export interface WakeOptions {
 export type Wakes = ReturnType<typeof openWakes>
 
 /**
- * Who wants to know that there may be work, and that something was committed. What this process commits is told at
- * once; what others commit comes by NOTIFY. Words get lost (between the commit and the word a process may die, a
- * connection may be gone and not know it), so polling is the bound.
+ * Wakes listeners when there may be work or when something was committed. Commits of this process wake them at once;
+ * commits of others arrive by NOTIFY. A wake can be lost, because a process may die after its commit and a connection may be
+ * dead without notice. So polling is the bound.
  *
- * The word is sent after the commit and not in it: NOTIFY makes all commits that hold one wait for each other, each
- * with its flush to disk. Alone it flushes nothing.
+ * NOTIFY is sent after the commit and not in it: commits with a NOTIFY wait for each other, each with its flush to disk. A
+ * NOTIFY alone flushes nothing.
  */
 export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
   const channel = `${client.schema}_work`
@@ -38,43 +38,43 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
   const workListeners = new Set<() => void>()
   const commitListeners = new Set<() => void>()
   let isStopped = false
-  let ear: Ear | null = null
+  let listening: Listening | null = null
 
-  const wake = (): void => call(workListeners)
-  const wakeSoon = atMostEvery(QUIET_MS, wake)
-  const tell = async (word: string): Promise<boolean> => {
+  const wakeHere = (): void => call(workListeners)
+  const wakeHereSoon = atMostEvery(QUIET_MS, wakeHere)
+  const notify = async (payload: string): Promise<boolean> => {
     try {
-      await sql`SELECT pg_notify(${channel}, ${word})`
+      await sql`SELECT pg_notify(${channel}, ${payload})`
       return true
     } catch {
-      // Whoever waits for it polls; and that the server is gone is noticed by those who have something to lose.
+      // The listeners poll. A call that reads or writes reports that the server is gone.
       return false
     }
   }
-  const tellSoon = atMostEvery(QUIET_MS, () => void (isStopped || tell(me)))
+  const notifySoon = atMostEvery(QUIET_MS, () => void (isStopped || notify(me)))
 
   const listen = (): void => {
-    if (ear !== null || isStopped) return
-    ear = openEar({
+    if (listening !== null || isStopped) return
+    listening = openListening({
       client,
       channel,
       beatMs,
-      // What was said while nobody listened is lost, so there may be something.
-      onHearing: wakeSoon.run,
-      onWord: (word) => void (word === me || wakeSoon.run()),
-      isOwn: (word) => word === me,
-      beat: () => tell(me),
+      // Notifications that were sent before are lost, so there may be work.
+      onConnected: wakeHereSoon.run,
+      onNotification: (payload) => void (payload === me || wakeHereSoon.run()),
+      isOwn: (payload) => payload === me,
+      ping: () => notify(me),
     })
   }
 
   const wakeAll = (): void => {
     if (isStopped) return
-    wake()
-    tellSoon.run()
+    wakeHere()
+    notifySoon.run()
   }
 
   return {
-    onWork(listener: () => void): () => void {
+    onWake(listener: () => void): () => void {
       const one = () => listener()
       workListeners.add(one)
       listen()
@@ -89,8 +89,8 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
 
     wakeAll,
 
-    /** In the transaction of somebody else, who commits it: then all are told, this process too. */
-    async tellIn(tx: Tx): Promise<void> {
+    /** Inside a caller's transaction: its commit wakes every process, this one too. */
+    async wakeIn(tx: Tx): Promise<void> {
       await tx`SELECT pg_notify(${channel}, '')`
     },
 
@@ -102,9 +102,9 @@ export function openWakes({ sql, client, beatMs = BEAT_MS }: WakeOptions) {
 
     async stop(): Promise<void> {
       isStopped = true
-      wakeSoon.stop()
-      tellSoon.stop()
-      await ear?.stop()
+      wakeHereSoon.stop()
+      notifySoon.stop()
+      await listening?.stop()
     },
   }
 }
@@ -113,41 +113,42 @@ function call(listeners: ReadonlySet<() => void>): void {
   for (const listener of listeners) listener()
 }
 
-interface EarOptions {
+interface ListeningOptions {
   client: ClientOptions
   channel: string
   beatMs: number
-  onHearing: () => void
-  onWord: (word: string) => void
-  isOwn: (word: string) => boolean
-  /** Sends our own word; false when it could not be sent. */
-  beat: () => Promise<boolean>
+  onConnected: () => void
+  onNotification: (payload: string) => void
+  isOwn: (payload: string) => boolean
+  /** Sends a self-ping; false if it could not be sent. */
+  ping: () => Promise<boolean>
 }
 
-interface Ear {
+interface Listening {
   stop(): Promise<void>
 }
 
 /**
- * One connection that listens. The client takes up again what breaks off in its sight, if the server is there; but it
- * may be away for seconds, and a connection can die unseen (a firewall that forgets it, a machine that is gone). So we
- * look whether there is one, and send words to ourselves: when one does not come back, or nobody is there, the
- * connection is replaced, after waits that grow.
+ * One connection that listens. The client reconnects once after a connection that it saw break. But the server may be away
+ * for seconds, and a connection can die without notice (a firewall that forgets it, a machine that is gone). So the socket
+ * is checked, and the process pings itself. If the socket is gone or a ping does not come back, the connection is replaced,
+ * with a growing backoff.
  */
-function openEar({ client, channel, beatMs, onHearing, onWord, isOwn, beat }: EarOptions): Ear {
+function openListening(options: ListeningOptions): Listening {
+  const { client, channel, beatMs, onConnected, onNotification, isOwn, ping } = options
   let pool: Pool | null = null
   let timer: NodeJS.Timeout | null = null
   let socket: Socket | null = null
   let isGone = false
   let isStopped = false
   let isAnswered = true
-  let beatenMonoMs = 0
+  let pingedMonoMs = 0
   let failures = 0
 
   const after = (ms: number, run: () => void): void => {
     if (isStopped) return
     timer = setTimeout(run, ms)
-    // Whoever only listens does not keep a process alive.
+    // A listener does not keep its process alive.
     timer.unref()
   }
 
@@ -159,20 +160,20 @@ function openEar({ client, channel, beatMs, onHearing, onWord, isOwn, beat }: Ea
     pool = own
     isAnswered = true
     isGone = false
-    const hear = (word: string): void => {
+    const hear = (payload: string): void => {
       if (pool !== own || isStopped) return
-      if (isOwn(word)) {
+      if (isOwn(payload)) {
         isAnswered = true
         failures = 0
       }
-      onWord(word)
+      onNotification(payload)
     }
-    const hearing = (): void => {
-      if (pool === own && !isStopped) onHearing()
+    const connected = (): void => {
+      if (pool === own && !isStopped) onConnected()
     }
     try {
-      await within(LISTEN_MS_MAX, own.listen(channel, hear, hearing))
-      beatenMonoMs = performance.now()
+      await within(LISTEN_MS_MAX, own.listen(channel, hear, connected))
+      pingedMonoMs = performance.now()
       after(Math.min(LOOK_MS, beatMs), () => void check())
     } catch {
       await replace()
@@ -183,12 +184,12 @@ function openEar({ client, channel, beatMs, onHearing, onWord, isOwn, beat }: Ea
     const wasGone = isGone
     isGone = socket?.destroyed === true
     if (wasGone && isGone) return replace()
-    if (performance.now() - beatenMonoMs >= beatMs) {
+    if (performance.now() - pingedMonoMs >= beatMs) {
       if (!isAnswered) return replace()
       isAnswered = false
-      beatenMonoMs = performance.now()
-      // One that could not be sent proves nothing.
-      if (!(await beat())) isAnswered = true
+      pingedMonoMs = performance.now()
+      // A ping that could not be sent proves nothing.
+      if (!(await ping())) isAnswered = true
     }
     after(Math.min(LOOK_MS, beatMs), () => void check())
   }
@@ -225,7 +226,7 @@ async function within<T>(ms: number, asked: Promise<T>): Promise<T> {
   }
 }
 
-/** Runs at once, and once more at the end of the pause when it was asked for within it. */
+/** Runs at once, and once more after the pause if it was called during the pause. */
 function atMostEvery(pauseMs: number, run: () => void): { run(): void; stop(): void } {
   let timer: NodeJS.Timeout | null = null
   let isAskedAgain = false

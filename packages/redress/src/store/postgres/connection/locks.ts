@@ -3,8 +3,8 @@ import type { Tx } from './client.ts'
 import { codeOf } from './errors.ts'
 
 /**
- * Until the end of the transaction, whoever asks for one of these names waits. All who take several take them in one
- * call, which does so in one order: no two of them wait for each other.
+ * Until the end of the transaction, other transactions wait for these names. A transaction that needs several takes them in
+ * one call, which sorts them: so there is no deadlock.
  */
 export async function lockNames(tx: Tx, names: readonly string[]): Promise<void> {
   if (names.length === 0) return
@@ -13,7 +13,7 @@ export async function lockNames(tx: Tx, names: readonly string[]): Promise<void>
     SELECT pg_advisory_xact_lock(hashtext(current_schema() || ' ' || name)) FROM unnest(${sorted}::text[]) AS name`
 }
 
-/** The same without waiting: answers with those that were free, or that this transaction holds already. */
+/** The same without waiting. Returns the names that were free, or that this transaction holds already. */
 export async function tryLockNames(tx: Tx, names: readonly string[]): Promise<ReadonlySet<string>> {
   if (names.length === 0) return new Set()
   const rows = await tx<{ name: string; locked: boolean }[]>`
@@ -22,7 +22,7 @@ export async function tryLockNames(tx: Tx, names: readonly string[]): Promise<Re
   return new Set(rows.filter(({ locked }) => locked).map(({ name }) => name))
 }
 
-/** The same for one name, without waiting. True also where this transaction holds it already. */
+/** The same for one name. True also if this transaction holds it already. */
 export async function tryLockName(tx: Tx, name: string): Promise<boolean> {
   const [row] = await tx<{ locked: boolean }[]>`
     SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ' ' || ${name})) AS locked`
@@ -30,9 +30,9 @@ export async function tryLockName(tx: Tx, name: string): Promise<boolean> {
 }
 
 /**
- * What a look finds of an earlier transaction may be on this server alone: a commit can be seen before the synchronous
- * standby has it, when somebody has ended its wait. A transaction that writes waits itself, and so for all before it.
- * One that writes nothing would not; so it writes a word that nobody reads.
+ * A commit is visible before the synchronous standby has it, if its wait was cancelled. A transaction that writes waits for
+ * the standby itself, and so for all commits before it. One that only reads would not wait, so it writes a message that has
+ * no reader.
  */
 export async function waitForStandby(tx: Tx): Promise<void> {
   await tx`SELECT pg_logical_emit_message(true, 'redress', '')`

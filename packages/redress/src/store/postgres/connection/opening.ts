@@ -5,7 +5,7 @@ import { hostsOf, plainUrl } from './hosts.ts'
 
 const VERSION_MIN = 14
 
-/** What must be so before a job is entrusted to this server. */
+/** Refuses a server that is too old, not durable or a standby. */
 export async function checkServer(sql: Pool): Promise<void> {
   const [row] = await sql<{ version: number; synced: string; standby: boolean }[]>`
     SELECT current_setting('server_version_num')::int AS version, current_setting('synchronous_commit') AS synced,
@@ -17,7 +17,7 @@ export async function checkServer(sql: Pool): Promise<void> {
       `This server is PostgreSQL ${Math.floor(version / 10_000)}; Redress needs ${VERSION_MIN} or newer.`,
     )
   }
-  // An acknowledged job would be lost with the server's next crash, and nobody would ever know of it.
+  // The next crash of the server would lose acknowledged jobs without a trace.
   if (synced === 'off') {
     throw new RedressError('STORE_NOT_DURABLE', 'synchronous_commit is off: an acknowledged job could be lost.')
   }
@@ -65,7 +65,7 @@ export function openingError(error: unknown, url: string): RedressError {
   return storeError(error, `opening the store at ${where}`)
 }
 
-/** For people: without user and password. */
+/** The address for messages: without user and password. */
 export function placeOf(url: string): string {
   const { pathname } = URL.parse(plainUrl(url)) ?? { pathname: '' }
   const hosts = hostsOf(url).map(({ name, port }) => `${name.includes(':') ? `[${name}]` : name}:${port}`)

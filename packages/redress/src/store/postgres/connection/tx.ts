@@ -37,7 +37,7 @@ export interface PgTx extends Tx {
 
 interface PgTxOptions {
   now: (on: Sql) => Promise<number>
-  /** The time that tests set; null where the clock of the database counts. */
+  /** The time that a test sets; null to use the database's clock. */
   givenNowMs: () => number | null
   wakeWorkers: (on: Sql) => void
 }

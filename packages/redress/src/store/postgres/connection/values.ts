@@ -1,18 +1,18 @@
 export const textOf = (data: object | null): string | null => (data === null ? null : JSON.stringify(data))
 
-/** PostgreSQL's text holds every character but one. */
+/** Text in PostgreSQL cannot hold the character NUL. */
 export const printable = (text: string): string => text.replaceAll('\0', '\ufffd')
 
 /**
- * Arrays in PostgreSQL's own words, for `unnest`. The client would go through them value by value. Where there are only
- * NULLs nothing is sent: `unnest` fills up the shorter ones of its arrays, so one of them must have all its values.
+ * Array literals for `unnest`; the client would serialize them value by value. A column with only NULLs is sent as an empty
+ * array: `unnest` pads shorter arrays with NULL, so at least one array must have all its values.
  */
 export function numbers(values: readonly (number | null)[]): string {
   for (const value of values) if (value !== null) return `{${values.map((n) => n ?? 'NULL').join()}}`
   return '{}'
 }
 
-/** The same of texts. Those that come together are often much alike: what was just escaped is not escaped again. */
+/** The same for texts. Equal neighbours are common, so a text equal to the last one is not escaped again. */
 export function texts(values: readonly (string | null)[]): string {
   let last: string | null = null
   let lastQuoted = 'NULL'
@@ -28,7 +28,7 @@ export function texts(values: readonly (string | null)[]): string {
   return isAny ? `{${quoted.join()}}` : '{}'
 }
 
-/** Looked through first: most have nothing to escape, and looking is cheap. */
+/** Most texts have nothing to escape, and looking for it is cheap. */
 function quotedText(value: string): string {
   let text = value
   if (text.includes('\\')) text = text.replaceAll('\\', '\\\\')
@@ -37,8 +37,8 @@ function quotedText(value: string): string {
 }
 
 /**
- * The types of arrays that statements of ours take and give, by the numbers that all servers know them by. The client
- * would ask each server for all it has, on each connection, and a connection that breaks off meanwhile ends the process.
+ * The array types that our statements use, by their OIDs, which are the same on all servers. The client would ask the server
+ * for all types on each connection, and a connection that breaks meanwhile would end the process.
  */
 const TEXTS = [1003, 1009, 1015, 2951]
 const NUMBERS = [1005, 1007, 1016, 1021, 1022, 1028]
@@ -53,7 +53,7 @@ const arrayType = (numbers: readonly number[], read: (text: string) => Value) =>
   serialize: literalOf,
 })
 
-/** One entry for each number, because that is how the client looks for who writes them. */
+/** One entry per OID, because the client looks up serializers by OID. */
 export const ARRAY_TYPES = Object.fromEntries(
   [
     ...TEXTS.map((number) => arrayType([number], (text) => text)),
@@ -62,9 +62,9 @@ export const ARRAY_TYPES = Object.fromEntries(
   ].map((type) => [`array${type.to}`, type]),
 )
 
-/** An array as PostgreSQL writes it, which every client can send. */
+/** An array literal, which every client can send. */
 export function literalOf(values: unknown): string {
-  // Some are given in PostgreSQL's own words.
+  // Some values are array literals already.
   if (!Array.isArray(values)) return String(values)
   const words = (values as readonly Value[]).map((value) => {
     if (value === null || value === undefined) return 'NULL'
@@ -74,7 +74,7 @@ export function literalOf(values: unknown): string {
   return `{${words.join()}}`
 }
 
-/** Of one dimension, which is all that we ask for. */
+/** The elements of a one-dimensional array literal. */
 function elementsOf(text: string): (string | null)[] {
   const elements: (string | null)[] = []
   for (const [whole, quoted] of text.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|[^,]+/gs)) {

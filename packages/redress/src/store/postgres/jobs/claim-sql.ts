@@ -1,18 +1,18 @@
 import { type LaneKind, type LeaseColumns, PROMOTIONS_MAX } from '../../scripts/jobs/claiming.ts'
 
 /**
- * The statements of a claim, as text: how many lanes it has decides what is written. Whatever the number, a claim of jobs
- * that nothing limits is one of them and one round trip.
+ * The statements of a claim, as text, because the number of lanes varies. A claim from lanes without limits is one statement
+ * and one round trip, however many lanes it has.
  */
 
 const IS_WAITING = 'due_at IS NOT NULL AND ready IS NULL'
 const TURN = 'priority DESC, queued_at, key'
-/** Of a job that is found by its key: in other words than the index has, or all of that might be read through for it. */
+/** For a job that is found by its key. Written unlike the condition of the index, so that the planner does not scan that index. */
 const STILL_READY = 'coalesce(ready, 0) = 1'
 
 /**
- * What a claim has to know beside the jobs, in one row. $1 is the time, or NULL for the database's own clock. What is
- * due already and was not claimed is held by something: who polls for it would never stop, so `next_due` is later.
+ * What a claim needs to know beside the jobs, in one row. $1: the time, or NULL for the database's own clock. `next_due` is in
+ * the future: a job that is due and was not claimed is held by something, and a worker would poll for it without end.
  */
 const STATE = `
   SELECT clock.now, coalesce((SELECT position FROM cursors WHERE name = 'types'), 0) AS version,
@@ -22,7 +22,7 @@ const STATE = `
     (SELECT min(resume_at) FROM queues WHERE resume_at > clock.now) AS next_resume
   FROM (SELECT coalesce($1::bigint, redress_now()) AS now) AS clock`
 
-/** As an array, in the order of `StateRow`. $2: types, of which those that have a ready job are answered with. */
+/** The columns are those of `StateRow`. $2: types; `ready` lists those with a ready job. */
 export const LOOK_SQL = `
   WITH state AS MATERIALIZED (${STATE})
   SELECT now, version, is_due, next_due, next_resume, paused, ARRAY(
@@ -40,23 +40,23 @@ export type StateRow = [
   ready: number[],
 ]
 
-/** Those that another process moves at this moment are left to it. */
+/** Skips jobs that another process is moving now. */
 export const PROMOTE_SQL = `
   UPDATE jobs SET ready = 1 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM jobs WHERE ${IS_WAITING} AND due_at <= (SELECT coalesce($1::bigint, redress_now()))
     ORDER BY due_at LIMIT ${PROMOTIONS_MAX} FOR UPDATE SKIP LOCKED))`
 
 /**
- * The ready jobs of a type, in their order, which is that of the index as long as the type is given by equality. No type
- * is NULL: so a lane is shut. OFFSET keeps the planner from taking the lanes apart, for then it would have to sort.
+ * The ready jobs of a type, in the order of the index. A type of NULL matches nothing, which shuts the lane. OFFSET keeps the
+ * planner from flattening the lanes, because then it would have to sort.
  */
 const lane = (type: string, also = ''): string =>
   `SELECT key, priority, queued_at FROM jobs WHERE ready IS NOT NULL AND type = ${type} ${also} ORDER BY ${TURN} OFFSET 0`
 
 /**
- * The same without those that stand before a place in it and have its priority. $9, $10 and $11: the places. What is put
- * together so is in order, but the planner does not know that and sorts it; so it ends where there is enough for sure,
- * also if others are just taking some.
+ * The same, without the jobs of a priority that are before the reached position. $9, $10 and $11: the positions. The parts are
+ * in order, but the planner does not know that and sorts them. So the limit is only as large as needed, with room for jobs
+ * that other claims take at the same time.
  */
 function laneAfter(type: string, i: number): string {
   const priority = `($9::bigint[])[${i}]`
@@ -70,8 +70,8 @@ function laneAfter(type: string, i: number): string {
 }
 
 /**
- * Lanes are merged row by row and each row is locked as it comes, until there are enough: the cost is that of the rows
- * taken, however many wait behind them, and no row is locked that is not taken.
+ * Merges the lanes row by row and locks each row, until there are enough. The cost is that of the claimed rows, however many
+ * wait behind them, and only claimed rows are locked.
  */
 const merged = (lanes: readonly string[], columns: string, max: string): string => {
   const line = lanes.length === 1 ? lanes[0] : `${lanes.map((sql) => `(${sql})`).join(' UNION ALL ')} ORDER BY ${TURN}`
@@ -88,8 +88,8 @@ const RETURNING = `
     greatest(counts_from, queued_at) AS counts_from`
 
 /**
- * $3: the worker, $4: types, $5: how long their leases last; `state` has the time. Nothing here is joined: of a table that
- * was empty when it was last looked at, the planner would read every row for each row of the other.
+ * $3: the worker, $4: types, $5: how long their leases last; `state` has the time. Nothing is joined: with old statistics of
+ * an empty table the planner would choose a nested loop over all rows.
  */
 const leaseThose = (which: string): string => `
   leased AS (
@@ -98,7 +98,7 @@ const leaseThose = (which: string): string => `
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
     ${RETURNING}
-  ), told AS (
+  ), recorded AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
   )`
@@ -132,13 +132,13 @@ export type PlainStateRow = [
   looked: number,
 ]
 
-/** How many entries of the line were looked at on this connection; its last row has it too, as it is at the end. */
+/** How many index entries this connection has read: the first row of the answer has it before the claim, the last row after. */
 const LOOKED = `pg_stat_get_xact_tuples_returned('jobs_ready'::regclass)`
 
 /**
- * Claims from lanes that nothing limits. $2: the version of the types by which the lanes are served; where it is another
- * one by now, nothing is claimed. $6: the queues of the types. $7: at most so many. $8: nothing is claimed while
- * something is due that is not in the line yet. `isAfter`: the lanes begin at given places.
+ * Claims from lanes without limits. $2: the version of the types that the claim knows; if it has changed, nothing is claimed.
+ * $6: the queues of the types. $7: the maximum. $8: claim nothing while due jobs wait for their promotion. `isAfter`: the
+ * lanes begin at given positions.
  */
 export function plainSql(laneCount: number, isAfter = false): string {
   const type = (i: number): string => `(
@@ -168,8 +168,8 @@ export function plainSql(laneCount: number, isAfter = false): string {
 }
 
 /**
- * The next jobs of lanes of which some are limited. $1: at most so many; then for each lane a type, a type and how many
- * of it at most, or the keys to choose from. Answers with key, type and limit key, in the order of the line.
+ * The next jobs of lanes of which some are limited. $1: the maximum. Then for each lane: a type, a type and its maximum, or the
+ * keys to choose from. Returns key, type and limit key, in the order of the queue.
  */
 export function pickSql(lanes: readonly LaneKind[]): string {
   let parameters = 1
@@ -193,8 +193,8 @@ export const LEASE_PICKED_SQL = `
   ${LEASED}`
 
 /**
- * Leases that their worker does not know of, leased anew as they are. $1: the time or NULL, $2: the worker, $3: types,
- * $4: how long their leases last, $5: those claimed after this time, $6: but for these, of which it does know.
+ * Renews leases that their worker does not know of. $1: the time or NULL, $2: the worker, $3: types, $4: how long their leases
+ * last, $5: only jobs claimed after this time, $6: except these, which the worker knows.
  */
 export const FIND_LOST_SQL = `
   WITH state AS MATERIALIZED (SELECT coalesce($1::bigint, redress_now()) AS now),
@@ -211,7 +211,7 @@ export const FIND_LOST_SQL = `
       lease_until = (SELECT now FROM state) + ($4::bigint[])[array_position($3::bigint[], type)]
     WHERE key = ANY (ARRAY(SELECT key FROM held))
     ${RETURNING}
-  ), told AS (
+  ), recorded AS (
     INSERT INTO events (job, at, kind, attempt, worker)
     SELECT key, (SELECT now FROM state), 'recovered', attempt, $2::bigint FROM leased
     WHERE key = ANY (ARRAY(SELECT key FROM held WHERE orphaned_at IS NOT NULL))

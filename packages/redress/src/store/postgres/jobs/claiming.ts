@@ -39,28 +39,28 @@ interface Claim {
   max: number
 }
 
-/** The lanes of a claim by the types that were known when it began, and which version of them that was. */
+/** The lanes of a claim with their types, and the version of the types that was known when it began. */
 interface Served {
   lanes: readonly KnownLane[]
   version: number
 }
 
-/** What was read before the jobs. */
+/** What a claim reads before the jobs. */
 interface State {
   nowMs: number
   version: number
   isDue: boolean
-  /** When something may change by itself. */
+  /** The next time at which a job becomes due or a pause ends. */
   nextAtMs: number | null
   paused: readonly string[]
   ready: readonly number[]
 }
 
-/** So long after a claim that left lanes to another one it may come again. */
+/** A claim that left lanes to another one may try again after this time. */
 const AGAIN_MS = 5
-/** Somebody has declared other types since: the lanes have to be read anew. */
+/** Another process has declared types: the lanes must be read again. */
 const STALE = Symbol('the types have changed')
-/** Types are declared when programs start, never so often. */
+/** Types are declared when programs start, so this many changes during one claim are an error. */
 const STALE_MAX = 20
 
 export function openClaiming(context: PgContext, gates: Gates, retries: RetryMeters) {
@@ -75,7 +75,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     texts.set(shape, text)
     return text
   }
-  /** The last look found something due: there is more to come, so the next claim begins with that. */
+  /** The last promotion moved jobs, so there are probably more: the next claim promotes first. */
   let isMoving = false
 
   const knownLanes = (lanes: readonly Lane[]): KnownLane[] =>
@@ -100,7 +100,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
 
   // ---- lanes that nothing limits ------------------------------------------------------------------------------------
 
-  /** One statement, which finds nothing and writes nothing where there is nothing to do. */
+  /** One statement, which writes nothing if there is no job. */
   const plainOnce = async (
     sql: Sql,
     { worker, max }: Claim,
@@ -165,7 +165,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
 
   // ---- lanes of which some are limited ------------------------------------------------------------------------------
 
-  /** null when a claim may find something; else what is answered without one. An idle worker must lock nothing. */
+  /** null if a claim may find a job; else the answer without one. An idle worker must lock nothing. */
   const idleAnswer = async (sql: Sql, { lanes, version: served }: Served): Promise<Claimed | null | typeof STALE> => {
     const { nowMs, version, isDue, nextAtMs, paused, ready } = await look(sql, lanes)
     if (version !== served) return STALE
@@ -177,12 +177,12 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
   }
 
   /**
-   * Takes the locks of the lanes. Where another claim counts at this moment, those lanes are left to it for now, so that
-   * what is limited does not hold up what is not; but who has nothing else waits for its turn.
+   * Takes the locks of the lanes. Lanes that another claim is counting now are left to it, so that limited lanes do not hold
+   * up the others. If no lane is left, the claim waits for its turn.
    */
   const hold = async (tx: Tx, lanes: readonly KnownLane[]) => {
     const locks = lanes.flatMap(({ type }) => gates.locksOf(type))
-    // The clock is read when the locks are held: what others took while we waited is not of a time to come.
+    // The clock is read under the locks: otherwise jobs that others claimed meanwhile would seem to be of the future.
     const [free, state] = await Promise.all([tryLockNames(tx, locks), look(tx, lanes)])
     const held = lanes.filter(({ type }) => gates.locksOf(type).every((name) => free.has(name)))
     if (held.length > 0) return { lanes: held, isAll: held.length === lanes.length, state }
@@ -211,7 +211,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     return claimedBy(gating, open, { leases, nowMs, nextAtMs })
   }
 
-  /** The jobs that may go, locked, in the order of the line. */
+  /** The jobs that may be claimed, locked, in the order of the queue. */
   const pick = async (tx: Tx, lanes: readonly OpenLane[], max: number): Promise<JobKey[]> => {
     const choices = await awaiting(choicesOf(lanes, max))
     const values = valuesOf(choices, numbers)
@@ -256,7 +256,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     return idle ?? write('claiming', (tx) => claimLimited(tx, claim, served), undefined, AT_ONCE)
   }
 
-  /** What earlier claims of this worker have leased without its learning of it. */
+  /** Jobs that earlier claims leased to this worker without an answer. */
   const findLost = async (worker: WorkerKey, sought: { afterMs: number; known: JobKey[] }): Promise<Claimed> => {
     await read('reading job types', () => types.refresh(), AT_ONCE)
     const known = types.known()
@@ -301,7 +301,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
   }
 }
 
-/** A worker tries again by itself, and its leases must not wait for that. */
+/** A worker retries by itself, and renewals must not wait for a claim. */
 const AT_ONCE = { isImpatient: true } as const
 
 type PlainRows = [PlainStateRow, ...LeasedRow[]]

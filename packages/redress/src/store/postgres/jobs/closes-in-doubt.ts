@@ -9,9 +9,9 @@ type Of = Pick<AttemptEnd, 'key' | 'attempt' | 'worker'>
 export type ClosesInDoubt = ReturnType<typeof openClosesInDoubt>
 
 /**
- * Closes whose commit was sent and never answered. Their worker sends them again; if they were committed the fence would
- * refuse them, and the history would speak of a lost lease where nothing was lost. So it is looked first whether what
- * the close says is in the history already: of the same attempt and worker, with the same end and duration.
+ * Closes whose commit was sent and never answered. Their worker sends them again. If they were committed, the fence would
+ * refuse them, and the history would show a lost lease that was not lost. So the history is searched first for this end: of
+ * the same attempt and worker, with the same kind and duration.
  */
 export function openClosesInDoubt() {
   const names = new Set<string>()
@@ -28,7 +28,7 @@ export function openClosesInDoubt() {
 
     has: (end: Of): boolean => names.size > 0 && names.has(nameOf(end)),
 
-    /** The keys of those that were recorded after all. */
+    /** The keys of those that were committed after all. */
     async recorded(tx: Tx, ends: readonly AttemptEnd[]): Promise<ReadonlySet<JobKey>> {
       const kinds = ends.map(({ change }) => recordedKindsOf(change))
       const rows = await tx<{ key: JobKey }[]>`

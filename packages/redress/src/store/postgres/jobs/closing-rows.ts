@@ -6,7 +6,7 @@ import type { Sql } from '../connection/client.ts'
 import { numbers, printable, textOf, texts } from '../connection/values.ts'
 import { HELD } from './fence.ts'
 
-/** The end of one attempt, as it is to be written. */
+/** The end of one attempt. */
 export interface AttemptEnd extends Held {
   worker: WorkerKey
   change: Change
@@ -18,7 +18,7 @@ export interface AttemptEnd extends Held {
 
 const PREPARED = { prepare: true } as const
 
-/** $1: the time, or NULL for the database's own clock; then what is given, one array for each column. */
+/** $1: the time, or NULL for the database's own clock; then one array for each column. */
 const COMPLETE_SQL = `
   WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, redress_now()) AS now),
   closed AS (
@@ -30,16 +30,16 @@ const COMPLETE_SQL = `
       AS given (key, attempt, worker, ran, result, data)
     WHERE ${HELD}
     RETURNING given.key, given.attempt, given.worker, given.ran, given.data
-  ), told AS (
+  ), recorded AS (
     INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
     SELECT key, (SELECT now FROM clock), 'complete', attempt, worker, ran, data FROM closed
   )
   SELECT CASE WHEN count(*) < array_length($2::bigint[], 1) THEN coalesce(string_agg(key::text, ','), '') END FROM closed`
 
 /**
- * The hot path: the fence is in the UPDATE itself, and no row is read first. One statement, which may be a transaction of
- * its own: it brings the clock along where no time is given. Answers with the keys that were closed. The rows are taken
- * in the order in which they are given: whoever changes several jobs does it by ascending keys.
+ * The hot path: the fence is in the UPDATE itself, and no row is read first. The statement may be a transaction of its own:
+ * without a given time it reads the clock itself. Returns the closed keys. The ends must be sorted by key, like the locks of
+ * every transaction that locks several jobs.
  */
 export async function completeAll(
   sql: Sql,
@@ -56,7 +56,7 @@ export async function completeAll(
     texts(ends.map(({ change }) => (change.to === 'complete' ? change.result : null))),
     texts(ends.map(({ change }) => textOf(endEventOf(change).data))),
   ]
-  // Named only where some were missed.
+  // NULL if all were closed.
   const [[closed]] = (await sql.unsafe(COMPLETE_SQL, values, PREPARED).values()) as unknown as [[string | null]]
   return new Set(closed === null ? keys : keysIn(closed))
 }
@@ -104,11 +104,11 @@ const CLOSE_SQL = `
       context, causes, ($24::text[])[shape], ($25::text[])[shape], 'processing', status, decision,
       ($26::bigint[])[shape]
     FROM closed WHERE failure IS NOT NULL
-  ), set_aside AS (
+  ), lettered AS (
     INSERT INTO dead_letters ("offset", job, failure, attempts, at)
     SELECT dead_letter, key, failure, tries, (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
-  ), told AS (
-    -- What is said of a failure has its number in it, which is known only here; and so is the time.
+  ), recorded AS (
+    -- The number of the failure and the time are known only here.
     INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
     SELECT key, (SELECT now FROM clock), ($17::text[])[shape], attempt, worker, ran,
       CASE WHEN status = 'cancelled' OR (failure IS NULL AND due_at IS NULL) THEN data
@@ -118,7 +118,7 @@ const CLOSE_SQL = `
           || substr(data, 2) END
     FROM closed
   ), freed AS (
-    -- Written so that no index but that of the keys is of use, whatever the statistics say.
+    -- Written so that the planner can use no index but that of the keys, whatever the statistics say.
     UPDATE job_specs SET dedupe_held = NULL FROM closed
     WHERE job_specs.key = closed.key AND closed.status IN (${FREES_LIVE_KEY.map((status) => `'${status}'`).join()})
       AND coalesce(dedupe_held, 0) = 1 AND dedupe_scope = 'live'
@@ -177,14 +177,14 @@ export async function closeAll(
   return new Map((await sql.unsafe(CLOSE_SQL, values, PREPARED).values()) as unknown as [JobKey, BatchKey | null][])
 }
 
-/** Which of the rows record what no other one before them does, and for each row which of those it is, from 1 on. */
+/** The distinct shapes among the rows, and for each row the position of its shape, from 1. */
 function shapesOf(rows: readonly EndRow[]): { shapes: readonly EndRow[]; places: readonly number[] } {
   const shapes: EndRow[] = []
   const placeOf = new Map<string, number>()
   let last: EndRow | null = null
   let lastPlace = 0
   const places = rows.map((row) => {
-    // Nearly always; and their names are dear to make.
+    // The usual case. Making a name is expensive.
     if (last !== null && isOfShape(last, row)) return lastPlace
     const { kind, permanent, failure: f } = row
     const parts = f === null ? [] : [f.phase, f.layer, f.code, f.fault, f.message, f.waiting, f.rule, f.fingerprint]
@@ -229,7 +229,7 @@ interface EndRow extends Held {
   permanent: number | null
 }
 
-/** What a change makes of its row, and what its event says. */
+/** The columns and the event of a change. */
 function rowOf({ key, attempt, worker, ranMs, change, keptFailure: failure = null }: AttemptEnd): EndRow {
   const { kind, data } = endEventOf(change)
   const event = { key, attempt, worker, ranMs, status: change.to, kind, data: textOf(data) }

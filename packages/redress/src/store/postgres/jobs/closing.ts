@@ -40,14 +40,14 @@ interface CloseCall {
   closes: readonly Close[]
 }
 
-/** An attempt that is to end, and what goes with it. */
+/** An attempt that ends, with its batch and its notices. */
 interface Ending extends AttemptEnd {
-  /** As the lease had it. */
+  /** The batch of the lease. */
   batch: BatchKey | null
   notices?: readonly NewNotice[]
 }
 
-/** What a close means for others than its job; done once, after the last job was written. */
+/** What closes mean for batches and notices. It is written once, after the last job. */
 interface Effects {
   moves: Map<string, { batch: BatchKey; to: Change['to']; isPermanent: boolean; times: number }>
   notices: { notices: readonly NewNotice[]; batch: BatchKey | null }[]
@@ -55,30 +55,31 @@ interface Effects {
 
 type Requeue = Extract<Change, { to: 'queued' }>
 
-/** So many closes share a transaction at most. More in one gain nothing, and would let everybody else wait for long. */
+/** The most closes that share a transaction. More gain nothing and make other transactions wait. */
 const CLOSES_PER_FLUSH = 2_000
 
-/** A worker tries again by itself, and sees meanwhile to what it must stop. */
+/** The bounds of the timeout of a renewal. */
 const RENEWAL_MS_MIN = 1_000
 const RENEWAL_MS_MAX = 10_000
 
+/** A worker retries by itself, and meanwhile stops handlers whose leases expire. */
 const AT_ONCE = { isImpatient: true } as const
 
 export type Closing = ReturnType<typeof openClosing>
 
-/** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
+/** The writes that end or extend an attempt. Each begins at the fence. */
 export function openClosing(
   context: PgContext,
   batches: Batches,
   retries: RetryMeters,
-  /** Whether the end of a job may let another one begin, whatever became of it. */
+  /** Whether any type is limited: then the end of a job may let another one begin. */
   hasLimited: () => boolean = () => false,
 ) {
   const { history, write, once, givenNowMs, wakeWorkers } = context
   const doubts = openClosesInDoubt()
   const sends = openOrderedSends()
 
-  /** A write that came too late changes nothing and leaves evidence. */
+  /** A late write changes nothing and leaves an event as evidence. */
   const refuse = async (
     tx: Tx,
     lost: readonly (Held & { worker: WorkerKey })[],
@@ -95,14 +96,14 @@ export function openClosing(
       JOIN jobs ON jobs.key = given.key`
   }
 
-  /** An attempt whose end may be recorded already, by its own worker, is not lost: the next close will tell. */
+  /** If a close of this worker is in doubt, the attempt may have ended by it and does not count as lost. */
   const notInDoubt = (missed: readonly Held[], worker: WorkerKey): (Held & { worker: WorkerKey })[] =>
     missed.map(({ key, attempt }) => ({ key, attempt, worker })).filter((one) => !doubts.has(one))
 
-  /** Those of the attempts that are still open, locked: nobody else changes them before the end of the transaction. */
+  /** Reads and locks the attempts that are still open. */
   const lockHeld = async (tx: Tx, attempts: readonly Held[]): Promise<Map<JobKey, HeldRow>> => {
     if (attempts.length === 0) return new Map()
-    // By ascending keys, as all who lock several; ORDER BY would read the whole table in their order.
+    // By ascending keys, like every transaction that locks several. ORDER BY would read the whole table in key order.
     const sorted = attempts.toSorted((a, b) => a.key - b.key)
     const rows = await tx<HeldRow[]>`
       SELECT jobs.key, worker, cancel_requested_at, orphaned_at, lease_until, started_at,
@@ -114,8 +115,8 @@ export function openClosing(
   }
 
   /**
-   * Where retries have a budget: over it they wait longer. Only attempts that are still open pay, so their rows are
-   * locked before; what will not be requeued is left as it is.
+   * Retries over the budget of their type wait longer. Only attempts that are still open and will be requeued pay, so their
+   * rows are locked first.
    */
   const price = async (tx: Tx, endings: readonly Ending[], nowMs: number): Promise<readonly Ending[]> => {
     const budgeted = endings.filter(({ change }) => change.to === 'queued' && change.budget !== undefined)
@@ -132,7 +133,7 @@ export function openClosing(
     return endings.map((ending) => ({ ...ending, change: changeOf.get(ending) ?? ending.change }))
   }
 
-  /** Ends attempts of different jobs, and answers with the keys of those that were still open. */
+  /** Ends attempts of different jobs. Returns the keys of those that were still open. */
   const endAll = async (
     tx: Tx,
     given: readonly Ending[],
@@ -165,12 +166,12 @@ export function openClosing(
     return closed
   }
 
-  const bringAbout = async (tx: Tx, { moves, notices }: Effects, nowMs: number): Promise<void> => {
-    // By ascending keys, as everybody does who changes several.
+  const applyEffects = async (tx: Tx, { moves, notices }: Effects, nowMs: number): Promise<void> => {
+    // By ascending keys, like every transaction that locks several.
     for (const { batch, to, isPermanent, times } of [...moves.values()].toSorted((a, b) => a.batch - b.batch)) {
       await batches.moved(tx, batch, 'processing', to, isPermanent, nowMs, times)
     }
-    await history.tellAll(tx, notices, nowMs)
+    await history.notifyAll(tx, notices, nowMs)
   }
 
   const closeTogether = async (tx: Tx, endings: readonly Ending[], nowMs: number): Promise<CloseAnswer[]> => {
@@ -186,7 +187,7 @@ export function openClosing(
         nowMs,
       )
     }
-    await bringAbout(tx, effects, nowMs)
+    await applyEffects(tx, effects, nowMs)
     return endings.map((ending) => answers.get(ending) as CloseAnswer)
   }
 
@@ -213,7 +214,7 @@ export function openClosing(
   const mayLetBegin = (endings: readonly Ending[]): boolean =>
     hasLimited() || endings.some(({ change }) => change.to === 'queued')
 
-  /** Nearly all closes, nearly always: one statement that is its own transaction. Answers with those that were closed. */
+  /** Closes in one statement that is its own transaction: nearly all closes take this path. Returns the closed keys. */
   const closeAtOnce = async (
     endings: readonly Ending[],
     run: (...args: Parameters<typeof completeAll>) => Promise<{ keys(): Iterable<JobKey> }>,
@@ -224,7 +225,7 @@ export function openClosing(
     return new Set((await once('closing attempts', close, mayLetBegin(endings), AT_ONCE)).keys())
   }
 
-  /** Whether its end concerns nobody else, and nothing has to be looked up first. */
+  /** Whether its end changes only its own rows and needs no read first. */
   const isPlain = (ending: Ending): boolean => {
     const { change, batch, notices } = ending
     const isBudgeted = change.to === 'queued' && change.budget !== undefined
@@ -235,7 +236,7 @@ export function openClosing(
     const isOneEach = new Set(endings.map(({ key }) => key)).size === endings.length
     const plain = isOneEach ? endings.filter(isPlain) : []
     if (plain.length === 0) return closeInTransaction(endings)
-    // Different jobs, so that none waits for the other.
+    // The statements close different jobs, so neither waits for the other.
     const parts = await Promise.allSettled([
       closeAtOnce(
         plain.filter(({ change }) => change.to === 'complete'),
@@ -248,12 +249,12 @@ export function openClosing(
     ])
     const closed = new Set(parts.flatMap((part) => (part.status === 'fulfilled' ? [...part.value] : [])))
     if (closed.size === endings.length) return endings.map(() => 'closed')
-    // Should what follows fail, all are sent again, and those that are closed must not be refused.
+    // If the rest fails, the worker sends all of them again, and those that are closed must not be refused.
     doubts.add(endings.filter(({ key }) => closed.has(key)))
     const refusals = parts.flatMap((part) => (part.status === 'rejected' ? [part.reason] : []))
-    // That one of them was not made is no reason to believe it of the other.
+    // If one outcome is unknown, the whole call is: an unknown outcome hides a refusal, never the other way round.
     if (refusals.length > 0) throw refusals.find(isUnknown) ?? refusals[0]
-    // Those that concern others, and those that came too late or that somebody has asked to cancel.
+    // Those with a batch, notices or a budget, those that came too late, and those with a request to cancel.
     const rest = endings.filter(({ key }) => !closed.has(key))
     const answers = await closeInTransaction(rest)
     const answerOf = new Map(rest.map(({ key }, i) => [key, answers[i] as CloseAnswer]))
@@ -277,8 +278,8 @@ export function openClosing(
 
   const group = new GroupCommit(closeCalls, { sizeOf: ({ closes }) => closes.length, sizeMax: CLOSES_PER_FLUSH })
 
-  /** Marks as orphans those of the rows that are not yet. */
-  const report = async (tx: Tx, orphans: readonly Reclaim[], nowMs: number): Promise<void> => {
+  /** Marks jobs as orphans. */
+  const markOrphans = async (tx: Tx, orphans: readonly Reclaim[], nowMs: number): Promise<void> => {
     if (orphans.length === 0) return
     await tx`
       WITH reported AS (
@@ -296,10 +297,10 @@ export function openClosing(
     const done = new Set<Reclaim>()
     for (const round of roundsOf(reclaims)) {
       const rows = await lockHeld(tx, round)
-      // Not an error where it is not: the worker renewed, started or closed after the reclaiming one looked.
+      // The others are no error: their worker renewed, started or closed after the reclaiming worker read the job.
       const still = round.filter((reclaim) => isStill(reclaim, rows.get(reclaim.key), nowMs))
       const orphans = still.filter(({ change }) => change.to === 'orphaned')
-      await report(tx, orphans, nowMs)
+      await markOrphans(tx, orphans, nowMs)
       for (const { key, notices } of orphans) {
         if (notices !== undefined) effects.notices.push({ notices, batch: rows.get(key)?.batch ?? null })
       }
@@ -312,7 +313,7 @@ export function openClosing(
       if (endings.length > 0) await endAll(tx, endings, effects, nowMs)
       for (const reclaim of still) done.add(reclaim)
     }
-    await bringAbout(tx, effects, nowMs)
+    await applyEffects(tx, effects, nowMs)
     return reclaims.map((reclaim) => (done.has(reclaim) ? 'closed' : 'lost'))
   }
 
@@ -331,14 +332,14 @@ export function openClosing(
         ${numbers(sorted.map(({ agoMs }) => Math.round(agoMs)))}::bigint[]) AS given (key, attempt, ago)
       WHERE ${held(tx)} AND jobs.started_at IS NULL
       RETURNING jobs.key, jobs.attempt, jobs.worker, jobs.started_at
-    ), told AS (
+    ), recorded AS (
       INSERT INTO events (job, at, kind, attempt, worker)
       SELECT key, started_at, 'started', attempt, worker FROM begun
     )
     SELECT key, attempt FROM begun`
     const missed = attempts.filter(without(begun))
     if (missed.length === 0) return { lost: [] }
-    // Told again, because the answer to the first time was lost; or gone.
+    // ChangeNotices again, because the answer to the first time was lost; or gone.
     const open = await lockHeld(tx, missed)
     const lost = notInDoubt(
       missed.filter(({ key }) => !open.has(key)),
@@ -349,7 +350,7 @@ export function openClosing(
   }
 
   const renewIn = async (tx: Tx, worker: WorkerKey, leases: readonly Renewal[], nowMs: number): Promise<Renewed> => {
-    // Locked before they are changed, by ascending keys: only so it is certain which were orphans until now.
+    // The rows are locked first, by ascending keys: only then is it certain which of them were orphans.
     const sorted = leases.toSorted((a, b) => a.key - b.key)
     const [renewed] = await Promise.all([
       tx<Held[]>`
@@ -364,7 +365,7 @@ export function openClosing(
         UPDATE jobs SET lease_until = ${nowMs}::bigint + held.ttl, progress = coalesce(held.progress, jobs.progress),
           orphaned_at = NULL
         FROM held WHERE jobs.key = held.key
-      ), told AS (
+      ), recorded AS (
         INSERT INTO events (job, at, kind, attempt, worker)
         SELECT key, ${nowMs}::bigint, 'recovered', attempt, worker FROM held WHERE orphaned_at IS NOT NULL
       )
@@ -380,7 +381,7 @@ export function openClosing(
     close: ({ worker, closes }: { worker: WorkerKey; closes: readonly Close[] }): Promise<CloseAnswer[]> =>
       closes.length === 0 ? Promise.resolve([]) : group.add({ worker, closes }),
 
-    /** Before the store is stopped: what was begun is finished. */
+    /** Finishes pending closes before the store stops. */
     drain: () => group.drain(),
 
     start: ({ worker, attempts }: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }> => {
@@ -425,7 +426,7 @@ function isStill({ expect, change }: Reclaim, row: HeldRow | undefined, nowMs: n
   return isStillReclaimable(expect, change.to, now, nowMs)
 }
 
-/** Groups in which no job comes twice: a second write to one is tried after the first, and mostly comes too late. */
+/** Groups in which each job occurs once: a second write to a job runs after the first, and usually comes too late. */
 function roundsOf<Write extends Held>(writes: readonly Write[]): Write[][] {
   const rounds: Write[][] = []
   const seen = new Map<JobKey, number>()
@@ -439,7 +440,7 @@ function roundsOf<Write extends Held>(writes: readonly Write[]): Write[][] {
   return rounds
 }
 
-/** Those that are not among the given ones. */
+/** A filter for attempts that were not found. */
 function without(found: readonly Held[]): (one: Held) => boolean {
   const names = new Set(found.map(({ key, attempt }) => `${key} ${attempt}`))
   return ({ key, attempt }) => !names.has(`${key} ${attempt}`)

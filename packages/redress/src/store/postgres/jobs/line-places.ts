@@ -1,43 +1,43 @@
 import type { LeasedRow } from './claim-sql.ts'
 
-/** A place in the line of a type: that of a job that was taken from it. */
+/** The position in the queue of a type that a claim has reached. */
 export interface LinePlace {
   priority: number
   placeMs: number
   key: number
 }
 
-/** Before everything: whoever begins here begins at the beginning. */
-const NOWHERE: LinePlace = { priority: -Number.MAX_SAFE_INTEGER, placeMs: 0, key: 0 }
+/** The beginning of the queue. */
+const BEGINNING: LinePlace = { priority: -Number.MAX_SAFE_INTEGER, placeMs: 0, key: 0 }
 
-/** So many entries a claim may find in vain without anything being amiss. */
+/** A claim may skip this many dead entries without countermeasures. */
 const VAIN_MAX = 10_000
-/** Entries that are looked at in vain in a millisecond; ten times as long as that took, it is not done again. */
+/** Dead entries skipped per millisecond. The next claim from the beginning waits ten times as long as the skipping took. */
 const VAIN_PER_MS = 2_500
 const REST_TIMES = 10
-/** What comes back into the line before the place that was reached is seen after so long at the latest. */
+/** Jobs that are queued again before the reached position are seen after this time at the latest. */
 const REST_MS_MAX = 1_000
 
 export type LinePlaces = ReturnType<typeof openLinePlaces>
 
 /**
- * Where claims go on in the line. Nearly always at its beginning. But while somebody's transaction stands open for long,
- * what was taken from the line since cannot be cleared away, and each claim would look through all of that again. So
- * when one has looked at many entries in vain, the next ones begin where it ended, and only now and then at the
- * beginning; what has a higher priority is found at once nevertheless.
+ * Where claims begin in the queue: nearly always at its beginning. While a transaction stays open for long, vacuum cannot
+ * remove the index entries of claimed jobs, and each claim would skip all of them again. So after a claim that skipped many
+ * entries, the next claims begin where it ended, and only now and then at the beginning. Jobs with a higher priority are
+ * still found at once.
  */
 export function openLinePlaces() {
   const reached = new Map<number, LinePlace>()
   let untilMonoMs = Number.NEGATIVE_INFINITY
 
   return {
-    /** For each of the types; null for the beginning. */
+    /** The position of each type; null to begin at the beginning. */
     of(types: readonly number[]): LinePlace[] | null {
       if (performance.now() >= untilMonoMs) return null
-      return types.map((type) => reached.get(type) ?? NOWHERE)
+      return types.map((type) => reached.get(type) ?? BEGINNING)
     },
 
-    /** After a claim, with how many entries it looked at. */
+    /** Called after each claim, with the number of entries that it looked at. */
     claimed(leased: readonly LeasedRow[], looked: number, isFromBeginning: boolean): void {
       const vain = looked - leased.length
       if (isFromBeginning) {

@@ -1,14 +1,14 @@
 import type { Claimed, JobKey, WorkerKey } from '../../contract/store.ts'
 
-/** What is known of one worker's claims. */
+/** The claims of one worker. */
 interface Claims {
   /** The database's time of the last answer. */
   answeredAtMs: number
-  /** The last answers: one may have come while another claim, of the same moment, was lost. */
+  /** The last answers: one may have arrived while a claim of the same moment was lost. */
   recent: Claimed[]
-  /** A claim that was made after this time may have been committed, and was not answered. */
+  /** A claim after this time may have been committed without an answer. */
   lostAfterMs: number | null
-  /** Somebody looks for what was lost. */
+  /** A search for lost claims that is under way. */
   search: Promise<unknown> | null
 }
 
@@ -16,9 +16,8 @@ interface Claims {
 const RECENT_MAX = 4
 
 /**
- * Claims whose answer was lost with the connection. The jobs are leased to a worker that does not know of them; they
- * would wait until their leases run out, and then be taken for jobs of a worker that died. But it lives, and has never
- * heard of them: so its next claim finds them.
+ * Claims whose answer was lost with the connection. The jobs are leased to a worker that does not know of them. They would
+ * wait until their leases expire and then look like jobs of a dead worker. So the next claim of the worker finds them.
  */
 export function openLostClaims() {
   const byWorker = new Map<WorkerKey, Claims>()
@@ -36,19 +35,19 @@ export function openLostClaims() {
       if (claims.recent.length > RECENT_MAX) claims.recent.shift()
     },
 
-    /** When a claim that begins now cannot have been made before; null where nothing is known. */
+    /** A claim that begins now is committed after this time; null if the worker has had no answer yet. */
     answeredAtMs: (worker: WorkerKey): number | null => byWorker.get(worker)?.answeredAtMs ?? null,
 
     lost(worker: WorkerKey, afterMs: number | null): void {
       const claims = byWorker.get(worker)
-      // Of a worker that was never answered it cannot be told which leases are of a former life.
+      // Without any answer yet, leases of an earlier process with the same worker name cannot be told apart.
       if (claims === undefined || afterMs === null) return
       claims.lostAfterMs = Math.min(claims.lostAfterMs ?? afterMs, afterMs)
     },
 
     /**
-     * Looks for what was lost, if something was; null where nothing is found. One looks at a time, and nobody claims
-     * for this worker meanwhile: what was claimed just now would look as if it was lost.
+     * Finds the jobs of lost claims; null if there are none. Searches run one at a time, and the worker claims nothing
+     * meanwhile: jobs that were just claimed would look lost.
      */
     async find(
       worker: WorkerKey,

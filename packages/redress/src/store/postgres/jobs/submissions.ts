@@ -11,7 +11,7 @@ const JOBS_PER_FLUSH = 1_000
 /** Submits in a transaction, and throws when a backlog is full. */
 export type SubmitWithin = (tx: Tx, jobs: readonly NewJob[], nowMs: number) => Promise<Submitted[]>
 
-/** The submissions of this process: those that arrive while others are being written are written together. */
+/** The submissions of this process. Those that arrive during a commit share the next one. */
 export function openSubmissions(
   { write, once, givenNowMs, wakeWorkers }: PgContext,
   submitting: Submitting,
@@ -22,7 +22,7 @@ export function openSubmissions(
     return once('submitting', (sql) => submitting.submitPlain(sql, jobs, givenNowMs()), true, { isImpatient: true })
   }
 
-  /** Ids make it safe to submit again what may have been committed: what is there already is only found. */
+  /** A submission may be repeated after an unknown commit: its ids find the jobs that exist already. */
   const submitAll = async (calls: readonly (readonly NewJob[])[]): Promise<Submitted[]> => {
     const jobs = calls.flat()
     const beganMonoMs = performance.now()
@@ -32,7 +32,7 @@ export function openSubmissions(
       if (submitted !== null) return submitted
     } catch (error) {
       if (!isUnreachable(error)) throw error
-      // More than one statement, each of them a transaction: some may have been committed, whatever the last one says.
+      // The call may have tried several statements, each a transaction: an earlier one may have been committed.
       how.unknownSinceMonoMs = beganMonoMs
     }
     return write(
@@ -62,14 +62,14 @@ export function openSubmissions(
     submit: (jobs: readonly NewJob[]): Promise<Submitted[]> =>
       jobs.length === 0 ? Promise.resolve([]) : group.add(jobs),
 
-    /** Before the store is stopped: what was begun is finished. */
+    /** Finishes pending submissions before the store stops. */
     drain: () => group.drain(),
   }
 }
 
 const isUnreachable = (error: unknown): boolean => error instanceof RedressError && error.code === 'STORE_UNREACHABLE'
 
-/** An earlier try has submitted those that are of its time; for the caller they are as new as if it had been answered. */
+/** Jobs that an earlier try of this call submitted count as new for the caller. */
 async function ownAsNew(
   tx: Tx,
   jobs: readonly NewJob[],

@@ -11,13 +11,13 @@ import type { SubmitWithin } from './submissions.ts'
 
 const DOING = 'submitting in your transaction'
 
-/** Submits on a connection of the caller's, inside the transaction that is open on it. */
+/** Submits on the caller's connection, inside the caller's transaction. */
 export function openSubmitIn(
   { sql, types, givenNowMs, read, wakes }: PgContext,
   schema: string,
   submitWithin: SubmitWithin,
 ) {
-  /** The mark of our own database, which no other one has. */
+  /** The unique id of our database. */
   let ours: string | null = null
   const ourMark = async (): Promise<string> => {
     if (ours !== null) return ours
@@ -26,7 +26,7 @@ export function openSubmitIn(
     return ours
   }
 
-  /** The names of our tables mean ours for a while, whatever they mean to the caller. */
+  /** Sets the search path to our schema; the caller's path is restored afterwards. */
   const findTables = async (tx: Tx, mark: string): Promise<{ path: string }> => {
     const [row] = await tx<{ path: string; tables: string | null }[]>`
       SELECT current_setting('search_path') AS path, to_regclass(format('%I.redress_version', ${schema}::text))::text AS tables`
@@ -52,7 +52,7 @@ export function openSubmitIn(
     for (const { type } of jobs) refuseWriteAhead(await types.needed(type, tx))
     const nowMs = await clock(tx)
     const submitted = await submitWithin(tx, jobs, nowMs)
-    await wakes.tellIn(tx)
+    await wakes.wakeIn(tx)
     await tx`SELECT set_config('search_path', ${path}, true)`
     return submitted
   }
@@ -65,7 +65,7 @@ export function openSubmitIn(
     const mark = await read(DOING, ourMark)
     const tx = foreignConnection(executor)
     try {
-      // Half a job, or half of the jobs, must not stay when the caller catches the refusal and commits all the same.
+      // If the caller catches a refusal and commits anyway, no part of the submission may remain.
       await tx`SAVEPOINT redress_submit`
     } catch (error) {
       throw codeOf(error) === '25P01' ? noTransaction(error) : inOurWords(error)
@@ -81,13 +81,13 @@ export function openSubmitIn(
   }
 }
 
-/** With what was written goes the search path that was set since. */
+/** This also restores the search path. */
 async function undo(tx: Tx): Promise<void> {
   try {
     await tx`ROLLBACK TO SAVEPOINT redress_submit`
     await tx`RELEASE SAVEPOINT redress_submit`
   } catch {
-    // Then the connection is gone, and the error that says so says more than this one.
+    // The connection is gone; the first error says more than this one.
   }
 }
 
@@ -109,15 +109,15 @@ function inOurWords(error: unknown): RedressError {
 
 type Value = SqlValue | readonly SqlValue[]
 
-/** Clients differ in what they make of a bigint: a string, a BigInt, a number. By these names we know them. */
+/** Clients read a bigint as a string, a BigInt or a number. These columns are converted to numbers. */
 const NUMBERS: ReadonlySet<string> = new Set(
   `key batch place seq permanent version oldest position is_current now at until repeats total unfinished complete failed
   cancelled sealed settlements created_at settled_at expires_at registered_at stuck_after`.split(/\s+/),
 )
 
 /**
- * The caller's own connection in the shape that the parts of the store work with: of our client, the little that those
- * use who submit. One statement at a time: not every client can be handed the next one before the answer.
+ * The caller's connection with the part of our client's interface that a submission uses. It sends one statement at a time,
+ * because not every client accepts the next one before the answer.
  */
 export function foreignConnection(executor: AsyncExecutor): Tx {
   let last: Promise<unknown> = Promise.resolve()

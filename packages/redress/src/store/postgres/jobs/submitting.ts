@@ -15,7 +15,7 @@ import type { PgContext } from '../connection/context.ts'
 import { isTaken } from '../connection/errors.ts'
 import { numbers, printable, textOf, texts } from '../connection/values.ts'
 
-/** A job with all that has to be known before its rows are written. */
+/** A job with its type. */
 interface Typed {
   job: NewJob
   type: KnownType
@@ -51,17 +51,16 @@ const madeAndTold = (added: string): string => `
       forward_only)
     SELECT key, type, 'queued', priority, now, CASE WHEN due_at IS NULL THEN 1 END,
       due_at, due_at, due_at, limit_key, forward_only FROM ${added}
-  ), told AS (
+  ), recorded AS (
     INSERT INTO events (job, at, kind, attempt, data)
     SELECT key, now, 'queued', 0, CASE WHEN due_at IS NULL THEN data
       ELSE coalesce(left(data, -1) || ',', '{') || '"dueAtMs":' || due_at || '}' END FROM ${added}
   )`
 
 /**
- * The hot path. Nobody has the ids yet, or nothing is added at all: what is there already need not be looked for, and
- * each row comes with a third less work. $12: the version of the types; if they are of another one, nothing is added.
- * For that it locks as `keepUp` does: the UPDATE of nothing is there for its lock, which is taken before the statement
- * looks.
+ * The hot path. If any id exists already, the statement fails and adds nothing, so it need not look for existing jobs; that
+ * saves a third of the work per row. $12: the version of the types. If the types have another version now, nothing is added.
+ * The UPDATE of no row takes the same lock as `keepUp`, before the statement reads.
  */
 const ADD_PLAIN_SQL = `
   WITH lock AS (
@@ -79,10 +78,9 @@ const ADD_PLAIN_SQL = `
   SELECT count(*) FROM moment`
 
 /**
- * $12: dedupe keys, $13: their scopes, $14: the batch. The key comes before the row, in the order in which the jobs were
- * given: so they stand in the line. The rows are written in the order of their dedupe keys: two transactions that write
- * the same ones wait in the same order. IS TRUE keeps the planner from a join, of which it may only use the slowest kind
- * here.
+ * $12: dedupe keys, $13: their scopes, $14: the batch. Keys are numbered in the order of the jobs, which is their order in
+ * the queue. The rows are inserted in the order of their dedupe keys, so two transactions with the same keys cannot
+ * deadlock. IS TRUE keeps the planner from a join: only the slowest kind is enabled.
  */
 const ADD_SQL = `
   WITH given AS MATERIALIZED (
@@ -109,9 +107,9 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
   const submitSpecial = openSubmitSpecial(batchScripts)
 
   /**
-   * Adds what is not there yet, in one statement, and answers with the places of what it added. DO NOTHING covers both
-   * unique keys: the id (a submission repeated after an unknown commit) and the dedupe key. Where another transaction
-   * has just written the same one, it waits for the end of that.
+   * Adds the jobs that do not exist yet, in one statement, and returns their positions. DO NOTHING covers both unique keys: the
+   * id (a submission repeated after an unknown commit) and the dedupe key. If another transaction has just written the same
+   * key, the statement waits for its end.
    */
   const addMany = async (tx: Tx, given: readonly Typed[], batch: BatchKey | null, nowMs: number): Promise<number[]> => {
     const keys = given.map(({ job }) => freeText(job.dedupe?.key ?? null))
@@ -122,7 +120,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
     return places === null ? [] : places.split(',').map((place) => Number(place) - 1)
   }
 
-  /** For each, the job that is there in its place, or null where it is gone meanwhile. */
+  /** For each, the job with the same id or dedupe key; null if it has ended meanwhile. */
   const findTwins = async (sql: Sql, given: readonly Typed[]): Promise<(Submitted | null)[]> => {
     const rows = await sql<{ place: number; id: string; status: Submitted['status'] }[]>`
       SELECT place, twin.id, status
@@ -140,7 +138,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
     return given.map((_, i) => found.get(i) ?? null)
   }
 
-  /** Adds each, or finds the job that is there in its place. */
+  /** Adds each job, or finds the one with the same id or dedupe key. */
   const addOrFind = async (
     tx: Tx,
     given: readonly Typed[],
@@ -157,7 +155,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
       }
       const inTheWay = open.filter((i) => answers[i] === null)
       if (inTheWay.length === 0) break
-      // A statement of its own sees what was committed while the first one waited.
+      // A separate statement sees rows that were committed while the first one waited.
       const others = inTheWay.map((i) => given[i] as Typed)
       const twins = await findTwins(tx, others)
       for (const [place, i] of inTheWay.entries()) answers[i] = twins[place] ?? null
@@ -166,7 +164,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
     return answers as Submitted[]
   }
 
-  /** Jobs of which nothing special is asked, all in one batch or all in none. */
+  /** Jobs that are not special (`isSpecial`), all of one batch or all of none. */
   const submitAlike = async (tx: Tx, given: readonly Typed[], nowMs: number): Promise<Submitted[]> => {
     const batchId = given[0]?.job.batch ?? null
     const batch = batchId === null ? null : await batches.keyOf(tx, batchId)
@@ -195,7 +193,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
   }
 
   return {
-    /** Whether they can be submitted in one statement, as far as this process knows. */
+    /** Whether one statement can submit them, as far as this process knows. */
     arePlain: (jobs: readonly NewJob[]): boolean =>
       jobs.every((job) => {
         if (isSpecial(job) || job.batch !== null || job.dedupe !== null) return false
@@ -203,8 +201,8 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
       }),
 
     /**
-     * In one statement that is its own transaction; null when it was not done: the types are others than this process
-     * knows, or one of the ids is there already.
+     * In one statement that is its own transaction. null if nothing was done: the types have changed, or one of the ids
+     * exists already.
      */
     async submitPlain(sql: Sql, jobs: readonly NewJob[], nowMs: number | null): Promise<Submitted[] | null> {
       const given = jobs.map((job) => ({ job, type: types.knownByName(job.type) as KnownType }))
@@ -218,7 +216,7 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
       }
     },
 
-    /** All of them, answered in their order; whoever calls undoes the transaction when it throws. */
+    /** All of them, in order. If it throws, the caller must undo the transaction. */
     submitMany,
 
     async submit(tx: Tx, job: NewJob, nowMs: number): Promise<Submitted> {

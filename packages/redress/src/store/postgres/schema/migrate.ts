@@ -3,14 +3,14 @@ import type { Pool, Sql } from '../connection/client.ts'
 import { addPartition, hasToday, keepPartitions, missingPartitions } from './partitions.ts'
 import { MIGRATIONS } from './schema.ts'
 
-/** Any number, as long as nobody else's program locks the same one. */
+/** An arbitrary number that no other program should lock. */
 const MIGRATION_LOCK = 0x72647273
 
 /** Another process may be migrating, and a large table takes time. */
 const MIGRATION_MS_MAX = 600_000
 const TABLE_LOCK_MS_MAX = 10_000
 
-/** What this program knows, and brings a store to. */
+/** The version that this program migrates a store to. */
 export const KNOWN_VERSION = MIGRATIONS.length
 
 export interface StoreVersion {
@@ -21,7 +21,7 @@ export interface StoreVersion {
   store: string
 }
 
-/** null where there is no store yet. */
+/** null if there is no store yet. */
 export async function versionOf(sql: Sql): Promise<StoreVersion | null> {
   // As text: the connection may be a caller's own, and its client reads other types in its own way.
   const [table] = await sql<{ name: string | null }[]>`SELECT to_regclass('redress_version')::text AS name`
@@ -30,7 +30,7 @@ export async function versionOf(sql: Sql): Promise<StoreVersion | null> {
   return row ?? null
 }
 
-/** A store that a newer Redress has brought up to date is fine, as long as that only added to it. */
+/** A store that a newer Redress has migrated can be used if the migration only added to it. */
 export function refuseTooNew({ version, oldest }: StoreVersion, place: string): void {
   if (oldest <= KNOWN_VERSION) return
   throw new RedressError(

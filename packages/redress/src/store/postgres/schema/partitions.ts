@@ -6,24 +6,24 @@ import { codeOf } from '../connection/errors.ts'
 import { inPassing, type Transaction, tryLockName } from '../connection/locks.ts'
 
 /**
- * The history has a table for each day. Pruning makes them ahead of time, and so does opening the store while today has none.
- * They are dropped as a whole: removing a job leaves its history where it lies, and no reader finds it any more, for every way
- * to it goes through the job. When the longest retention is over since a day, the few jobs that are still there take
- * their part of it along (to `kept`), in bounded steps, and the day's table goes.
+ * The history has a table for each day. Pruning creates them ahead of time, and so does opening the store if today has none.
+ * They are dropped as a whole. Removing a job does not delete its history, but no reader finds it any more, because every
+ * reader goes through the job. When a day is older than the longest retention, the rows of jobs that still exist are moved to
+ * `kept` in bounded steps, and the day's table is dropped.
  *
- * To make or drop a day's table, the default partition (and, to drop one, the whole history) must be locked against
- * all other transactions. A long reader is in the way: `pg_dump`, or a forgotten `BEGIN; SELECT`. So it is done in passing, and where
- * that is not possible the next maintenance tries again. Until then the default partition takes what has no table.
- * DETACH CONCURRENTLY would wait without blocking others, but PostgreSQL refuses it beside a default partition.
+ * To create or drop a day's table, the default partition must be locked against all other transactions; to drop one, the whole
+ * history. A long reader blocks this: `pg_dump`, or a forgotten `BEGIN; SELECT`. So each try waits briefly (`inPassing`), and
+ * the next maintenance tries again. Until then rows without a table go to the default partition. DETACH CONCURRENTLY would
+ * wait without blocking others, but PostgreSQL refuses it beside a default partition.
  */
 export const HISTORY_TABLES = ['events', 'failures'] as const
 export type HistoryTable = (typeof HISTORY_TABLES)[number]
 
-/** So far ahead: for as long, nobody need prune. */
+/** Tables exist this many days ahead, so pruning may pause that long. */
 const DAYS_AHEAD = 3
-/** What is told of a moment just before midnight may come after it; and so may what was begun before. */
+/** Events of a moment before midnight may be stored after it. */
 const DAYS_LATE = 2
-/** So many jobs are looked at in one transaction. */
+/** The most jobs that one transaction looks at. */
 const JOBS_PER_STEP = 5_000
 
 /** A day's table. */
@@ -47,14 +47,14 @@ export async function partitionsOf(sql: Sql): Promise<Partition[]> {
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** The days from today on that should have their tables, and whether the server's own calendar says so. */
+/** The days from today on that should have tables, by the calendar of the server. */
 export async function wantedDays(sql: Sql): Promise<string[]> {
   const rows = await sql<{ day: string }[]>`
     SELECT (current_date + ahead)::text AS day FROM generate_series(0, ${DAYS_AHEAD}::int) AS ahead`
   return rows.map(({ day }) => day)
 }
 
-/** Another process may do the same; they take turns, step by step. */
+/** Several processes may do this at once; they take turns, step by step. */
 const ALONE = 'partitions'
 
 /** The default partition has rows of the day. */
@@ -83,15 +83,15 @@ export async function keepPartitions(missing: readonly Partition[], transaction:
     try {
       if (!(await inPassing(transaction, (tx) => addPartition(tx, partition)))) return
     } catch (error) {
-      // A day that was begun without a table is finished without one.
+      // The default partition has rows of this day, so the day gets no table.
       if (codeOf(error) !== IS_BEGUN && codeOf((error as Error).cause) !== IS_BEGUN) throw error
     }
   }
 }
 
 /**
- * The table is made first and attached then, which locks the history only against others who attach. CREATE TABLE ...
- * PARTITION OF would take an exclusive lock on it.
+ * Creates the table and then attaches it, which locks the history only against other attachments. CREATE TABLE ... PARTITION
+ * OF would take an exclusive lock on it.
  */
 export async function addPartition(tx: Tx, { table, name, day }: Partition): Promise<void> {
   if (!(await tryLockName(tx, ALONE))) return
@@ -103,10 +103,10 @@ export async function addPartition(tx: Tx, { table, name, day }: Partition): Pro
     ALTER TABLE ${table} ATTACH PARTITION ${name} FOR VALUES IN ('${day}')`)
 }
 
-/** Of jobs that go, what does not lie in a day's table; the rest is left to be dropped. */
+/** Deletes the history of removed jobs outside of the tables of days; the rest is dropped with its day. */
 export async function removeHistory(tx: Tx, jobs: readonly JobKey[]): Promise<void> {
   const keys = jobs as JobKey[]
-  // Whoever reads on from before must be told that something is missing, also while it is still there.
+  // Readers of the feed must learn that events are missing, although their rows still exist.
   await tx`
     INSERT INTO cursors (name, position)
     SELECT 'removed_events', max(seq) FROM events WHERE job = ANY(${keys}::bigint[]) HAVING max(seq) IS NOT NULL
@@ -118,7 +118,7 @@ export async function removeHistory(tx: Tx, jobs: readonly JobKey[]): Promise<vo
   }
 }
 
-/** In days, after which everything that is removed at all is removed; null where nothing ever is. */
+/** The longest retention in days; null if nothing is ever removed. */
 export function longestKept(rules: readonly PruneRule[]): number | null {
   const kept = rules.flatMap(({ completeMs, failedMs, cancelledMs, deadLettersMs }) =>
     [completeMs, failedMs, cancelledMs, deadLettersMs].flatMap((ms) => ms ?? []),
@@ -127,7 +127,7 @@ export function longestKept(rules: readonly PruneRule[]): number | null {
 }
 
 export function openPartitions({ read, write }: Pick<PgContext, 'read' | 'write'>) {
-  /** The next jobs of a day take along what is theirs; true when there are no more of them. */
+  /** Moves the rows of the next jobs of a day that still exist; true if there are no more. */
   const emptyStep = async (tx: Tx, { table, name, day }: Partition): Promise<boolean> => {
     const cursor = `emptying ${name}`
     const [before] = await tx<{ position: number }[]>`SELECT position FROM cursors WHERE name = ${cursor}`
@@ -167,7 +167,7 @@ export function openPartitions({ read, write }: Pick<PgContext, 'read' | 'write'
       await keepPartitions(missing, (run) => write('making tables for the history', run))
     },
 
-    /** Drops the tables of days that are over. Each step is a short transaction of its own. */
+    /** Drops the tables of days past the retention. Each step is a short transaction of its own. */
     async retire(rules: readonly PruneRule[]): Promise<void> {
       const keptDays = longestKept(rules)
       if (keptDays === null) return

@@ -104,7 +104,7 @@ export function openIntervening(
             dead_letter = ${letter} WHERE key = ${key}`
         yield* freeLiveKey(tx, key)
         yield* move('failed', true)
-        yield* history.tell(tx, notices, row.batch, nowMs)
+        yield* history.notify(tx, notices, row.batch, nowMs)
         break
       }
       case 'cancel':

@@ -43,7 +43,7 @@ export interface Limits {
 
 /** A way to find jobs by an index. */
 export interface Walk {
-  /** False: all keys are gathered and sorted first, so the walk must be short. */
+  /** False: all keys are fewSorted and sorted first, so the walk must be short. */
   isOrdered: boolean
   /** Each lane finds other keys. */
   lanes: readonly Lane[]
@@ -146,7 +146,7 @@ export function waysOf(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): 
   }
   if (retriedFrom !== null) {
     const made = sql`SELECT key FROM job_specs ${indexedBy(tx, 'specs_by_origin')} WHERE retried_from = ${retriedFrom}`
-    ways.push(oneLane(['retriedFrom'], gathered(tx, made, filter)))
+    ways.push(oneLane(['retriedFrom'], fewSorted(tx, made, filter)))
   }
   // A job that gave its place in the batch to another one is still in the index.
   if (batch !== null) ways.push(oneLane([], ordered(tx, 'job_specs', 'specs_of_batch', 'batch', batch, filter)))
@@ -200,7 +200,7 @@ function ordered(
 }
 
 /** Few keys. OFFSET 0 makes PostgreSQL find all of them by their own index before it sorts them. */
-function gathered({ dialect }: Tx, few: Sql, filter: KeyFilter): Sql {
+function fewSorted({ dialect }: Tx, few: Sql, filter: KeyFilter): Sql {
   const first = dialect.choose({ sqlite: NONE, postgres: sql`OFFSET 0` })
   return sql`SELECT key FROM (${few} ${first}) AS few WHERE ${between(filter)} ORDER BY key DESC`
 }
@@ -210,7 +210,7 @@ function processing(tx: Tx, filter: KeyFilter): Sql {
   const { types, orphans } = filter
   const ofType = types === null ? NONE : sql`AND type ${tx.dialect.inNumbers(types)}`
   const isSilent = orphans === null ? NONE : sql`AND ${silent(tx, orphans)}`
-  return gathered(
+  return fewSorted(
     tx,
     sql`
       SELECT key FROM jobs ${indexedBy(tx, 'jobs_leased')}
@@ -253,7 +253,7 @@ function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
   const { statuses, types } = filter
   const ways: Walk[] = []
   const keysOf: Partial<Record<Status, Sql>> = {
-    queued: gathered(
+    queued: fewSorted(
       tx,
       sql`SELECT key FROM jobs INDEXED BY jobs_ready WHERE ready IS NOT NULL
         UNION ALL SELECT key FROM jobs INDEXED BY jobs_waiting WHERE due_at IS NOT NULL AND ready IS NULL`,

@@ -167,7 +167,7 @@ export function openSubmitSpecial(batches: Pick<Batches, 'keyOf' | 'entered' | '
       const data = { ...by, failure, ...failedEventData({ failure: rejected, spent }) }
       yield* history.event(tx, key, nowMs, 'failed', 0, null, null, data)
       yield* countInBatch(tx, job, type, before, nowMs)
-      yield* history.tell(tx, job.notices, batch, nowMs)
+      yield* history.notify(tx, job.notices, batch, nowMs)
       return { id, isNew: true, status: 'failed' }
     }
 

@@ -77,14 +77,14 @@ export const breakerRows = {
   },
 
   /** As it was last written. */
-  *written(tx: Tx, name: string, nowMs: number): Script<Breaker | null> {
+  *stored(tx: Tx, name: string, nowMs: number): Script<Breaker | null> {
     const row = yield* tx.get<Row>`SELECT ${COLUMNS} FROM breakers WHERE name = ${name}`
     return row === undefined ? null : toBreaker(row, nowMs)
   },
 
   /** As it is now. Changes by time alone are written. */
   *current(tx: Tx, name: string, nowMs: number): Script<Breaker | null> {
-    const breaker = yield* breakerRows.written(tx, name, nowMs)
+    const breaker = yield* breakerRows.stored(tx, name, nowMs)
     return breaker === null ? null : yield* breakerRows.bringUpToDate(tx, breaker, nowMs)
   },
 
@@ -291,7 +291,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
       }),
 
     tryBreaker: ({ name, by }) =>
-      writeOne('trying a breaker', name, function* (tx, breaker, atMs) {
+      writeOne('probing a breaker', name, function* (tx, breaker, atMs) {
         if (isInForce(breaker.forced, atMs)) return 'forced'
         if (breaker.state.status === 'closed') return 'closed'
         yield* moveOn(tx, breaker, afterRequest(breaker, `${by.actor} wants it tried: ${by.reason}`, atMs), atMs)

@@ -226,15 +226,15 @@ function* shutByRate(tx: Tx, type: string, rate: RatePolicy, nowMs: number): Scr
  */
 function* askBreaker(tx: Tx, policy: BreakerPolicy, nowMs: number): Script<AskedBreaker> {
   const { guards: name } = policy
-  let written = yield* breakerRows.written(tx, name, nowMs)
-  if (written === null) {
+  let stored = yield* breakerRows.stored(tx, name, nowMs)
+  if (stored === null) {
     yield* breakerRows.declare(tx, policy, nowMs)
-    written = (yield* breakerRows.written(tx, name, nowMs)) as Breaker
+    stored = (yield* breakerRows.stored(tx, name, nowMs)) as Breaker
   }
-  const breaker = breakerAsOf(written, nowMs)
-  if (breaker === written && callsAllowed(breaker, nowMs) === null) return { breaker, permit: null, isBusy: false }
+  const breaker = breakerAsOf(stored, nowMs)
+  if (breaker === stored && callsAllowed(breaker, nowMs) === null) return { breaker, permit: null, isBusy: false }
   const isMine = yield* tx.tryLock(breakerLock(name))
-  const locked = isMine ? ((yield* breakerRows.written(tx, name, nowMs)) as Breaker) : written
+  const locked = isMine ? ((yield* breakerRows.stored(tx, name, nowMs)) as Breaker) : stored
   if (!isMine || (yield* isOvertaken(tx, locked, nowMs))) {
     return { breaker: locked, permit: { left: 0, opensAtMs: nowMs + AGAIN_MS }, isBusy: true }
   }
@@ -276,9 +276,9 @@ function limitByBreaker(
 }
 
 function* shutByBreaker(tx: Tx, { guards, mode }: BreakerPolicy, nowMs: number): Script<Permit | null> {
-  const written = yield* breakerRows.written(tx, guards, nowMs)
-  if (written === null) return null
-  const breaker = breakerAsOf(written, nowMs)
+  const stored = yield* breakerRows.stored(tx, guards, nowMs)
+  if (stored === null) return null
+  const breaker = breakerAsOf(stored, nowMs)
   const mayFail = mode === 'fail-fast' && effectiveStatus(breaker, nowMs) !== 'closed'
   const permit = mayFail ? null : yield* permitOf(tx, breaker, nowMs)
   return permit === null || permit.left > 0 ? null : permit

@@ -9,7 +9,7 @@ const SQLITE_FULL = 13
 const SQLITE_CANTOPEN = 14
 const SQLITE_NOTADB = 26
 
-/** The file beside the log that processes share could not grow: what a full disk says there (an extended code). */
+/** An extended code: the shared-memory file of the WAL could not grow, because the disk is full. */
 const SQLITE_IOERR_SHMSIZE = 4874
 
 function resultCode(error: unknown): number | null {

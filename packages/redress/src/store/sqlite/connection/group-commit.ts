@@ -31,7 +31,7 @@ export class GroupCommit {
     database: DatabaseSync,
     busyMsMax: number,
     afterCommit: () => void,
-    /** Whoever remembers what a transaction told it must forget it here. */
+    /** Caches that were filled inside a transaction are cleared here. */
     afterRollback: () => void = () => undefined,
   ) {
     this.#database = database

@@ -2,15 +2,15 @@ import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSyn
 import { dirname } from 'node:path'
 import { lockPath } from './store-lock.ts'
 
-/** What SQLite may leave beside a database. */
+/** Files that SQLite may leave beside a database. */
 export const COMPANIONS = ['-journal', '-wal', '-shm'] as const
 
-/** A name beside the final one, on the same disk: what stands under it is not whole yet. */
+/** The name of an incomplete file: beside the final name, on the same disk. */
 export const partialName = (path: string, pid: number): string => `${path}.partial-${pid}`
 
 /**
- * Gives a finished file its name, so that under this name there is all of it or nothing, also after a power cut.
- * False when the name is taken and nothing may be replaced.
+ * Gives a finished file its name. Under this name there is always the whole file or none, even after a power cut. False if
+ * the name is taken and must not be replaced.
  */
 export function publish(partial: string, path: string, mayReplace: boolean): boolean {
   sync(partial)
@@ -26,7 +26,7 @@ export function removeWithCompanions(path: string): void {
   rmSync(lockPath(path), { force: true })
 }
 
-/** A link is refused where the name is taken, at the same moment; a rename would replace what came there meanwhile. */
+/** A link fails if the name is taken. A rename would replace a file that another process has just created. */
 function linkUnlessTaken(partial: string, path: string): boolean {
   try {
     linkSync(partial, path)

@@ -28,7 +28,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
   const isAnyDue = connection.prepare(
     'SELECT 1 FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL AND due_at <= ? LIMIT 1',
   )
-  // What is due already and was not claimed is held by something: who polls for it would never stop.
+  // A job that is due and was not claimed is held by something: a worker would poll for it without end.
   const nextDue = connection.prepare(
     'SELECT min(due_at) AS due_at FROM jobs WHERE due_at IS NOT NULL AND ready IS NULL AND due_at > ?',
   )
@@ -88,7 +88,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
       return anyReady(open.length).get(...open.map(({ type }) => type.key)) !== undefined
     },
 
-    /** `lanes`: those that nothing was claimed from, for a gate that is shut now may open. */
+    /** `lanes`: lanes from which nothing was claimed; a gate that is shut now may open later. */
     nextDueAtMs(nowMs: number, lanes: readonly Lane[] = []): number | null {
       return lanes
         .map((lane) => shutBy(types.byName(lane.type), nowMs)?.opensAtMs ?? null)

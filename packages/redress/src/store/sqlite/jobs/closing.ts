@@ -42,7 +42,7 @@ const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs >
 
 export type Closing = ReturnType<typeof openClosing>
 
-/** The writes that end or extend an attempt, whoever sends them. Each begins at the fence. */
+/** The writes that end or extend an attempt. Each begins at the fence. */
 export function openClosing(
   connection: Connection,
   history: History,
@@ -78,7 +78,7 @@ export function openClosing(
 
   const held = ({ key, attempt }: Held) => selectHeld.get(key, attempt) as HeldRow | undefined
 
-  /** A write that came too late changes nothing and leaves evidence. */
+  /** A late write changes nothing and leaves an event as evidence. */
   const refuse = ({ key, attempt }: Held, write: NonNullable<EventData['write']>, worker: WorkerKey, nowMs: number) => {
     const row = standing.get(key) as { status: Status; attempt: number } | undefined
     if (row === undefined) return
@@ -174,7 +174,7 @@ export function openClosing(
         return 'closed'
       }
       if (change.to === 'queued') {
-        // The same for retries. What a request to cancel or a report as orphan makes of it is worked out below.
+        // The same for retries. A row with a request to cancel or a report as orphan takes the path below.
         const { retry, pay } = priced(change, nowMs)
         const { delayMs } = retry
         const ready = delayMs > 0 ? null : 1
@@ -191,7 +191,7 @@ export function openClosing(
         return 'lost'
       }
       apply(close, row, change, ranMs, nowMs)
-      history.tell(close.notices, row.batch, nowMs)
+      history.notify(close.notices, row.batch, nowMs)
       return 'closed'
     },
 
@@ -201,7 +201,7 @@ export function openClosing(
         refuse(started, 'start', worker, nowMs)
         return 'lost'
       }
-      // Told again, because the answer to the first time was lost.
+      // ChangeNotices again, because the answer to the first time was lost.
       if (row.started_at !== null) return 'closed'
       const startedAtMs = Math.max(row.claimed_at, nowMs - Math.round(started.agoMs))
       history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null)
@@ -223,16 +223,16 @@ export function openClosing(
 
     reclaim(reclaim: Reclaim, nowMs: number): CloseAnswer {
       const row = held(reclaim)
-      // Not an error: the worker renewed, started or closed after the reclaiming one looked.
+      // Not an error: the worker renewed, started or closed after the reclaiming worker read the job.
       if (row === undefined || !isStillReclaimable(reclaim.expect, reclaim.change.to, nowOf(row), nowMs)) return 'lost'
       if (reclaim.change.to === 'orphaned') {
         history.event(reclaim.key, nowMs, 'orphaned', reclaim.attempt, row.worker, null, null)
         orphan.run(reclaim.key, reclaim.attempt, nowMs)
-        history.tell(reclaim.notices, row.batch, nowMs)
+        history.notify(reclaim.notices, row.batch, nowMs)
         return 'closed'
       }
       apply(reclaim, row, reclaim.change, null, nowMs)
-      history.tell(reclaim.notices, row.batch, nowMs)
+      history.notify(reclaim.notices, row.batch, nowMs)
       return 'closed'
     },
   }

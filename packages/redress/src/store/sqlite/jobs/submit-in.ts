@@ -12,13 +12,13 @@ import { MIGRATIONS } from '../schema/schema.ts'
 interface SubmitInOptions {
   /** The store's own file, or ':memory:'. */
   path: string
-  /** The types of these jobs, as they are declared now. */
+  /** The current types of these jobs. */
   typesOf: (jobs: readonly NewJob[]) => KnownType[]
   /** Submits as the store itself does, over another connection, and throws when the backlog is full. */
   submitterOn: (connection: Connection) => (jobs: readonly NewJob[]) => Submitted[]
 }
 
-/** What is prepared once for each connection that a caller brings. */
+/** What is prepared once for each connection of a caller. */
 interface Prepared {
   submit(jobs: readonly NewJob[]): Submitted[]
   version(): number
@@ -27,7 +27,7 @@ interface Prepared {
 
 const DOING = 'submitting in your transaction'
 
-/** Submits on a connection of the caller's, inside the transaction that is open on it. */
+/** Submits on the caller's connection, inside the caller's transaction. */
 export function openSubmitIn({ path, typesOf, submitterOn }: SubmitInOptions) {
   const known = new WeakMap<SyncExecutor, Prepared>()
 
@@ -49,7 +49,7 @@ export function openSubmitIn({ path, typesOf, submitterOn }: SubmitInOptions) {
   }
 
   const submitAll = (prepared: Prepared, jobs: readonly NewJob[]): Submitted[] => {
-    // Half a job, or half of the jobs, must not stay when the caller catches the refusal and commits all the same.
+    // If the caller catches a refusal and commits anyway, no part of the submission may remain.
     prepared.savepoint('SAVEPOINT')
     try {
       const submitted = prepared.submit(jobs)
@@ -70,7 +70,7 @@ export function openSubmitIn({ path, typesOf, submitterOn }: SubmitInOptions) {
       return submitAll(prepared, jobs)
     } catch (error) {
       known.delete(handle)
-      // The connection was closed and opened again since: what was prepared on it is gone, and nothing was done.
+      // The caller has closed and reopened the connection: its statements are gone, and nothing was done.
       if (before !== undefined && isFinalized(error)) return submitOn(handle, jobs)
       throw error
     }
@@ -101,13 +101,13 @@ const isSync = (executor: unknown): executor is SyncExecutor =>
 
 const isFinalized = (error: unknown): boolean => error instanceof Error && /finalized/.test(error.message)
 
-/** Some errors (a full disk) end the whole transaction, and with it our savepoint. */
+/** Some errors, such as a full disk, end the whole transaction and the savepoint. */
 function undo(prepared: Prepared): void {
   try {
     prepared.savepoint('ROLLBACK TO')
     prepared.savepoint('RELEASE')
   } catch {
-    // Then nothing of it is left, and the error that ended it says more than this one.
+    // Nothing of it is left; the first error says more than this one.
   }
 }
 
@@ -125,7 +125,7 @@ function refuseOtherFile(connection: Connection, path: string): void {
   )
 }
 
-/** '' for what is no file, as SQLite says of a database in memory. */
+/** '' for a database in memory, which has no file. */
 function realPath(path: string): string {
   return path === '' ? '' : realpathSync(path)
 }
@@ -148,7 +148,7 @@ function inOurWords(error: unknown): RedressError {
   })
 }
 
-/** What some drivers have beside the least that we need. */
+/** Properties that some drivers have beside the required ones. */
 interface Handle extends SyncExecutor {
   /** node:sqlite */
   isTransaction?: boolean
@@ -161,7 +161,7 @@ interface Statement extends SyncStatement {
   safeIntegers?(isOn: boolean): void
 }
 
-/** The caller's own connection in the shape that the parts of the store work with. What is asked for twice is kept. */
+/** The caller's connection with our interface. Each statement is prepared once. */
 export function foreignConnection(handle: SyncExecutor): Connection {
   const statements = new Map<string, StatementSync>()
   return {
@@ -175,13 +175,13 @@ export function foreignConnection(handle: SyncExecutor): Connection {
 }
 
 /**
- * Drivers differ in what they make of `?1`: some count it as a place, some as a name. All agree about a bare `?`, so
- * every numbered place becomes one of those, with its value given as often as it occurs.
+ * Some drivers take `?1` for a position, others for a name. All agree about `?`, so every numbered placeholder becomes one, and
+ * its value is bound as often as it occurs.
  */
 function foreignStatement(handle: SyncExecutor, sql: string): SyncStatement {
   const places = [...sql.matchAll(/\?(\d+)/g)].map(([, number]) => Number(number) - 1)
   const statement: Statement = handle.prepare(places.length === 0 ? sql : sql.replace(/\?\d+/g, '?'))
-  // As their owner reads rows is not as we do.
+  // The caller may have set other ways to read rows.
   statement.setReadBigInts?.(false)
   statement.setReturnArrays?.(false)
   statement.safeIntegers?.(false)
@@ -197,11 +197,11 @@ function foreignStatement(handle: SyncExecutor, sql: string): SyncStatement {
   }
 }
 
-/** Whether a transaction is open on it. */
+/** Whether a transaction is open on this connection. */
 export function isInTransaction(handle: Handle): boolean {
-  const told = handle.isTransaction ?? handle.inTransaction
-  if (typeof told === 'boolean') return told
-  // Begun within another one it is refused, which harms nothing.
+  const isOpen = handle.isTransaction ?? handle.inTransaction
+  if (typeof isOpen === 'boolean') return isOpen
+  // A BEGIN inside a transaction is refused and harms nothing.
   try {
     handle.prepare('BEGIN').run()
   } catch {

@@ -22,7 +22,7 @@ export function openSubmitting(
   const addSpec = connection.prepare(`
     INSERT INTO job_specs (id, type, payload, owner, created_at, dedupe_key, dedupe_scope, dedupe_held, batch, trace)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`)
-  // The direction is read here and not from what this process knows of the type: another one may have renewed it.
+  // `forward_only` is read from the table: another process may have declared the type again.
   const addJob = connection.prepare(`
     INSERT INTO jobs (key, type, status, priority, queued_at, ready, due_at, counts_from, due_since, limit_key,
       forward_only)
