@@ -26,19 +26,23 @@ export const finality = topic('finality', {
   async 'a manual retry that is not counted as one is refused'(bench) {
     const id = await bench.finished('failed')
     const { spent } = await bench.row(id)
-    await bench.changesNothing(id, 'an uncounted retry', () => bench.intervene(id, { kind: 'retry-in-place', spent }))
+    await bench.changesNothingOrIsRefused(id, 'an uncounted retry', () =>
+      bench.intervene(id, { kind: 'retry-in-place', spent }),
+    )
   },
 
   async 'a job that only goes forward never goes back from processing'(bench) {
     const { id, lease, worker } = await bench.processing({ type: 'forward' })
     for (const cause of REQUEUE_CAUSES) {
-      await bench.changesNothing(id, `being ${cause}`, () => worker.close(lease, requeued(cause, lease)))
+      await bench.changesNothingOrIsRefused(id, `being ${cause}`, () => worker.close(lease, requeued(cause, lease)))
       const again = async () => bench.reclaim(lease, requeued(cause, lease), 'unstarted')
-      await bench.changesNothing(id, `being taken back as ${cause}`, again)
+      await bench.changesNothingOrIsRefused(id, `being taken back as ${cause}`, again)
     }
     await bench.expireLeases()
-    await bench.changesNothing(id, 'a reclaim', () => bench.reclaim(lease, requeued('reclaimed', lease)))
-    await bench.changesNothing(id, 'a manual retry', async () => bench.intervene(id, retryInPlace(await bench.row(id))))
+    await bench.changesNothingOrIsRefused(id, 'a reclaim', () => bench.reclaim(lease, requeued('reclaimed', lease)))
+    await bench.changesNothingOrIsRefused(id, 'a manual retry', async () =>
+      bench.intervene(id, retryInPlace(await bench.row(id))),
+    )
     assert.equal(await worker.close(lease, complete()), 'closed')
   },
 
@@ -69,16 +73,16 @@ async function staysAsItIs(bench: Bench, id: string, except: readonly Interventi
   for (let attempt = 0; attempt <= row.attempt + 1; attempt++) {
     const held = { key: row.key, attempt }
     const writes = { ...workersWrites(worker, held, row), ...reclaims(bench, held, row) }
-    for (const [what, write] of Object.entries(writes)) await bench.changesNothing(id, what, write)
+    for (const [what, write] of Object.entries(writes)) await bench.changesNothingOrIsRefused(id, what, write)
   }
   await bench.expireLeases()
   const acts = interventions(row).filter(({ kind }) => !except.includes(kind))
-  for (const act of acts) await bench.changesNothing(id, act.kind, () => bench.intervene(id, act))
+  for (const act of acts) await bench.changesNothingOrIsRefused(id, act.kind, () => bench.intervene(id, act))
   const job = bench.newJob({ id, payload: '"another"' })
-  await bench.changesNothing(id, 'a submission of its id', () => bench.store.submit({ jobs: [job] }))
-  await bench.changesNothing(id, 'a declaration of its type', () => bench.declare(row.type, row.policy))
+  await bench.changesNothingOrIsRefused(id, 'a submission of its id', () => bench.store.submit({ jobs: [job] }))
+  await bench.changesNothingOrIsRefused(id, 'a declaration of its type', () => bench.declare(row.type, row.policy))
   if (row.status !== ('queued' satisfies Status)) {
-    await bench.changesNothing(id, 'a claim', () => worker.claim({ max: 100 }))
+    await bench.changesNothingOrIsRefused(id, 'a claim', () => worker.claim({ max: 100 }))
   }
 }
 
