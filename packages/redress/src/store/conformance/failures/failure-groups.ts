@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { FailureGroup, GroupAct } from '../../../core/failure/group.ts'
 import { policy } from '../../../core/policy/policy.ts'
 import type { FailureGroupFilter, FailureGroupSort } from '../../contract/failure-groups.ts'
-import { foldAll } from '../../contract/failure-groups.ts'
+import { FOLD_PER_STEP, foldAll } from '../../contract/failure-groups.ts'
 import type { NewJob, Store } from '../../contract/store.ts'
 import { newBatch } from '../bench/batch-bench.ts'
 import type { Bench } from '../bench/bench.ts'
@@ -125,7 +125,8 @@ export const failureGroups = topic('failure groups', {
   async 'a job is not removed before its failures are counted, however many there are'(bench) {
     const { lease, worker } = await bench.processing()
     const rejected = { ...someFailure('INPUT_INVALID'), fingerprint: ONE }
-    const many = Array.from({ length: 2_500 }, () => bench.newJob({ rejected }))
+    // More than one step counts.
+    const many = Array.from({ length: FOLD_PER_STEP + 200 }, () => bench.newJob({ rejected }))
     await bench.store.submit({ jobs: many })
     // The oldest job fails last: its failure is the last one to be counted.
     await worker.close(lease, { ...failed(lease), failure: { ...someFailure(), fingerprint: ONE } })
