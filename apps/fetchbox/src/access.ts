@@ -2,10 +2,12 @@ import type { FastifyRequest } from 'fastify'
 import type { Caller, MountTools } from 'redress/http'
 import { refusal } from './failures/refusals.ts'
 
-/** A fetchbox job is a batch: who may read and steer batches may read and steer it; who submits needs that, too. */
+/**
+ * A fetchbox job is a batch, so reading and changing it needs the scopes of batches. Submitting needs `jobs.submit`.
+ */
 const SCOPES = { read: 'batches.show', submit: 'jobs.submit', purge: 'batches.cancel' } as const
 
-/** Whose jobs somebody may see; null for all. */
+/** The tenant whose jobs the caller may see; null for all. */
 export const visibleTenant = (caller: Caller): string | null =>
   caller.role === 'owner' ? (caller.account ?? '') : null
 
@@ -25,7 +27,7 @@ export async function requireCaller(
   return caller
 }
 
-/** Bytes beyond ASCII come as other characters than were meant, and the job would be nobody's. */
+/** ASCII only: HTTP clients encode other characters differently, and the job would belong to an unknown tenant. */
 const TENANT = /^[\x20-\x7e]{1,200}$/
 
 /** For whom a job is: owners work for themselves, operators for whom they name. */

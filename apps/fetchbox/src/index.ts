@@ -101,7 +101,7 @@ export default fetchboxApp()
 
 const KEPT_MAX = 200
 
-/** Asks once for what does not change, and keeps the newest answers. A failure is not kept. */
+/** Caches the newest answers of a function whose answers do not change. Failures are not cached. */
 export function memoized<T>(ask: (key: string) => Promise<T>): (key: string) => Promise<T> {
   const answers = new Map<string, Promise<T>>()
   return (key) => {

@@ -5,7 +5,7 @@ import { type Log, RedressError } from 'redress'
 import type { ResourceView, Snapshot } from './jobs/views.ts'
 import type { Requested, Resource } from './requests/manifest.ts'
 
-/** What a handler is asked to make tasks of. */
+/** The request that `buildTasks` of a handler gets. */
 interface HandledRequest extends Requested {
   type: string
   tenant: string
@@ -42,13 +42,13 @@ interface FinalizeContext {
   log: Log
 }
 
-/** What a type of job adds to fetching: plain functions, all of which may be left out. */
+/** A handler adds functions to a job type. Each of them is optional. */
 export interface JobHandler {
   /** At ingest, and nothing but a function of its argument: may add, drop and change resources. */
   buildTasks?(request: HandledRequest, context: BuildContext): readonly Resource[] | Promise<readonly Resource[]>
   /** In the worker, before each download: may change where it goes and with what. */
   prepare?(task: PreparedTask, context: PrepareContext): Prepared | undefined | Promise<Prepared | undefined>
-  /** Once all resources have ended. What it answers is shown with the job. */
+  /** Called when all resources have ended. Its return value is shown with the job. */
   finalize?(snapshot: Snapshot, context: FinalizeContext): unknown
 }
 
@@ -68,7 +68,7 @@ export const refuse: Refuse = (reason) => {
   throw new HandlerRefusal(String(reason).slice(0, REASON_CHARS_MAX))
 }
 
-/** Waits for a handler's answer, and not for ever: what never answers would hold its caller as long. */
+/** Rejects if the handler does not answer within the limit. */
 export async function withTimeout<T>(work: T | Promise<T>, limitMs: number): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(() => reject(new Error(`it gave no answer within ${limitMs} ms`)), limitMs)
@@ -82,7 +82,7 @@ export async function withTimeout<T>(work: T | Promise<T>, limitMs: number): Pro
 export type Handlers = ReadonlyMap<string, JobHandler>
 
 const SHIPPED = join(import.meta.dirname, 'handlers')
-/** A type of job is a file name, a header and a part of keys: what all of them take. */
+/** A job type is also a file name, a header value and a part of storage keys. */
 const TYPE_NAME = /^[a-z][a-z0-9_-]{0,62}$/
 const MODULE = /^(.+)\.(?:js|mjs|ts|mts)$/
 const FUNCTIONS: readonly string[] = ['buildTasks', 'prepare', 'finalize'] satisfies (keyof JobHandler)[]

@@ -6,7 +6,7 @@ export const RESOURCE = 'fetchbox.resource'
 export const FINALIZE = 'fetchbox.finalize'
 export const PURGE = 'fetchbox.purge'
 export const RETENTION = 'fetchbox.retention'
-/** What every batch of ours is called: by this name they are listed. */
+/** The name of every fetchbox batch. Batches are listed by it. */
 export const BATCH = 'fetchbox'
 /** The dead letters, in the words of the requirements (F17). */
 export const DEAD_LETTER_TOPIC = 'jobs.dlq'
@@ -15,13 +15,13 @@ export const DEAD_LETTER_TOPIC = 'jobs.dlq'
 export const WAIT_IN_SLOT_MS = 30_000
 
 const DAY_MS = 86_400_000
-/** The record outlives the files: somebody who comes late is told what became of them. */
+/** The record outlives the files, so a late client still sees that they expired. */
 const RECORD_KEPT_LONGER_MS = 60 * DAY_MS
 const ATTEMPTS_MAX = 3
-/** For storing, beside what is sent: an object store far away, a slow disk. */
+/** Extra time for storing: a distant object store, a slow disk. */
 const UPLOAD_MS_MAX = 600_000
 
-/** What happens to a resource that cannot be fetched or stored (F7 to F14, and column fetchbox of the table). */
+/** The policy of a resource that cannot be fetched or stored (F7 to F14, and column fetchbox of the table). */
 export function resourcePolicy(settings: Settings): PolicyInput {
   return {
     ...commonPolicy(settings),
@@ -44,12 +44,12 @@ export function finalizePolicy(settings: Settings): PolicyInput {
   }
 }
 
-/** Removing is safe to repeat, so it is; what could not be removed in the end is a person's to try again. */
+/** Removing is idempotent, so it is retried. If it fails in the end, a person can retry it. */
 export function purgePolicy({ keepMs }: Settings): PolicyInput {
   return {
     retry: { max: 5, backoff: exponential('1s', { cap: '1m' }) },
     orphan: 'requeue',
-    // Half removed is no state to be left in, and a cancelled one could not be asked for again.
+    // A half-finished purge must not stay, and a cancelled one could not be requested again.
     cancel: false,
     manualRetry: 'in-place',
     errors: 'latest',
@@ -75,14 +75,14 @@ function commonPolicy({ keepMs, leaseMs }: Settings): PolicyInput {
   }
 }
 
-/** Each stage ends by its own limits, which say what was too slow; this one is for what they do not see. */
+/** The stages have their own limits, which name the slow step. This limit covers the rest. */
 function attemptMs({ downloadTriesMax, storageTriesMax, timeouts }: Settings): number {
   const download = downloadTriesMax * (timeouts.wholeMs + WAIT_IN_SLOT_MS)
   const upload = storageTriesMax * (UPLOAD_MS_MAX + WAIT_IN_SLOT_MS)
   return Math.min(download + upload, 30 * DAY_MS)
 }
 
-/** What is thrown by nobody's intention. What our own code throws says its code itself. */
+/** Errors that no code throws on purpose. Our own errors carry their code. */
 export const RULES = [
   rule.name(['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError', 'AssertionError'], 'SYSTEM_PANIC'),
   rule.name(['Error', 'RedressError', 'AggregateError'], 'SYSTEM_UNKNOWN'),

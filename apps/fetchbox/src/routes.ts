@@ -163,7 +163,7 @@ interface Wanted {
   key: string
 }
 
-/** Gives a client what was stored for it, whole or the range that was asked for. */
+/** Sends the stored content, whole or the requested range. */
 async function sendContent(
   app: App,
   storage: ArtifactStore,
@@ -193,7 +193,7 @@ async function absence(app: App, { job, resource }: Wanted): Promise<Error> {
   })
 }
 
-/** What is known of the proxies in this process. */
+/** The state of the proxies in this process. */
 type SeeProxies = () => readonly ProxyState[]
 
 const STATES = ['healthy', 'out', 'probing'] as const
@@ -211,7 +211,7 @@ function addProxyRoute(server: FastifyInstance, tools: MountTools, seeProxies: S
   })
 }
 
-/** One line for each state of a proxy, 1 for that it is in: as the breakers of the engine are told. */
+/** One metric line per state of a proxy, with 1 for the current one, like the breakers of the engine. */
 async function addProxyMetric(app: App, seeProxies: SeeProxies): Promise<void> {
   if (seeProxies().length === 0) return
   const registry = await app.metrics.registry()

@@ -40,7 +40,7 @@ export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 
-/** Reads the knobs. Everything that is wrong is said at once, by its name. */
+/** Reads the settings. Reports all invalid values at once, by name. */
 export function readSettings(env: Environment, home: string) {
   const knobs = readKnobs(KNOBS, env, 'fetchbox')
   return {
@@ -50,7 +50,7 @@ export function readSettings(env: Environment, home: string) {
     storageUrl: storeUrl(knobs.FETCHBOX_STORAGE ?? join(home, 'storage')),
     /** Null: a secret is generated and kept in `home`. */
     secret: knobs.FETCHBOX_SECRET ?? null,
-    /** What is too large for memory lies here between its download and its upload. */
+    /** Downloads that are too large for memory are kept here until they are uploaded. */
     work: resolve(knobs.FETCHBOX_WORK_DIR ?? join(home, 'work')),
     handlersDir: knobs.FETCHBOX_HANDLERS === undefined ? null : resolve(knobs.FETCHBOX_HANDLERS),
     proxiesFile: knobs.FETCHBOX_PROXIES === undefined ? null : resolve(knobs.FETCHBOX_PROXIES),

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import type { Resource } from './requests/manifest.ts'
 import type { ProxyState } from './transfer/proxies.ts'
 
-/** What was downloaded and is not stored yet. */
+/** A downloaded resource that is not stored yet. */
 interface Spooled {
   readonly sha256: string
   readonly bytes: number
@@ -10,7 +10,7 @@ interface Spooled {
   /** Set when the origin encoded what it was asked to send plain: the bytes are kept as they were sent. */
   readonly contentEncoding: string | null
   open(): Readable
-  /** Lets go of memory and file; may be called more than once. */
+  /** Releases memory and file; may be called more than once. */
   remove(): Promise<void>
 }
 
@@ -28,7 +28,7 @@ export interface Transfer {
     options: { signal: AbortSignal; avoidProxy: string | null },
   ): Promise<Spooled>
   upload(spooled: Spooled, options: { key: string; signal: AbortSignal }): Promise<Stored>
-  /** Which proxies there are and how they stand; left out where there are none. */
+  /** The state of each proxy; absent if there are none. */
   proxies?(): readonly ProxyState[]
   close(): Promise<void>
 }

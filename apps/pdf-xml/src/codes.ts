@@ -1,8 +1,8 @@
 import { failureCodes } from 'redress'
 
 /**
- * The ten codes that people meet, in answers, records, logs and pages (D1). `waiting` is read while a retry is still to
- * come, `message` when nothing more happens by itself.
+ * The ten codes of answers, records, logs and pages (D1). `waiting` is shown while a retry is scheduled, `message`
+ * when no retry follows.
  */
 export const CODES = failureCodes({
   NOT_PDF: { fault: 'caller', retry: 'never', http: 400, message: 'Only PDF files are supported.' },

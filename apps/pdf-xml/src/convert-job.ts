@@ -10,7 +10,7 @@ import type { Settings } from './settings.ts'
 
 export const CONVERT = 'pdf.convert'
 
-/** What is kept of an upload beside its bytes. */
+/** The facts about an upload that its job stores. */
 const inputSchema = z.strictObject({
   fileName: z.string().min(1).max(255),
   mapping: z.string().min(1).max(100),
@@ -31,7 +31,7 @@ export interface ConvertResult {
   parseMs: number | null
   bytes: number
   sha256: string
-  /** An attempt before this one had finished it, and nobody had been told. */
+  /** An earlier attempt stored this result and died before it was recorded. */
   adopted: boolean
 }
 
@@ -59,7 +59,7 @@ export function declareConvert(
       if (refused !== null) submission.fail(refused)
     },
     admitRetry: async ({ refused }, retry) => {
-      // There is no file: the upload was refused, or not stored.
+      // The upload was refused or could not be stored, so there is no file to convert.
       if (refused === 'NOT_PDF') retry.fail('NOT_PDF', { note: SEND_ANOTHER })
       if (refused !== null) retry.fail(refused, { note: 'The file was not stored. Send it again.' })
       if (FINAL_FOR_FILE.has(String(retry.failure?.context.gatewayCode))) retry.fail('GW_4XX', { note: SEND_ANOTHER })
@@ -135,7 +135,7 @@ async function storing<T>(attempt: Attempt<Code>, work: () => Promise<T>): Promi
   }
 }
 
-/** What went wrong, in one of the ten codes (E2 E7). */
+/** Ends the attempt with one of the ten codes (E2 E7). */
 function fail(attempt: Attempt<Code>, error: unknown): never {
   // Neither the document nor the gateway is at fault: it costs no attempt and does not count in the breaker.
   if (error instanceof GatewayBusy) attempt.snooze(holdMs(attempt.number, error.retryAfterMs), error.message)
@@ -160,7 +160,7 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
     })
   }
   if (error instanceof RedressError) {
-    // D8: a disk that is full is full the next time, too; and what was damaged stays so.
+    // D8: a full disk stays full until a person acts, and a damaged file stays damaged. Neither is retried.
     const final = error.code === 'STORAGE_FULL' || error.code === 'ARTIFACT_CORRUPT'
     attempt.fail('IO_ERROR', { detail: error.message, context: { storage: error.code }, final })
   }

@@ -6,7 +6,10 @@ import type { ArtifactStore } from 'redress/artifacts'
 import { SaxesParser } from 'saxes'
 import type { Settings } from './settings.ts'
 
-/** What was handed in, and what was made of it. Names follow from the job's id: nobody can name another's file. */
+/**
+ * The uploaded PDFs and their XML. A file's name follows from the job's id, so no request can name another owner's
+ * file.
+ */
 export interface Files {
   uploads: ArtifactStore
   results: ArtifactStore
@@ -32,7 +35,7 @@ export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGener
   parser.on('error', (error) => {
     throw new NotWellFormed(error.message)
   })
-  // The parser keeps what is open: nested without end, an answer would fill the memory of this process.
+  // The parser keeps every open element in memory. Without a limit, endless nesting would exhaust it.
   let depth = 0
   parser.on('opentag', ({ isSelfClosing }) => {
     if (!isSelfClosing && ++depth > XML_DEPTH_MAX) throw new NotWellFormed('it is nested too deeply')

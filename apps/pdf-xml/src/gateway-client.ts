@@ -33,12 +33,12 @@ export interface Converted {
   parseMs: number | null
 }
 
-/** The gateway answered with something else than a document, or not at all. What it means in our codes is said here. */
+/** The gateway refused the document, failed, or did not answer. Maps that to one of our codes. */
 export class GatewayFailed extends Error {
   override readonly name = 'GatewayFailed'
   readonly code: Code
   readonly status: number | null
-  /** What anybody may read. */
+  /** Text that the owner may read. */
   readonly note: string | null
   readonly retryAfterMs: number | null
   readonly isFinal: boolean
@@ -88,7 +88,7 @@ export async function callGateway(call: GatewayCall): Promise<Converted> {
   const signal = AbortSignal.any([call.signal, timeout.signal])
   const source = watched(call.source)
   const failed = (error: unknown): unknown => {
-    // The attempt was told to stop: that is no answer of the gateway's.
+    // An aborted attempt is no answer of the gateway.
     if (call.signal.aborted) return call.signal.reason
     if (source.failure !== null) return source.failure.error
     return timeout.signal.aborted ? timeout.signal.reason : unreachable(error)
@@ -200,8 +200,8 @@ interface Asked extends Pick<RequestOptions, 'method' | 'headers'> {
 }
 
 /**
- * The head of an answer. Not by `fetch`: what went through one of its bodies stayed in memory, and ten documents of 50 MB
- * were 500 MB. Each call has a connection of its own: one that is used again may just be closing.
+ * Resolves with the head of an answer. Does not use `fetch`, which kept whole request bodies in memory: ten documents
+ * of 50 MB took 500 MB. Each call opens its own connection, because a reused one may be closing.
  */
 function ask(address: string, { body, onNotice, ...options }: Asked): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -210,7 +210,7 @@ function ask(address: string, { body, onNotice, ...options }: Asked): Promise<In
     request.once('socket', readEarlyAnswers)
     request.on('information', ({ headers }) => onNotice?.(headers))
     request.once('response', resolve)
-    // Also after the answer has begun, where its own stream says the same: an error that nobody hears ends the process.
+    // Also listens after the answer has begun: an error without a listener would end the process.
     request.on('error', reject)
     if (body === undefined) request.end()
     else pipeline(body, request).catch(reject)
@@ -226,7 +226,7 @@ const unreachable = (cause: unknown): GatewayFailed =>
 const REFUSALS: ReadonlySet<number> = new Set([400, 406, 413, 415, 422])
 const SAID_BYTES_MAX = 16_384
 
-/** D7 E7: whose fault an answer is. A 404 is a wrong address of ours and no fault of the document. */
+/** D7 E7: maps a status to the side at fault. A 404 means that our URL is wrong, not the document. */
 async function refused(answer: IncomingMessage, status: number): Promise<GatewayFailed | GatewayBusy> {
   const said = await errorIn(answer)
   const message = `the gateway answered ${status}${said === null ? '' : ` ${said.code}: ${said.message}`}`
@@ -250,7 +250,7 @@ async function refused(answer: IncomingMessage, status: number): Promise<Gateway
   return new GatewayFailed(code, message, { status, retryAfterMs })
 }
 
-/** What a gateway of ours says of a refusal. Whatever else stands there may be a page with paths in it, and is left out. */
+/** The error in an answer of our own gateway. Any other body may be a page with paths in it, so it is ignored. */
 async function errorIn(answer: IncomingMessage): Promise<{ code: string; message: string } | null> {
   try {
     let text = ''
@@ -273,7 +273,10 @@ async function errorIn(answer: IncomingMessage): Promise<{ code: string; message
 
 const NOTE_CHARS_MAX = 300
 
-/** D25 D26: one line about the document, and nothing that looks like a path or a trace, whoever the gateway is. */
+/**
+ * D25 D26: one line about the document. Messages that look like a path or a stack trace are dropped, whatever gateway
+ * sent them.
+ */
 function fitToShow(message: string): string | null {
   const isInside = /\n|[/\\][\w.-]+[/\\]|\bat \S+:\d|^\w*Error\b/.test(message)
   return isInside || message.length > NOTE_CHARS_MAX ? null : message

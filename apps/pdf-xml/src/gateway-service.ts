@@ -20,8 +20,8 @@ const PARSE_MS_MIN = 1_000
 const ANSWER_MS = 2_000
 
 /**
- * The gateway as a process of its own beside this one, for whoever has none elsewhere. It is started again when it dies;
- * meanwhile calls fail as they would with any gateway that is down, and the breaker does the rest.
+ * Runs the gateway as a child process, if no `GATEWAY_URL` is set. A gateway that dies is started again; until then
+ * calls fail as with any gateway that is down, and the breaker holds the jobs.
  */
 export class GatewayService {
   readonly #options: GatewayServiceOptions
@@ -35,7 +35,7 @@ export class GatewayService {
     this.#options = options
   }
 
-  /** While it is down: an address at which nobody listens. */
+  /** While the gateway is down: an address where no process listens. */
   get url(): string {
     return this.#url ?? 'http://127.0.0.1:1'
   }
@@ -49,7 +49,7 @@ export class GatewayService {
         child.once('exit', (code, signal) => reject(new Error(`it ended at once (${signal ?? code})`)))
       })
     } catch (cause) {
-      // Nobody would stop what is started again after this.
+      // Otherwise a gateway that is restarted later would never be stopped.
       await this.stop()
       throw new RedressError('OPTION_INVALID', `The gateway cannot be started: ${(cause as Error).message}.`, {
         cause,
@@ -81,7 +81,7 @@ export class GatewayService {
     const child = spawn(process.execPath, [...process.execArgv, entry(), JSON.stringify(options)], {
       // Its end of our pipe closes when we die, however we do: then it ends, too.
       stdio: ['pipe', 'pipe', 'pipe'],
-      // Secrets of the server are none of its business.
+      // The gateway does not get the server's secrets.
       env: Object.fromEntries(TOLD.map((name) => [name, process.env[name]])),
     })
     this.#child = child
@@ -108,7 +108,7 @@ export class GatewayService {
 /** Of our environment, what it needs: where programs and temporary files are. */
 const TOLD = ['PATH', 'TMPDIR', 'NODE_COMPILE_CACHE']
 
-/** What it logs is logged by us; what else it writes there, Node wrote about its end. */
+/** Log lines of the gateway go to our log. Any other line was written by Node when the process ended. */
 function pass(line: string, pid: number | undefined, log: Log): void {
   const said = logged(line)
   if (said === null) log.warn({ event: 'gateway_said', pid }, line)
@@ -124,6 +124,6 @@ function logged(line: string): { level: 'warn' | 'error'; message: string; field
   }
 }
 
-/** A checkout runs its TypeScript as it stands; a published package holds what was built from it. */
+/** A checkout runs the TypeScript source; a published package runs the built JavaScript. */
 const entry = (): string =>
   fileURLToPath(new URL(`./gateway/main.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url))

@@ -21,7 +21,7 @@ export async function install(app: App, { home, env, log }: InstallContext): Pro
   const convert = declareConvert(app, { files, settings, gatewayUrl, capacity })
   app.dependency(GATEWAY, {
     probe: ({ signal }) => capacity.probe(signal),
-    // Who wants it tried again soon wants it asked soon.
+    // A short cooldown needs a probe that is at least as frequent.
     every: Math.min(PROBE_MS_MAX, settings.breaker.cooldownMs),
   })
   declareRetention(app, files, settings, log)

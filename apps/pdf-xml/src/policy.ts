@@ -4,7 +4,7 @@ import type { Settings } from './settings.ts'
 export const GATEWAY = 'gateway'
 const SEED_TABLE = ['5s', '15s', '45s']
 
-/** What happens to a conversion that fails, as requirements and knobs say it together. */
+/** The policy of a conversion: the requirements, with the values of the settings. */
 export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Settings): PolicyInput {
   return {
     retry: retryPolicy(retry),
@@ -31,7 +31,7 @@ export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Se
       cooldown: breaker.cooldownMs,
       ...(breaker.mode === 'fail-fast' && { code: 'GW_5XX' }),
     },
-    // The record outlives the files: somebody who comes late is told what became of them.
+    // The record outlives the files, so a late visitor still sees that they expired.
     retention: { complete: '90d', failed: '90d', cancelled: '90d' },
   }
 }
@@ -39,7 +39,7 @@ export function convertPolicy({ retry, leaseMs, breaker, gateway, visitors }: Se
 const STORING_MS = 60_000
 
 function retryPolicy({ attemptsMax, backoff, baseMs, jitterMs }: Settings['retry']): NonNullable<PolicyInput['retry']> {
-  // Who wants one attempt wants no waits and no limits between attempts either.
+  // With a single attempt there are no waits and no limits per code.
   if (attemptsMax === 1) return { max: 1 }
   return {
     max: attemptsMax,

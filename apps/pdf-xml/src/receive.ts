@@ -8,7 +8,7 @@ import { existingResult, type Files, sourceKey } from './files.ts'
 import { type Settings, UPLOAD_BYTES_MAX } from './settings.ts'
 import type { UploadPermit, VisitorLimits } from './visitors.ts'
 
-/** What became of a file that somebody sent. */
+/** The outcome of an upload. */
 export type Received = { kind: 'created'; jobId: string; bytes: number } | { kind: 'twin'; jobId: string } | Refused
 
 export interface Refused {
@@ -43,8 +43,8 @@ const MAGIC = Buffer.from('%PDF-')
 const FIELD_BYTES_MAX = 200
 
 /**
- * Takes the file of a form while it arrives: counted, hashed, and on the disk before anybody is told that we have it. A
- * form may have its mapping after its file, so what is wrong with that is said when all of it was read.
+ * Receives the file of a form as a stream: counted, hashed, and on the disk before the request is answered. The
+ * mapping may come after the file, so it is checked after the whole form was read.
  */
 export async function receive(request: FastifyRequest, sender: Sender, options: ReceiveOptions): Promise<Received> {
   const permit = sender.isVisitor ? await options.visitors.admit(request, sender.owner) : null
@@ -101,7 +101,7 @@ async function receiveWith(
   }
 }
 
-/** What a form has told so far. */
+/** The fields of the form that have arrived so far. */
 interface Upload {
   fileName: string | null
   mapping: string
@@ -165,8 +165,8 @@ const isNamed = (mapping: string, name: string, versions: readonly number[]): bo
   mapping === name || versions.some((version) => mapping === `${name}@${version}`)
 
 /**
- * A twin that is complete but whose XML was removed by hand, or damaged, would be the answer to every upload of this file,
- * and no answer at all. It is told like what retention removes; then the next submission makes a new job.
+ * A complete twin whose XML was removed by hand or damaged would be the answer to every further upload of this file.
+ * It is marked as expired, so that the next submission makes a new job.
  */
 async function hasLostResult(id: string, { app, files }: ReceiveOptions): Promise<boolean> {
   if ((await app.jobs.find(id))?.status !== 'complete' || (await existingResult(files.results, id)) !== null)
@@ -177,7 +177,7 @@ async function hasLostResult(id: string, { app, files }: ReceiveOptions): Promis
 
 class NotPdf extends Error {}
 
-/** By what is in it, whatever it is called (D35). Says so before the rest of it has arrived. */
+/** Checks the content, not the name (D35), and fails before the rest of the file has arrived. */
 async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let head: Buffer | null = Buffer.alloc(0)
   for await (const chunk of chunks) {
@@ -193,7 +193,7 @@ async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   if (head !== null) throw new NotPdf()
 }
 
-/** Somebody who still sends would not read an answer: the rest is read, and thrown away. */
+/** A client that is still sending does not read the answer, so the rest of the body is read and discarded. */
 function discardBody({ raw }: FastifyRequest): void {
   raw.unpipe()
   raw.resume()
@@ -226,10 +226,10 @@ const invalid = (message: string, action: string): Received => ({
   action,
 })
 
-/** What the reader of forms refuses: too many parts, no form at all, a form that ends in the middle. */
+/** Errors of the form parser: too many parts, no form, or a form that ends early. */
 function unreadable(error: unknown, { raw }: FastifyRequest): Received {
   const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
-  // Who hung up in the middle will not read this either; but it is no fault of ours.
+  // A client that disconnected will not read this answer, but the error is not the server's.
   const isTheirs =
     (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(String(error))
   if (!isTheirs) throw error

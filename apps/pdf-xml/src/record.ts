@@ -15,8 +15,8 @@ const KINDS = {
   complete: 'complete',
   failed: 'failed',
   expired: 'expired',
-  // Back to the queue. The engine's history says who did it and why. A lost worker costs an attempt; the other causes
-  // do not.
+  // Back to the queue. The engine's history has the actor and the reason. A lost worker costs an attempt; the other
+  // causes do not.
   reclaimed: 'retry',
   released: 'queued',
   snoozed: 'queued',

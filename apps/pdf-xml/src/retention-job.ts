@@ -22,7 +22,8 @@ export function declareRetention(app: App, files: Files, settings: Settings, log
       keep: async ({ key }) => {
         const id = jobOfKey(key)
         if (await isUnderWay(app, id)) return true
-        // Told before it is gone: told twice does not happen, and gone without a word must not.
+        // The event is written before the file is removed: a crash in between must not lose the event. Writing it
+        // twice has no effect.
         await app.markExpired(id, reason)
         return false
       },

@@ -24,12 +24,12 @@ export function pdfXmlRoutes(given: Omit<ReceiveOptions, 'visitors'>): Mount {
     tools.letIn(async (request) => sessions.find(request))
     tools.welcomeOwners('/convert')
     tools.offerFile(CONVERT, (job) => fileOf(job, options))
-    /** Whoever sends a file is somebody: who has no name yet is given one. */
+    /** A sender without a session gets one. */
     const callerOf = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> =>
       (await tools.findCaller(request)) ?? sessions.begin(reply)
 
     await server.register(multipart)
-    // A PDF that is sent as it is gets to be told that a form is wanted, not that JSON is.
+    // A PDF sent as the plain body is answered with "send a form", not with "send JSON".
     server.addContentTypeParser('*', (_request, _body, done) => done(null))
     server.post('/api/upload', described(API.upload, { bodyMs: UPLOAD_MS }), async (request, reply) => {
       const caller = await callerOf(request, reply)

@@ -5,8 +5,8 @@ import type { Caller } from 'redress/http'
 import type { Settings } from './settings.ts'
 
 /**
- * Who has not signed in is known by a cookie: a name that nobody else has, signed by us. It makes an owner of them, with
- * their own conversions and nothing else.
+ * Identifies visitors by a signed cookie with a random name. The visitor becomes an owner who can access only their
+ * own conversions.
  */
 export interface Sessions {
   find(request: FastifyRequest): Caller | null
@@ -72,5 +72,5 @@ export function openSessions({ home, sessionSecret }: Settings, isHttps: boolean
 
 const ownerNamed = (name: string): Caller => ({ name, role: 'owner', account: name, scopes: SCOPES, isPerson: true })
 
-/** Whose conversions these are: an account's, a token's, or those of a browser that we know by its cookie. */
+/** The owner of a conversion: an account, a token without an account, or a visitor's cookie. */
 export const ownerOf = ({ account, name }: Caller): string => account ?? name

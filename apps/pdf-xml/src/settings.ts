@@ -40,7 +40,7 @@ const KNOBS = z.object({
   CIRCUIT_MODE: z.enum(['hold', 'fail-fast']).default('hold'),
   GATEWAY_URL: z
     .url({ protocol: /^https?$/ })
-    // What is asked for is put behind it.
+    // The client appends the path of each request to it.
     .refine((url) => !/[?#]/.test(url), 'must end with a path')
     .optional(),
   UPLOADS_DIR: storePlace,
@@ -64,7 +64,7 @@ export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 
-/** Reads the knobs. Everything that is wrong is said at once, by its name. */
+/** Reads the settings. Reports all invalid values at once, by name. */
 export function readSettings(env: Environment, home: string) {
   const knobs = readKnobs(KNOBS, env, 'pdf-xml')
   return {

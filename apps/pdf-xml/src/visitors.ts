@@ -159,7 +159,7 @@ export class VisitorLimits {
   }
 }
 
-/** 0: there is no limit. */
+/** 0 disables the limit. */
 const isOver = (value: number, max: number): boolean => max > 0 && value > max
 
 /** No larger file is accepted, and a form is hardly larger than its file. */

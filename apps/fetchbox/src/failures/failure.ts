@@ -18,8 +18,8 @@ export type Category = (typeof PREFIXES)[keyof typeof PREFIXES]
 const refused = (message: string, http = 400): CodeSpec => ({ fault: 'caller', retry: 'dead-letter', http, message })
 
 /**
- * Everything that can go wrong, for the API and the worker alike (F23). `waiting` is read while a retry is still to
- * come, `message` when it is failed for good; what really happened follows as the failure's own sentence.
+ * All failures, for the API and the worker (F23). `waiting` is shown while a retry is scheduled, `message` when the
+ * failure is final. The failure's own sentence follows and names the cause.
  */
 export const CODES = failureCodes({
   VALIDATION_INVALID_JSON: refused('The manifest is not valid JSON.'),
@@ -287,7 +287,7 @@ export const CODES = failureCodes({
 
 export type Code = keyof typeof CODES
 
-/** `null` for a code that is none of ours: the engine has some of its own. */
+/** `null` for a code that is not ours: the engine has its own codes. */
 export function categoryOf(code: string): Category | null {
   const prefix = Object.keys(PREFIXES).find((begin) => code.startsWith(begin))
   return prefix === undefined ? null : PREFIXES[prefix as keyof typeof PREFIXES]
@@ -304,7 +304,7 @@ export interface FailureContext {
   status: number | null
   /** Which time limit was over. */
   phase?: 'connect' | 'headers' | 'body' | 'whole'
-  /** What else explains it: an errno, the code of the object store, bytes counted. */
+  /** Other facts: an errno, the code of the object store, the bytes counted. */
   [fact: string]: unknown
 }
 
@@ -315,7 +315,7 @@ interface FailureDetails {
   cause?: unknown
 }
 
-/** A failure whose code is known where it happens. Its message is for everybody: no secret of a URL is in it. */
+/** A failure whose code is known where it happens. Everyone may read its message, so it contains no secret of a URL. */
 export class FetchFailure extends Error {
   override readonly name = 'FetchFailure'
   readonly code: Code

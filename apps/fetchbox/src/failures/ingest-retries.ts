@@ -27,7 +27,7 @@ const STORE_AWAY: ReadonlySet<string> = new Set([
 ])
 const STORAGE_AWAY: ReadonlySet<string> = new Set(['STORAGE_FAILED', 'STORAGE_FULL'])
 
-/** How often trouble that may pass is met before a client is told of it (F6): three tries, each wait twice the last. */
+/** Retries transient errors before the client gets a 503 (F6): three tries, with doubling waits. */
 export async function retryTransient<T>(
   what: string,
   work: () => Promise<T>,

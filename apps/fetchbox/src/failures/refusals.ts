@@ -1,7 +1,7 @@
 import { type Refusal, Refused } from '@redress/shared/routes'
 import { CODES, type Code } from './failure.ts'
 
-/** What a client can do about each refusal of the API. */
+/** The suggested action for each refusal of the API. */
 const ACTIONS: Partial<Record<Code, string>> = {
   VALIDATION_INVALID_JSON: 'Send one JSON object, in UTF-8.',
   VALIDATION_TOO_MANY_RESOURCES: 'Split the job: at most 1,000 resources.',
@@ -25,10 +25,10 @@ const ACTIONS: Partial<Record<Code, string>> = {
 const RETRY_AFTER_S = 5
 
 interface Details {
-  /** What is wrong this time, after what the code says in general. */
+  /** The specific problem, after the general message of the code. */
   said?: string
   problems?: readonly string[]
-  /** What to do about it here, where that is not what the code mostly asks for. */
+  /** An action that replaces the usual one of the code. */
   action?: string
 }
 
@@ -38,7 +38,7 @@ export function refusal(code: Code, { said, problems, action }: Details = {}): R
   const headers: Record<string, string> = {
     ...(http === 503 && { 'retry-after': String(RETRY_AFTER_S) }),
     ...(http === 401 && { 'www-authenticate': 'Bearer realm="redress"' }),
-    // What is left of the body is not read, so nothing can follow it on this connection.
+    // The rest of the body is not read, so the connection cannot be reused.
     ...(http === 413 && { connection: 'close' }),
   }
   const refused: Refusal = {

@@ -1,8 +1,8 @@
 import type { JobHandler } from '../job-handlers.ts'
 
 /**
- * What a job gets that names no type: resources are fetched as they were named. Copy it to a folder of your own
- * (FETCHBOX_HANDLERS) under the name of your type, and change what you need; each function may be left out.
+ * The handler of jobs without a type: it fetches the resources as given. To write your own, copy it to your folder of
+ * handlers (FETCHBOX_HANDLERS) under the name of your job type, and change it. Each function is optional.
  */
 const sample: JobHandler = {
   buildTasks: ({ resources }) => resources,

@@ -12,7 +12,7 @@ export interface FinalizeOptions {
   log: Log
 }
 
-/** Runs once for each time that all resources of a job have ended; so a replay that succeeds is told, too. */
+/** Runs each time all resources of a job have ended, so also after a replay. */
 export function declareFinalize(app: App, { handlers, settings, log }: FinalizeOptions): void {
   app.job(FINALIZE, {
     queue: QUEUE,

@@ -17,10 +17,11 @@ export function declarePurge(app: App, storage: ArtifactStore, settings: Setting
     policy: purgePolicy(settings),
     async run({ job, type, by }: PurgeInput, attempt): Promise<Purged> {
       const batch = await app.batches.find(job)
-      // A replay that came before us: what it stores is not ours to take away.
+      // A replay started before this purge: its content must not be removed.
       if (batch?.state === 'open') attempt.fail('VALIDATION_JOB_ACTIVE')
       for (const row of await resourceRows(app, job, 'complete')) {
-        // Told before it is gone: told twice does not happen, and gone without a word must not.
+        // The event is written before the file is removed: a crash in between must not lose the event. Writing it
+        // twice has no effect.
         await app.markExpired(row.id, `what it stored was removed by ${by}`)
       }
       try {
@@ -63,7 +64,7 @@ export async function requestPurge(app: App, id: string, tenant: string | null, 
   } else if (before === null) {
     const input: PurgeInput = { job: id, type: (batch.data as { type: string }).type, by: caller.name }
     const owner = batch.owner === null ? {} : { owner: batch.owner }
-    // By its name, so that it is in the audit trail who had it removed.
+    // With the caller's name, so that the audit trail shows who requested it.
     await app.perform('jobs.submit', { type: PURGE, input, id: purgeId(app, id), actor: caller.name, ...owner })
   }
   return (await purgeOf(app, id)) as Purge
@@ -72,7 +73,10 @@ export async function requestPurge(app: App, id: string, tenant: string | null, 
 export const isPurged = async (app: App, id: string): Promise<boolean> =>
   (await (await app.store()).job({ id: purgeId(app, id) })) !== null
 
-/** What was purged stays so: a replay by somebody who has only the store is not asked before, and would store it again. */
+/**
+ * Refuses uploads for a purged job. A replay through the store alone does not run `admitRetry`, and would store the
+ * content again.
+ */
 export function refusePurged(app: App, transfer: Transfer): Transfer {
   return {
     download: (task, options) => transfer.download(task, options),

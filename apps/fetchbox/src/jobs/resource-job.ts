@@ -47,7 +47,7 @@ export interface ResourceOptions {
   transfer: Transfer
   settings: Settings
   sealer: Sealer
-  /** What the client said for the handler; does not change. */
+  /** The client's metadata for the handler; it does not change. */
   metadataOf(job: string): Promise<Readonly<Record<string, unknown>>>
   isPurged(job: string): Promise<boolean>
 }
@@ -67,7 +67,7 @@ export function declareResource(app: App, options: ResourceOptions): JobType<Res
     codes: CODES,
     classify: RULES,
     policy: resourcePolicy(settings),
-    // Whoever replays a letter with another input is told at once; what slips through is set aside by `run` (F14).
+    // An invalid input of a replay is refused at once. If it gets through, `run` makes it a dead letter (F14).
     admit: (input: ResourceInput, { fail }) => {
       const problem = problemOf(input)
       if (problem !== null) fail('VALIDATION_INVALID_FIELD', { note: problem })
@@ -151,7 +151,10 @@ function detailsOf(failure: FetchFailure, number: number): AttemptFailOptions {
   }
 }
 
-/** Asks the handler where this download is to go. What it refuses or breaks is never tried again (F9, F13). */
+/**
+ * Asks the handler for the URL and headers of this download. If the handler refuses or throws, the download is not
+ * retried (F9, F13).
+ */
 async function prepared(
   { job, jobType, resource: id, url, headers: kept, sha256 }: ResourceInput,
   handler: JobHandler,

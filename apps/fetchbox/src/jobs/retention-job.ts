@@ -6,7 +6,7 @@ import { jobOfKey, MANIFESTS, RESOURCES } from '../requests/manifest.ts'
 import type { Settings } from '../settings.ts'
 import { resourceRows } from './views.ts'
 
-/** A manifest is stored a moment before its batch; after a day there is none to come. */
+/** A manifest is stored a moment before its batch. After a day, a missing batch will not come. */
 const ORPHAN_MS = 86_400_000
 
 interface Swept {
@@ -14,7 +14,7 @@ interface Swept {
   bytes: number
 }
 
-/** What was stored is kept for a time after its job is over; what belongs to no job goes after a day. */
+/** Removes stored content some time after its job has ended, and content without a job after a day. */
 export function declareRetention(app: App, storage: ArtifactStore, { keepMs, keepDays }: Settings, log: Log): void {
   const retention = app.job(RETENTION, {
     queue: QUEUE,

@@ -7,7 +7,7 @@ import type { BatchData } from '../requests/ingest.ts'
 import { RESOURCES_MAX } from '../requests/read-request.ts'
 import type { ResourceInput, ResourceResult } from './resource-job.ts'
 
-// What clients see of jobs, resources and failures.
+// The views of jobs, resources and failures that clients get.
 
 /** A failure as clients see it, wherever one is shown: exactly this (F4). */
 const failureInfoSchema = z.object({
@@ -50,7 +50,7 @@ export type ResourceView = z.infer<typeof resourceSchema>
 const purged = z.object({ resources: z.number(), bytes: z.number() })
 export type Purged = z.infer<typeof purged>
 
-/** What a job says of its removal. */
+/** The state of a purge. */
 export const purgeSchema = z.object({
   status: z.string(),
   by: z.string().describe('who asked for it'),
@@ -154,13 +154,13 @@ const pointerTo = (offset: number | null | undefined): DeadLetterPointer | null 
 
 const dataOf = ({ data }: Pick<BatchView, 'data'>): BatchData => data as BatchData
 
-/** The batch of a fetchbox job that this caller may see; `tenant` is null for those who may see all. */
+/** The batch of a fetchbox job that this caller may see; `tenant` is null for callers who see all. */
 export async function requireBatch(app: App, id: string, tenant: string | null): Promise<BatchDetail> {
   const batch = await app.batches.find(id)
   if (batch !== null && batch.name === BATCH && dataOf(batch).app === BATCH) {
     if (tenant === null || batch.owner === tenant) return batch
   }
-  // What is another's is not there.
+  // Another tenant's job is answered as not found.
   throw new RedressError('JOB_NOT_FOUND', `There is no fetchbox job ${id.slice(0, 64)}.`)
 }
 

@@ -44,7 +44,7 @@ export interface Accepted {
   isNew: boolean
 }
 
-/** What is kept with the batch. */
+/** Data that is stored with the batch. */
 export interface BatchData {
   app: typeof BATCH
   type: string
@@ -56,8 +56,9 @@ export interface BatchData {
 const LIMIT_KEY_CHARS_MAX = 200
 
 /**
- * Takes a job in. First the manifest is stored, then the batch and its jobs are made in one transaction, under an id that
- * follows from tenant and key: whoever is killed in between has accepted nothing, and whoever comes again finishes it.
+ * Accepts a job. The manifest is stored first. Then the batch and its jobs are made in one transaction, under an id
+ * derived from tenant and key. A process that is killed in between has accepted nothing, and a repeated request
+ * finishes the work.
  */
 export async function accept(options: IngestOptions, submission: Submission): Promise<Accepted> {
   const { app, retries } = options
@@ -77,7 +78,7 @@ export async function accept(options: IngestOptions, submission: Submission): Pr
   const manifest = await storedManifest(options, { version: 1, id, type, tenant, digest, metadata, resources })
   const isNew = await retryTransient('making the batch', () => opened(options, manifest, handler), retries)
   if (isNew) return { id, isNew }
-  // Somebody else was quicker with the same key, or our own first try was, and its answer got lost.
+  // Another request with the same key won, or our own first try succeeded and its answer was lost.
   const made = await retryTransient('finding a twin', () => batchData(app, id), retries)
   return made === null ? { id, isNew: true } : sameOrRefused(id, made, digest)
 }
@@ -99,7 +100,7 @@ function unknownType(type: string, handlers: Handlers): string {
   return `${JSON.stringify(type.slice(0, 64))} is none of ${known}.`
 }
 
-/** What the handler makes of the request. A refusal is the client's, everything else that goes wrong the handler's. */
+/** Calls the handler's `buildTasks`. A refusal is the client's fault; any other error is the handler's. */
 async function builtTasks(
   handler: JobHandler,
   { type, tenant }: Submission,
@@ -108,7 +109,7 @@ async function builtTasks(
 ): Promise<readonly Resource[]> {
   if (handler.buildTasks === undefined) return resources
   try {
-    // A copy: what a handler does to its argument is not what the client sent.
+    // A copy, so that a handler that changes its argument does not change the request.
     const request = { ...structuredClone({ resources, metadata }), type, tenant }
     const problems = new Problems()
     const made = await withTimeout(handler.buildTasks(request, { refuse }), handlerMs)
@@ -122,7 +123,7 @@ async function builtTasks(
   }
 }
 
-/** The first to store it wins; what is there already of the same request is as good as ours. */
+/** The first writer wins. An existing manifest of the same request is used. */
 async function storedManifest(
   { app, storage, retries }: IngestOptions,
   fields: Omit<Manifest, 'createdAt'>,

@@ -8,18 +8,18 @@ export interface Resource {
   id: string
   url: string
   headers?: Readonly<Record<string, string>>
-  /** What it must hash to, in hex. */
+  /** The expected SHA-256, in hex. */
   sha256?: string
 }
 
-/** What a client asks for. */
+/** A client's request. */
 export interface Requested {
   resources: readonly Resource[]
   /** Anything that the handler of the job's type wants to know. */
   metadata: Readonly<Record<string, unknown>>
 }
 
-/** What is kept of an accepted job, before there is a job. */
+/** The stored record of an accepted request. It is written before the jobs. */
 export interface Manifest extends Requested {
   version: 1
   id: string
@@ -79,7 +79,7 @@ export function openHeaders(
   return Object.fromEntries(opened)
 }
 
-/** Depth is bounded by whoever reads requests. */
+/** The reader of requests bounds the depth. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (typeof value !== 'object' || value === null) return value

@@ -2,7 +2,7 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { refusal } from '../failures/refusals.ts'
 
-/** 5 MB, as file managers count. It holds for what is sent and for what that unpacks to: a small file may be a bomb. */
+/** 5 MB (5 times 1,048,576 bytes), for the compressed and for the decompressed body: a small file may be a zip bomb. */
 const BODY_BYTES_MAX = 5 * 2 ** 20
 
 /** How deep values may lie in each other. Parsers, printers and stores give up at depths of their own; this is less. */
@@ -23,7 +23,7 @@ export async function readBody(request: FastifyRequest): Promise<unknown> {
   }
 }
 
-/** Somebody who still sends would not read an answer: what is left is read, and thrown away. */
+/** A client that is still sending does not read the answer, so the rest of the body is read and discarded. */
 export function discardBody({ raw }: FastifyRequest): void {
   raw.unpipe()
   raw.resume()
@@ -71,7 +71,7 @@ const BACKSLASH = 0x5c
 const OPENING = new Set([0x5b, 0x7b])
 const CLOSING = new Set([0x5d, 0x7d])
 
-/** Looked at before it is parsed: five million brackets would cost far more than their bytes. */
+/** Checked before parsing: five million brackets would cost far more than their bytes. */
 function isDeep(text: string): boolean {
   let depth = 0
   let isInText = false

@@ -3,16 +3,16 @@ import { refusal } from '../failures/refusals.ts'
 import type { Requested, Resource } from './manifest.ts'
 
 export const RESOURCES_MAX = 1_000
-/** Encoded for an address, it is no longer than a path takes; as a part of a key, it is made to fit. */
+/** The URL-encoded id fits into a path; as a part of a key it is shortened if necessary. */
 const ID_BYTES_MAX = 128
 const HEADERS_MAX = 50
 const HEADERS_CHARS_MAX = 16_384
 const METADATA_CHARS_MAX = 32_768
-/** Of so many problems each is named; who has more gets to know how many. */
+/** So many problems are named; the answer counts the others. */
 const PROBLEMS_MAX = 1_000
 const SHOWN_CHARS_MAX = 80
 
-/** The URL as it will be fetched; throws what is wrong with it. */
+/** The URL as it will be fetched; throws if it is invalid. */
 export type CheckUrl = (url: string) => URL
 
 export class Problems {
@@ -26,7 +26,7 @@ export class Problems {
     return this.#found[0]?.text ?? null
   }
 
-  /** All of them at once: nobody wants to learn of a thousand one by one. */
+  /** Collects all problems, so that a client can correct them in one step. */
   refuseIfAny(): void {
     const [first] = this.#found
     if (first === undefined) return
@@ -165,7 +165,10 @@ function readMetadata(given: unknown, problems: Problems): Record<string, unknow
   return given
 }
 
-/** What a handler would trip over: names that mean something to the language, and numbers and texts that JSON bends. */
+/**
+ * Values that would break a handler: property names with a meaning in JavaScript, and numbers and strings that JSON
+ * changes.
+ */
 function refuseOddValues(value: unknown, path: string, problems: Problems): void {
   if (typeof value === 'number' && !Number.isFinite(value)) {
     problems.add('VALIDATION_INVALID_FIELD', path, 'is a number that cannot be kept')
@@ -200,7 +203,10 @@ const shown = (name: string): string => {
   return /^[\w-]+$/.test(short) ? short : JSON.stringify(short.toWellFormed())
 }
 
-/** What belongs to one connection, to the message's own length, or to us: a task that sets it would break the request. */
+/**
+ * Headers that belong to the connection, to the message length, or to us: a task that sets them would break the
+ * request.
+ */
 const FORBIDDEN: ReadonlySet<string> = new Set([
   'host',
   'content-length',
@@ -212,7 +218,7 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'upgrade',
   'expect',
   'http2-settings',
-  // A resource is fetched whole, and what was fetched before is not known: 206 and 304 bring nothing to store.
+  // A resource is always fetched whole and without a cache: answers 206 and 304 have nothing to store.
   'range',
   'if-range',
   'if-match',
@@ -228,7 +234,7 @@ export function forbiddenHeader(name: string): boolean {
 }
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
-/** Visible ASCII and blanks within: what every server reads alike. */
+/** Visible ASCII with inner spaces, which every server reads the same way. */
 const VALUE = /^(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?$/
 const VALUE_CHARS_MAX = 8192
 

@@ -42,7 +42,7 @@ export class Connections {
     return agent
   }
 
-  /** Ends what is under way, too. */
+  /** Also aborts running requests. */
   async close(): Promise<void> {
     const agents = [...this.#agents.values()]
     this.#agents.clear()

@@ -11,7 +11,7 @@ import {
 import { type Code, type FailureContext, FetchFailure } from '../failures/failure.ts'
 import type { DownloadLimits } from './download.ts'
 
-/** What is known of a download by now. */
+/** The facts known about a download when it fails. */
 export interface DownloadFacts {
   /** As it may be shown. */
   url: string
@@ -42,7 +42,7 @@ const BY_STATUS: Readonly<Record<number, Code>> = {
   499: 'DOWNLOAD_HTTP_499',
 }
 
-/** 200 and 203 bring the resource, and 204 an empty one; nobody asked for a part (206) or for a promise (202). */
+/** 200 and 203 bring the resource, and 204 an empty one. A part (206) or a promise (202) was not requested. */
 const GOOD: ReadonlySet<number> = new Set([200, 203, 204])
 
 /** Throws unless the answer brings the resource (F7, F9). */
@@ -59,7 +59,7 @@ function byClass(status: number): Code {
   return status >= 400 ? 'DOWNLOAD_HTTP_4XX' : 'DOWNLOAD_HTTP_UNEXPECTED'
 }
 
-/** What was thrown on the way, by a code of ours (F7, F9). */
+/** Maps a thrown error to one of our codes (F7, F9). */
 export function downloadFailure(error: unknown, way: DownloadFacts): FetchFailure {
   const phase = timeoutPhase(error)
   if (phase !== null) return timedOut(phase, error, way)
@@ -95,7 +95,7 @@ function timedOut(phase: keyof typeof WAITED_FOR, cause: unknown, way: DownloadF
   return failed('DOWNLOAD_TIMEOUT', what, way, { phase }, { cause })
 }
 
-/** The parser's own words, not a place that may not be reached: whoever wrote the URL has to correct it. */
+/** The URL is invalid, not forbidden: its author must correct it. */
 const NO_URL: ReadonlySet<string> = new Set(['URL_INVALID', 'SCHEME_NOT_ALLOWED', 'USERINFO_NOT_ALLOWED'])
 
 function refused(error: OutboundRefused, way: DownloadFacts): FetchFailure {
@@ -157,7 +157,7 @@ function broken(cause: unknown, way: DownloadFacts): FetchFailure {
 /** The parser's errors do not always have a code. */
 const isOfParser = (error: unknown): boolean => (error as { name?: unknown } | null)?.name === 'HTTPParserError'
 
-/** What the parser could not read was nothing at all: the connection ended where another chunk had to come. */
+/** The connection ended where another chunk was expected. */
 const isEndOfChunks = (error: unknown): boolean => isOfParser(error) && (error as { data?: unknown }).data === ''
 
 function failed(
@@ -191,7 +191,7 @@ interface ProxyBlame {
   isOfTarget: boolean
 }
 
-/** What the proxy itself did wrong; null when it was somebody else. */
+/** The fault of the proxy itself; null if the origin or the network is at fault. */
 export function isOfProxy(error: unknown): ProxyBlame | null {
   if (!(error instanceof ProxyFailed)) return null
   const isOfTarget = error.code === 'PROXY_GATEWAY' || error.code === 'PROXY_TIMEOUT' || error.code === 'PROXY_REFUSED'

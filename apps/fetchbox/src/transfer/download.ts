@@ -19,7 +19,7 @@ export interface DownloadTask {
   url: string
   /** Checked before with `headerProblem`. */
   headers?: Readonly<Record<string, string>> | undefined
-  /** What it must hash to, in hex, if that is known. */
+  /** The expected SHA-256 in hex, if known. */
   sha256?: string | undefined
 }
 
@@ -55,7 +55,7 @@ export interface Spooled {
   /** "pool#n", null when the origin was asked directly. */
   proxy: string | null
   redirects: number
-  /** From the beginning, as often as wanted. */
+  /** Opens the content from the beginning; may be called repeatedly. */
   open(): Readable
   remove(): Promise<void>
 }
@@ -63,9 +63,9 @@ export interface Spooled {
 const USER_AGENT = 'fetchbox'
 
 /**
- * Fetches a resource once. What it throws is a FetchFailure, or the reason of the signal. Bytes are stored as they were
- * sent: plain is asked for, and what comes encoded all the same is not decoded, so that the checksum is that of what the
- * origin sent and nothing grows on the way.
+ * Fetches a resource once. Throws a FetchFailure, or the reason of the signal. The bytes are stored as sent: the
+ * request asks for plain content, and encoded content is not decoded. So the checksum is that of the sent bytes, and
+ * a small answer cannot grow.
  */
 export async function download(task: DownloadTask, options: DownloadOptions): Promise<Spooled> {
   const { connections, proxies, avoidProxy, limits, nowMs, signal } = options
@@ -80,7 +80,7 @@ export async function download(task: DownloadTask, options: DownloadOptions): Pr
     try {
       return await receive(answer, task, way, options)
     } catch (error) {
-      // Whatever was not read is not wanted, and the connection is of no use to anybody else.
+      // The unread rest is not needed, and the connection cannot be reused.
       answer.body.on('error', () => undefined).destroy()
       throw error
     }
@@ -110,7 +110,7 @@ function ask(
   })
 }
 
-/** Only what the proxy itself did wrong counts against it; what broke behind it says nothing. */
+/** Only the proxy's own faults count against it, not those of the origin. */
 function blame(use: ProxyUse | null, error: unknown, url: string): void {
   if (use === null) return
   const why = isOfProxy(error)

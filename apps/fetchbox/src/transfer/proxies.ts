@@ -10,11 +10,11 @@ export interface ProxyHealthOptions {
   cooldownMs?: number
   /** 15 min when left out. */
   cooldownMsMax?: number
-  /** Told when a proxy is taken out, each time anew, and when it is back. */
+  /** Called each time a proxy is taken out of use, and when it is back. */
   onChange?: ((proxy: ProxyState) => void) | undefined
 }
 
-/** One use of a proxy. Exactly one of the three must be said of it in the end; what is said later does not count. */
+/** One use of a proxy. Exactly one of the three methods must be called at its end; later calls have no effect. */
 export interface ProxyUse {
   /** "pool#n", counted from 1 (F4). */
   readonly name: string
@@ -26,11 +26,11 @@ export interface ProxyUse {
    * a target counts once in a row.
    */
   failed(why: string, target?: string): void
-  /** Nobody can say: the work was stopped, or broke on the way. */
+  /** The result is unknown: the work was stopped or failed for another reason. */
   undecided(): void
 }
 
-/** What an operator sees of one proxy. */
+/** The state of one proxy, for operators. */
 export interface ProxyState {
   name: string
   /** From 1. */
@@ -47,7 +47,7 @@ export interface ProxyState {
 interface Proxy extends ProxyState {
   url: string
   cooldownMs: number
-  /** In the order of use, over all proxies: who waited longest is next. */
+  /** A number that grows with each use: the proxy that waited longest is next. */
   lastUse: number
   targetsFailed: Set<string>
 }
@@ -56,7 +56,7 @@ const FAILURES_MAX = 3
 const COOLDOWN_MS = 30_000
 const COOLDOWN_MS_MAX = 900_000
 
-/** Which proxy goes next, and which are out. What it knows is this process's own: each finds out for itself. */
+/** Chooses the next proxy and takes failing ones out of use. Each process keeps its own state. */
 export class Proxies {
   readonly #tiers: readonly (readonly Proxy[])[]
   readonly #nowMs: () => number
@@ -97,9 +97,8 @@ export class Proxies {
   }
 
   /**
-   * As `take`; but where the only hope is a proxy that is being probed, what becomes of it is waited for. Whoever did
-   * not wait would use up a try without having tried anything: when a pool is back, all that waited for it ask at once,
-   * and one of them probes.
+   * As `take`, but waits for a running probe if no other proxy is usable. Without the wait, a try would be used up
+   * for nothing: when a pool recovers, all waiting downloads ask at once, and one of them probes.
    */
   async next(avoid: string | null, signal: AbortSignal): Promise<ProxyUse> {
     for (;;) {

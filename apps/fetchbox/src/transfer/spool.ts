@@ -5,7 +5,7 @@ import { Readable } from 'node:stream'
 import { FetchFailure } from '../failures/failure.ts'
 
 export interface SpoolOptions {
-  /** Where what is too large for memory is kept between download and upload. It must be there. */
+  /** The folder for content that is too large for memory. It must exist. */
   folder: string
   /** 256 KiB when left out. */
   memoryBytesMax?: number
@@ -45,8 +45,8 @@ export class Spool {
   }
 
   /**
-   * What it answers must be waited for before the next write: that is what slows a fast origin down to the disk. Null
-   * when there is nothing to wait for.
+   * The caller must await the result before the next write, which slows a fast origin to the speed of the disk. Null
+   * if there is nothing to await.
    */
   write(chunk: Buffer): Promise<void> | null {
     this.#keep(chunk)
@@ -62,7 +62,7 @@ export class Spool {
     else this.#endBlock()
   }
 
-  /** From the beginning, as often as wanted. */
+  /** Opens the content from the beginning; may be called repeatedly. */
   open(): Readable {
     return Readable.from(this.#file === null ? this.#chunks : this.#read(this.#file), { objectMode: false })
   }

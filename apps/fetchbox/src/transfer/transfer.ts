@@ -11,7 +11,7 @@ export interface TransferOptions {
   store: ArtifactStore
   spool: SpoolOptions
   limits: DownloadLimits
-  /** What may be reached beside global addresses. */
+  /** Additional addresses that may be reached. */
   outbound?: OutboundOptions
   /** Certificates (PEM) to trust instead of those that Node brings. */
   ca?: string
@@ -20,14 +20,14 @@ export interface TransferOptions {
   userAgent?: string
   verification?: UploadOptions['verification']
   nowMs?(): number
-  /** Told when a proxy is taken out, and when it is back. */
+  /** Called when a proxy is taken out of use, and when it is back. */
   onProxyChange?(proxy: ProxyState): void
 }
 
 /** The real way of resources, with what an operator wants to see of it. */
 export interface OpenTransfer extends Transfer {
   download(task: DownloadTask, options: { signal: AbortSignal; avoidProxy: string | null }): Promise<Spooled>
-  /** Empty where there are no proxies. */
+  /** Empty if there are no proxies. */
   proxies(): readonly ProxyState[]
 }
 

@@ -3,7 +3,7 @@ import type { ArtifactStore } from 'redress/artifacts'
 import { retryAfterHeaderMs } from 'redress/outbound'
 import { type Code, FetchFailure } from '../failures/failure.ts'
 
-/** What an upload needs to know of what was downloaded. */
+/** The facts about a download that an upload needs. */
 export interface Uploadable {
   sha256: string
   bytes: number
@@ -16,8 +16,8 @@ export interface UploadOptions {
   store: ArtifactStore
   key: string
   /**
-   * How it is looked at after the write. `head` asks the store for length and checksum: an object store has checked each
-   * part against the SHA-256 sent with it, and a folder has synced the file. `read` fetches every byte again.
+   * How the upload is verified. `head` asks the store for length and checksum: an object store has checked each part
+   * against the SHA-256 sent with it, and a folder has synced the file. `read` fetches every byte again.
    */
   verification?: 'head' | 'read'
   nowMs(): number
@@ -60,7 +60,7 @@ async function look(
   return verification === 'read' ? store.verify(key, { signal }) : store.head(key, { signal })
 }
 
-/** An origin may send any bytes for a header; what the store cannot keep is left out. */
+/** An origin may send any bytes as a header value. Values that the store cannot keep are dropped. */
 function contentTypeOf({ contentType }: Uploadable): string | undefined {
   return contentType !== null && /^[\x20-\x7e]{1,200}$/.test(contentType) ? contentType : undefined
 }
@@ -113,7 +113,7 @@ interface Answer {
   errno?: unknown
 }
 
-/** What an artifact store threw, by a code of ours. */
+/** Maps an error of the artifact store to one of our codes. */
 export function uploadFailure(error: unknown, key: string, nowMs = Date.now()): FetchFailure {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: Answer }
   switch (code) {
@@ -126,7 +126,7 @@ export function uploadFailure(error: unknown, key: string, nowMs = Date.now()): 
     case 'ARTIFACT_KEY_INVALID':
       return failed('UPLOAD_REFUSED', `something in the storage folder is in the way of ${key}`, error, cause)
     case 'ARTIFACT_MISMATCH':
-      // The store is not to blame: what was read again is not what was downloaded.
+      // Not the store's fault: the spooled content changed after the download.
       return failed('SYSTEM_SPOOL_FAILED', `what was downloaded for ${key} changed in the work folder`, error, cause)
     default:
       return failed('SYSTEM_UNKNOWN', `storing ${key} failed in a way that nobody foresaw`, error, cause)
@@ -148,7 +148,7 @@ function storageFailed(error: Error, key: string, cause: Answer, nowMs: number):
   return failed((said !== null && BY_S3_CODE[said]) || byStatus(status), message, error, cause, wait)
 }
 
-/** For what has no name we know, and for HEAD, whose answer has no body to say a name in. */
+/** For errors without a known name, and for HEAD, whose answer has no body. */
 function byStatus(status: number): Code {
   if (status === 429) return 'UPLOAD_THROTTLED'
   if (status >= 500 || status === 408 || status === 409) return 'UPLOAD_S3_ERROR'

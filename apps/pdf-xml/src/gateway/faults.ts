@@ -4,7 +4,7 @@ import * as z from 'zod'
 import { Refusal } from './refusals.ts'
 import { drain } from './upload.ts'
 
-/** What a drill may ask for; every part of it says when it applies and what it does. */
+/** A fault that a drill can request: when it applies and what it does. */
 const faultSchema = z
   .strictObject({
     status: z.int().min(400).max(599).optional(),
@@ -88,7 +88,7 @@ export class Faults {
 
 const BEGUN = '<?xml version="1.0" encoding="UTF-8"?>\n<document'
 
-/** Only with the option: whoever can ask for faults can stop the service. */
+/** Only with `--faults`: a client that can request faults can stop the service. */
 export function addFaults(server: FastifyInstance, faults: Faults): void {
   server.post('/faults', async (request, reply) => {
     const fault = faultSchema.safeParse(request.body)

@@ -6,7 +6,7 @@ export interface RunGatewayOptions extends GatewayOptions {
   untilStdinEnds?: boolean
 }
 
-/** Runs until it is told to stop, and says on standard output where it listens. */
+/** Runs until a signal arrives, and prints its address on standard output. */
 export async function runGateway({ untilStdinEnds = false, ...options }: RunGatewayOptions = {}): Promise<void> {
   const told = Promise.withResolvers<void>()
   const stop = () => told.resolve()
@@ -25,7 +25,7 @@ export async function runGateway({ untilStdinEnds = false, ...options }: RunGate
   }
 }
 
-/** For the program that started this one: what it should know of, as lines of JSON on standard error. */
+/** Warnings and errors for the parent process, as JSON lines on standard error. */
 function linesForParent(): Log {
   const say = (level: 'warn' | 'error') => (fields: object, message: string) => {
     process.stderr.write(`${JSON.stringify({ level, message, fields }, withErrors)}\n`)

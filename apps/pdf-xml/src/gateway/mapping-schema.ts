@@ -93,9 +93,9 @@ export const mappingSchema = z
 export const mappingJsonSchema = (): object => z.toJSONSchema(mappingSchema, { io: 'input', target: 'draft-2020-12' })
 
 /**
- * Says what is wrong with a regular expression, or nothing. Refused are those that do not compile, and repetitions inside
- * repetitions ('(a+)*'): on a text that almost matches, they take longer than anybody waits. This does not find every slow
- * pattern; the time limit of the document ends the others.
+ * The problem of a regular expression; undefined if it has none. Rejects expressions that do not compile and nested
+ * repetitions ('(a+)*'), which can take exponential time. Other slow patterns are ended by the time limit of the
+ * document.
  */
 export function patternProblem(pattern: string): string | undefined {
   try {

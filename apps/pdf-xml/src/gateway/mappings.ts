@@ -13,10 +13,10 @@ interface MappingEntry {
   description: string
 }
 
-/** A file that is no mapping; the others work on. */
+/** A file that is not a valid mapping. The other mappings still work. */
 interface BrokenMapping {
   file: string
-  /** As far as it can be read: whoever asks for it is told what is wrong. */
+  /** The name as far as it can be read: a request for it is answered with the problem. */
   name: string
   problems: readonly MappingProblem[]
 }
@@ -142,8 +142,8 @@ function hint(issue: z.core.$ZodIssue): string {
 }
 
 /**
- * On which line each value of a JSON text begins: `lineOf(['fields', 2, 'type'])`. Where there is no such value, the line of
- * what it would be in. The text must have been parsed before: this looks for places, not for mistakes.
+ * Returns a function that finds the line of a value in a JSON text: `lineOf(['fields', 2, 'type'])`. For a missing
+ * value it returns the line of its parent. The text must be valid JSON.
  */
 export function linesOfJson(text: string): (path: readonly PropertyKey[]) => number {
   const lines = new Map<string, number>()

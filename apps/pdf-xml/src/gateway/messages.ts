@@ -1,6 +1,6 @@
 import type { RefusalCode } from './refusals.ts'
 
-/** What the gateway and a parser process say to each other. */
+/** The messages between the gateway and a parser process. */
 export interface ParseOrder {
   pdfPath: string
   xmlPath: string

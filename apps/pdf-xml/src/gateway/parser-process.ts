@@ -22,17 +22,17 @@ export interface Parsed {
   xml: FileHandle
 }
 
-/** Node, pdf.js, our own code, and buffers: what is not V8's heap. */
+/** Memory outside V8's heap: Node, pdf.js, our own code, and buffers. */
 const BASE_MB = 115
 const HEAP_MB_MIN = 48
 const START_MS_MAX = 30_000
-/** Memory outside V8's heap has no limit of its own, so it is looked at this often while a document is parsed. */
+/** Memory outside V8's heap has no limit of its own, so it is checked at this interval while a document is parsed. */
 const WATCH_MS = 15
 const PAGE_BYTES = 4096
 const STDERR_CHARS_MAX = 4_000
 
 const HERE = dirname(fileURLToPath(import.meta.url))
-/** The published package holds what was built from the sources. */
+/** The published package contains the built file. */
 const ENTRY = fileURLToPath(import.meta.url.replace(/[^/]*(\.[jt]s)$/, 'parser$1'))
 
 type Death = 'time' | 'memory' | 'start' | 'unwanted'
@@ -144,7 +144,7 @@ export class ParserProcess {
     await this.#gone
   }
 
-  /** What it says next, or why it will not say anything any more. */
+  /** The next message of the process, or the reason why none will come. */
   async #next(limitMs: number, late: Death): Promise<ParserSays> {
     const said = Promise.withResolvers<ParserSays>()
     this.#child.once('message', said.resolve)

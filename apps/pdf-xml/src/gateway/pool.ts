@@ -11,7 +11,7 @@ interface PoolOptions extends ParserLimits {
   log: Log
 }
 
-/** Even a process that nothing has gone wrong in does not live forever: what a library leaks ends with it. */
+/** A healthy process is also replaced after some time, so that a leak in a library is bounded. */
 const DOCUMENTS_MAX = 200
 /** A process that still holds this share of its memory after a document would fail the next one. */
 const KEEP_SHARE_MAX = 0.85
@@ -128,7 +128,7 @@ export class ParserPool {
     }
   }
 
-  /** The turn goes to the next one directly: if it were free for a moment, somebody who came later could take it. */
+  /** The turn is handed over directly. If it were free for a moment, a later request could take it. */
   #passOn(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#busy--

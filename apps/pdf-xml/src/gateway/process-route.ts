@@ -22,7 +22,7 @@ interface ProcessParts {
 }
 
 export function addProcess(server: FastifyInstance, parts: ProcessParts): void {
-  // The body is read by us, to a file: nothing but the announcement of it has been looked at when the route begins.
+  // The route reads the body to a file itself: when it starts, only the headers have been read.
   server.addContentTypeParser('*', (_request, _payload, done) => done(null))
   server.post('/process', async (request, reply) => {
     const startedMs = performance.now()

@@ -32,9 +32,9 @@ export interface GatewayOptions {
   bytesMax?: number
   pagesMax?: number
   xmlBytesMax?: number
-  /** Offers POST /faults, with which anybody who reaches the gateway can make it fail: for tests and drills. */
+  /** Adds POST /faults, with which every client can make the gateway fail: for tests and drills. */
   faults?: boolean
-  /** How long documents that are being parsed may go on when the gateway stops. */
+  /** How long running documents may continue when the gateway stops. */
   stopGraceMs?: number
   log?: Log
 }
@@ -145,7 +145,7 @@ export async function startGateway(given: GatewayOptions = {}): Promise<Gateway>
 
 async function stop(server: FastifyInstance, pool: ParserPool, folder: string, graceMs: number): Promise<void> {
   await pool.stop(graceMs)
-  // Whoever was just refused, or is still reading a result, has a moment for it; then its connection is idle.
+  // Clients that were just refused, or are reading a result, get a moment to finish. Then their connections are idle.
   const idle = setInterval(() => server.server.closeIdleConnections(), CLOSE_IDLE_MS)
   const late = setTimeout(() => server.server.closeAllConnections(), ANSWER_MS_MAX)
   await server.close()
@@ -154,7 +154,7 @@ async function stop(server: FastifyInstance, pool: ParserPool, folder: string, g
   await rm(folder, { recursive: true, force: true })
 }
 
-/** What a killed gateway left behind goes when the next one starts: its process is in the name. */
+/** Removes the folders of killed gateways; each folder has the process id in its name. */
 async function makeFolder(): Promise<string> {
   for (const name of await readdir(tmpdir())) {
     const pid = name.startsWith(FOLDER) ? Number(/^\d+/.exec(name.slice(FOLDER.length))?.[0]) : Number.NaN

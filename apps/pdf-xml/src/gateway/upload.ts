@@ -7,7 +7,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Refusal } from './refusals.ts'
 
-/** A client that goes on sending after it was refused is listened to for so long, or it might never read why. */
+/** How long a refused client may continue to send. Closing the connection earlier could lose the answer. */
 const DRAIN_MS_MAX = 5_000
 
 /** Takes the body to a file, and refuses it with the first byte that is too many. */
@@ -46,7 +46,7 @@ function tooLarge(bytesMax: number): Refusal {
   return new Refusal('TOO_LARGE', `The document is larger than ${bytesMax} bytes.`)
 }
 
-/** What still comes is thrown away, for a while. */
+/** Reads and discards the rest of the body, for a limited time. */
 export function drain(request: IncomingMessage): void {
   if (request.complete) return
   const late = setTimeout(() => request.socket.destroy(), DRAIN_MS_MAX)
@@ -56,15 +56,15 @@ export function drain(request: IncomingMessage): void {
   request.resume()
 }
 
-/** So much may lie around; what is collected then is young, which takes a millisecond. */
+/** After this many bytes the young generation is collected, which takes about a millisecond. */
 const BYTES_MAX = 8 * 2 ** 20
 
 let collect: ((options: { type: 'minor' }) => void) | undefined
 let passed = 0
 
 /**
- * Counts bytes that went through this process. Each was in a buffer, and buffers go only when V8 tidies up its young
- * objects, of which they are the smallest part: four uploads of 50 MB left 60 MB of memory that nobody needed.
+ * Counts the bytes that pass through this process. Their buffers are freed only when V8 collects its young
+ * generation, which it does late: four uploads of 50 MB left 60 MB of unused memory.
  */
 function bytesPassed(bytes: number): void {
   passed += bytes

@@ -11,8 +11,8 @@ export interface Notice {
 const problem = (message: string, action: string): Notice => ({ message, action, isProblem: true })
 
 /**
- * What the page may say of what was just done. A form is answered with an address, and an address can be written by
- * anybody: it names one of these, and nothing of it is shown.
+ * The messages that the page can show after a form. The redirect names one of them; no text from the URL is shown,
+ * because anyone can write a URL.
  */
 const NOTICES = {
   twin: { message: 'This file is here already.', action: 'Its conversion is marked below.', isProblem: false },
@@ -49,7 +49,7 @@ export function noticeOfRefusal({ code, status }: Refused): NoticeName {
   return code === 'IO_ERROR' ? 'io-error' : 'no-file'
 }
 
-/** What is said to somebody whose retry or cancel was refused; null for what is no answer to them. */
+/** The message for a refused retry or cancel; null if the error is not the visitor's. */
 export function noticeOfError(error: unknown): NoticeName | null {
   if (!(error instanceof RedressError)) return null
   if (error.code === 'EXPIRED') return 'expired'

@@ -5,7 +5,7 @@ import { CONVERT, type ConvertInput } from '../convert-job.ts'
 import { type Files, resultKey } from '../files.ts'
 import { GATEWAY } from '../policy.ts'
 
-/** One of somebody's conversions, with all that its row says. */
+/** A conversion with everything that its row shows. */
 export interface Conversion {
   job: JobView
   input: ConvertInput
@@ -20,10 +20,10 @@ export interface Conversion {
 
 export interface ConversionPage {
   conversions: Conversion[]
-  /** Whether any job of this page will still change by itself. */
+  /** Whether a job on this page can still change. */
   isActive: boolean
   nextCursor: string | null
-  /** By the store's clock: what happened since then is not in here. */
+  /** By the store's clock: later changes are not included. */
   timestamp: string
 }
 
@@ -107,14 +107,14 @@ export class Conversions {
     return shown === null ? {} : { errorCode: shown.code, errorMessage: shown.message }
   }
 
-  /** Errors are shown of failed jobs alone (D29); what it waits for is in its history. */
+  /** Only failed jobs show an error (D29). The cause of a scheduled retry is in the history. */
   async #waitingFor(id: string): Promise<string | null> {
     const last = (await this.#app.jobs.failures(id)).failures.at(-1)
     if (last?.to !== 'queued') return null
     return this.#app.codes.forOwner(CONVERT, last.code)?.waiting ?? last.waiting
   }
 
-  /** E20: what its type says of a retry is asked of one job at a time. */
+  /** E20: `admitRetry` of the job type is called for one job at a time. */
   async #retryOf(id: string): Promise<Conversion['retry']> {
     const action = (await this.#app.jobs.find(id))?.actions.find(({ name }) => name === 'retry')
     if (action?.allowed) return { isAllowed: true }
@@ -156,7 +156,7 @@ const FRESH_MS_MIN = 500
 /** Counting takes the longer the more wait: never more than a twentieth of the time. */
 const FRESH_TIMES = 20
 
-/** The line of all who wait. Everybody who looks shares one look, so that a long line does not become longer by being looked at. */
+/** Positions in the queue. All readers share one snapshot, so that many open pages do not slow the store. */
 export class QueuePositions {
   readonly #app: App
   #snapshot: Promise<Snapshot> | null = null
@@ -199,7 +199,7 @@ export class QueuePositions {
   }
 }
 
-/** What concerns everybody's conversions: shown above them while it lasts. */
+/** The state of the service, shown in a banner above all conversions. */
 export interface Service {
   /** How the gateway is: called, waited for, or given up for now. */
   gateway: 'called' | 'held' | 'failing-fast'
@@ -215,7 +215,7 @@ export async function serviceNow(app: App, files: Files, log: Log): Promise<Serv
   return { gateway, uploads }
 }
 
-/** Somebody who came for what is done already must not be kept from it by a folder that is gone. */
+/** An unreachable upload folder must not keep visitors from downloading finished XML. */
 async function uploadsNow({ uploads }: Files, log: Log): Promise<Service['uploads']> {
   try {
     return (await uploads.pressure()) === 'hard' ? 'full' : 'taken'

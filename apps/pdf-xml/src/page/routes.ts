@@ -57,7 +57,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
     return reply.type('text/html').header('cache-control', 'private, no-cache').send(convertPage(shown))
   })
 
-  /** What has changed, for the script of the page: rows that it puts in the place of those it has. */
+  /** Changed rows, for the script of the page. */
   server.get('/convert/state', described(API.state), async (request, reply) => {
     const caller = await findCaller(request)
     if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Nothing is known of you here.')
@@ -100,7 +100,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
   }
 }
 
-/** Whoever they are elsewhere: on this page they act on their own conversions, and on nobody else's. */
+/** On this page every caller acts as an owner, on their own conversions only. */
 const asOwner = (caller: Caller): Caller => ({ ...caller, role: 'owner', account: ownerOf(caller) })
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -112,7 +112,7 @@ const SHAPES = {
   since: /^[\dTZ:.-]{20,30}$/,
 }
 
-/** Only what looks as we write it ourselves: the rest is as good as absent. */
+/** Ignores parameters that do not have the expected form. */
 function queryOf(request: FastifyRequest): Record<keyof typeof SHAPES, string | null> {
   const given = request.query as Record<string, unknown>
   const read = (name: keyof typeof SHAPES): string | null => {

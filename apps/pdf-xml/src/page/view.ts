@@ -15,7 +15,7 @@ interface Shown {
   /** The id of the conversion that was just begun, or that was here already. */
   marked: string | null
   isFirstPage: boolean
-  /** Without script, a page that is to change loads itself anew; unless somebody told it not to. */
+  /** Without JavaScript, a page with active jobs reloads itself, unless the visitor turned that off. */
   isReloading: boolean
   isOperator: boolean
   script: string
@@ -23,7 +23,7 @@ interface Shown {
 }
 
 const RELOAD_SECONDS = 5
-/** What is said of those that ship; others have a title. */
+/** Descriptions of the shipped mappings; other mappings have a title. */
 const MAPPINGS: Readonly<Record<string, string>> = {
   text: 'pages and paragraphs',
   layout: 'blocks, lines and words, with their places',
@@ -122,7 +122,7 @@ function acts({ job, input, retry, isResultGone }: Conversion): Html[] {
   }
   if (retry?.isAllowed === true) found.push(post('retry', 'Retry'))
   if (retry?.isAllowed === false) {
-    // D24 E20: the reason is there to read, not only when somebody points at the button.
+    // D24 E20: the reason is visible text, not only a tooltip.
     const why = `why-${id}`
     found.push(
       html`<button class="small" data-act="retry" disabled aria-describedby="${why}">Retry${ofWhat}</button><span class="why quiet" id="${why}">${retry.why}</span>`,
@@ -172,7 +172,7 @@ interface Status {
 /** D19 */
 const HELD = 'Gateway busy, paused. Will retry automatically.'
 
-/** `isHolding`: the breaker lets nothing through, and what waits goes on waiting. */
+/** `isHolding`: the breaker is open and holds waiting jobs. */
 function statusOf(conversion: Conversion, isHolding: boolean): Status {
   const { job, isResultGone } = conversion
   switch (job.status) {

@@ -1,18 +1,18 @@
 import { isRtlSegment, least, most, rowsOf, type Segment } from './rows.ts'
 
-/** Lines that a column must have before anybody takes it for one. */
+/** The minimum number of lines in a column. */
 const LINES_MIN = 3
 /** Cells of a table are short and leave most of their column empty; lines of prose are neither. */
 const CHARS_MIN = 12
 const FILL_MIN = 0.5
 const DEPTH_MAX = 6
 const CANDIDATES_MAX = 24
-/** Nobody reads such a page: it keeps the order of its rows, and costs little. */
+/** A page with more segments keeps the order of its rows, to bound the cost. */
 const SEGMENTS_MAX = 5_000
 
 /**
- * The parts of a page in reading order. A gutter is a place that no line of two columns crosses; what does cross it
- * (headings, footers) divides the page into bands, which are read one after the other, each column by column.
+ * The parts of a page in reading order. A gutter is a vertical gap between two columns. Lines that cross it
+ * (headings, footers) divide the page into bands. Bands are read from top to bottom, and each band column by column.
  */
 export function readingOrder(segments: readonly Segment[]): Segment[][] {
   if (segments.length > SEGMENTS_MAX) return [[...segments]]

@@ -74,7 +74,7 @@ interface Widget {
   kidIds?: unknown
 }
 
-/** What was filled in; buttons have nothing to fill in. */
+/** The filled-in form fields. Buttons have no value. */
 export async function formFieldsOf(pdf: PDFDocumentProxy): Promise<FormField[]> {
   const byName = await fieldObjects(pdf)
   return [...byName].flatMap(([name, widgets]) => {

@@ -36,7 +36,7 @@ export const OTHER = 500
 
 const UNKNOWN: Font = { name: undefined, isUnreadable: false, widths: new Map() }
 
-/** What the text of a page does not say about its fonts; it is in the list of what would be drawn. */
+/** Facts about fonts that the text content of pdf.js lacks. They come from the list of drawing operators. */
 export class Fonts {
   readonly #fonts = new Map<string, LearntFont>()
 
@@ -112,9 +112,9 @@ function note(font: LearntFont, glyphs: readonly unknown[]): void {
 const withoutSubsetTag = (name: string): string => name.replace(/^[A-Z]{6}\+/, '')
 
 /**
- * A font with two-byte codes and without a map to Unicode: pdf.js takes the codes for characters. Some producers do number
- * their glyphs by Unicode, and say so; what tells the two apart is that nobody writes control characters or text that is
- * punctuation for the most part.
+ * Detects a font with two-byte codes and without a map to Unicode: pdf.js takes the codes for characters. Some
+ * producers number their glyphs by Unicode. To tell the two apart: real text has no control characters and is not
+ * mostly punctuation.
  */
 function hasGlyphNumbers({ data, codes }: LearntFont): boolean {
   if (!data?.composite || data.missingFile || codes.size === 0) return false

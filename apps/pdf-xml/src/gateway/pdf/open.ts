@@ -51,13 +51,13 @@ async function openPdf(bytes: Uint8Array): Promise<PDFDocumentProxy> {
   const task = getDocument({
     data: bytes,
     verbosity: 0,
-    // What is damaged is left out, not the whole document with it.
+    // Damaged parts are skipped; the rest of the document is read.
     stopAtErrors: false,
     cMapUrl: CMAPS,
     cMapPacked: true,
     useWorkerFetch: false,
-    // Nothing is drawn: no fonts, no images (0 pixels is the limit), no decoders, no forms of XFA. pdf.js of this version
-    // makes no code at run time, so there is no option any more that would forbid it.
+    // Nothing is drawn: no fonts, no images (0 pixels is the limit), no decoders, no XFA forms. This version of
+    // pdf.js does not generate code at run time, so it needs no option to forbid that.
     disableFontFace: true,
     useSystemFonts: false,
     maxImageSize: 0,
@@ -91,7 +91,7 @@ export function unreadable(error: unknown): Refusal {
 
 export interface PageView {
   number: number
-  /** As it is looked at, in points. */
+  /** As displayed, in points. */
   width: number
   height: number
   rotation: number
@@ -113,7 +113,7 @@ export async function readPage(
     page.cleanup()
     return view
   } catch (error) {
-    // A lack of memory is no damage: the next page would have the same.
+    // Out of memory is not a damaged page: the next page would fail as well.
     if (unreadable(error).code === 'MEMORY') throw error
     return undefined
   }

@@ -5,7 +5,7 @@ import { least, most } from './rows.ts'
 import { type Box, boxOnPage, type Frame } from './words.ts'
 import { Losses, points, type XmlFile } from './xml.ts'
 
-// What was lost of a page stands in its first tag: texts are cleaned before anything of the page is written.
+// The page's start tag counts its lost characters, so all text is cleaned before the page is written.
 type Write = (xml: XmlFile) => void
 
 export function writeText(page: PageView, losses: Losses): Write {

@@ -15,7 +15,7 @@ export interface Segment extends Stretch {
   chars: number
 }
 
-/** A gap in a row that is wider than this, in sizes of the font, is no space between two words. */
+/** A wider gap, in multiples of the font size, separates two segments. */
 const SEGMENT_GAP = 0.8
 
 export function segmentsOf(words: readonly Word[]): Segment[] {
@@ -53,7 +53,7 @@ export function rowsOf<T extends { x: number; top: number; bottom: number }>(thi
     if (row === undefined || !isBeside(row.main, thing)) rows.push({ main: thing, things: [thing] })
     else {
       row.things.push(thing)
-      // The tallest stands for its row: what is raised or lowered beside it is small.
+      // The tallest item represents its row: superscripts and subscripts beside it are small.
       if (thing.bottom - thing.top > row.main.bottom - row.main.top) row.main = thing
     }
   }

@@ -6,7 +6,7 @@ import { type Fonts, OTHER } from './fonts.ts'
  * downwards: sideways pages, sideways text and vertical writing are then all laid out by the same rules.
  */
 export interface Frame {
-  /** The unit vector along a line, on the page as it is looked at (y grows downwards). */
+  /** The unit vector along a line, on the page as displayed (y grows downwards). */
   along: { x: number; y: number }
   words: Word[]
 }
@@ -133,7 +133,7 @@ function addWords(
   }
 }
 
-/** Arabic letters have shapes of their own at the end and in the middle of a word; who looks for a word writes letters. */
+/** Arabic letters have different shapes at the end and in the middle of a word. Searches use the plain letters. */
 const SHAPES = /[\uFB50-\uFDFF\uFE70-\uFEFC]+/g
 
 const asWritten = (text: string): string =>
@@ -182,7 +182,7 @@ export interface Box {
   height: number
 }
 
-/** Where something of a frame is on the page as it is looked at: from its upper left corner, in points. */
+/** The position on the page as displayed: from the upper left corner, in points. */
 export function boxOnPage({ along }: Frame, at: { x: number; width: number; top: number; bottom: number }): Box {
   // Opposite corners are enough for the four quarters, which is nearly all text.
   const right = at.x + at.width
@@ -215,7 +215,7 @@ function multiply(a: readonly number[], b: readonly number[]): Matrix {
   ]
 }
 
-/** A scan that lies a little askew is straight; everything else is told apart by tens of degrees. */
+/** A slightly skewed scan counts as straight; real rotations differ by tens of degrees. */
 function snapped(degrees: number): number {
   const whole = (Math.round(degrees) + 360) % 360
   const quarter = Math.round(whole / 90) * 90

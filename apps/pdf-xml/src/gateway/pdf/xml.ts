@@ -26,7 +26,7 @@ export class Losses {
 
 type Attributes = Readonly<Record<string, string | number | undefined>>
 
-/** Writes as it goes, so that the size of a result is no matter of memory. */
+/** Writes to the file as it goes, so that the size of a result does not need memory. */
 export class XmlFile {
   readonly #fd: number
   readonly #bytesMax: number

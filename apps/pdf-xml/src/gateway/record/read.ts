@@ -7,7 +7,7 @@ export interface FoundField {
   definition: Pick<FieldDefinition, 'element' | 'type'>
   page: number
   value: Value
-  /** False when the text is no value of the type; it is given as it stands. */
+  /** False if the text is not a value of the type. The text is then returned unchanged. */
   isValid: boolean
 }
 
@@ -35,7 +35,7 @@ function readField(
       const value = typedValue(field.type, text, dateOrder)
       const isValid = value !== undefined
       found.push({ definition: field, page: page.number, value: value ?? { text }, isValid })
-      // 'VAT' is also the beginning of 'VAT ID': what is of the right type is meant.
+      // 'VAT' is also the beginning of 'VAT ID': the first value of the right type wins.
       if (isValid && !field.many) return found.slice(-1)
       if (found.length === MANY_MAX) break
     }

@@ -5,7 +5,7 @@ export interface Value {
   currency?: string | undefined
 }
 
-/** Undefined when the text is no value of this type. */
+/** Undefined if the text is not a value of this type. */
 export function typedValue(type: FieldType, text: string, dateOrder: DateOrder): Value | undefined {
   if (type === 'text') return { text }
   if (type === 'date') return wrapped(isoDay(text, dateOrder))
