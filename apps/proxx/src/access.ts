@@ -10,14 +10,14 @@ export async function callerOf({ findCaller }: MountTools, request: FastifyReque
   return caller
 }
 
-/** What programs said may name anything on the machine: it is for those who run it. */
+/** The output of programs can contain any path of the machine, so only operators may read it. */
 export async function staffOf(tools: MountTools, request: FastifyRequest): Promise<Caller> {
   const caller = await callerOf(tools, request)
   if (caller.role === 'owner') throw new RedressError('ROLE_TOO_LOW', 'Logs and job files are for operators.')
   return caller
 }
 
-/** Owners are told what happened, and not what was said on which machine. */
+/** Owners see what happened, without the output and the names of machines. */
 export function shownTo({ role }: Caller, job: ProxxJob): ProxxJob {
   if (role !== 'owner') return job
   const error = job.error && { ...job.error, worker: null, stderrTail: null, detail: '' }
@@ -27,11 +27,11 @@ export function shownTo({ role }: Caller, job: ProxxJob): ProxxJob {
 export const isInScope = ({ scopes }: Caller, name: `jobs.${string}`): boolean =>
   scopes === null || scopes.includes(name) || scopes.includes('jobs.*')
 
-/** For pages, which offer nobody what they would be refused. */
+/** Pages hide actions that the caller may not take. */
 export interface Rights {
   submit: boolean
   retry: boolean
-  /** Another spec for a retry: to owners the engine gives none, since it could name what is another's. */
+  /** Whether a retry may have another spec. Owners may not: it could name another owner's files. */
   edit: boolean
   mark: boolean
   /** Workers, logs and files of the machine. */

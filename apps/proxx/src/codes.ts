@@ -1,8 +1,8 @@
 import { failureCodes } from 'redress'
 
 /**
- * Every way in which a job of proxx fails. Nothing is ever tried again by itself (P38), so each is final. The class of a
- * failure and who accounts for it follow from when it happened; the guide has the table.
+ * All failures of a proxx job. Nothing is retried automatically (P38), so each is final. The class of a failure and
+ * its owner follow from the phase in which it happened; the guide has the table.
  */
 export const CODES = failureCodes({
   SPEC_INVALID: { fault: 'caller', retry: 'never', http: 400, message: 'The job spec is not valid.' },
@@ -90,7 +90,7 @@ export type Check = (typeof CHECKS)[number]
 
 export const codeOfCheck = (check: Check): Code => `VERIFY_${check.toUpperCase()}` as Code
 
-/** What the seed calls the type of an error, by the stage that the engine found it in. */
+/** The error types of the source document, by the engine's phase. */
 export const ERROR_TYPE_OF_STAGE = {
   pre_dispatch: 'pre_dispatch_failed',
   dispatch: 'dispatch_failed',

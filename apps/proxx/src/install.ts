@@ -44,7 +44,7 @@ export function install(app: App, installContext: InstallContext): InstalledApp 
   }
 }
 
-/** P49, P55: each failure and each orphan is told on its own, where the settings say to whom. */
+/** P49, P55: a separate notice for each failure and each orphan, to the configured recipients. */
 export function declareChannels(app: App, { mail, webhook: hook }: Settings): void {
   if (mail !== null) app.channel(MAIL, email({ smtp: smtpOf(mail.smtp), from: mail.from, to: () => mail.to }))
   if (hook !== null) app.channel(WEBHOOK, webhook({ url: hook.url, secrets: [hook.secret] }))

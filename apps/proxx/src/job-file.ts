@@ -9,8 +9,9 @@ import { type ProxxJob, viewProxxJob } from './view.ts'
 const RECONCILED_MAX = 1_000
 
 /**
- * P5: each job as a JSON file beside its log. The store decides, the file shows: it is written whole or not at all, after
- * the line in the failure log and after the store (P66), by whoever made the change and by whoever hears of it.
+ * P5: each job as a JSON file beside its log. The store decides; the file is a copy. It is written whole or not at
+ * all, after the line in the failure log and after the store (P66). The process that made the change and every
+ * process that hears of it write it.
  */
 export class JobFiles {
   readonly #app: App
@@ -31,7 +32,7 @@ export class JobFiles {
     return join(folderOf(this.#folder, id), 'job.json')
   }
 
-  /** The job as it is now, as its file has it; null when there is none. */
+  /** The current job, as its file shows it; null if there is none. */
   async view(id: string): Promise<ProxxJob | null> {
     const job = await this.#app.jobs.find(id)
     if (job === null || job.type !== TYPE) return null
@@ -64,7 +65,7 @@ export class JobFiles {
     await writeWhole(path, `${JSON.stringify(view, null, 2)}\n`)
   }
 
-  /** From now on the files follow the store, whichever process changes it. What happened before is caught up with. */
+  /** From now on the files follow the store, whichever process changes it. Earlier changes are caught up first. */
   follow(): void {
     if (this.#following !== null) return
     this.#following = new AbortController()
@@ -88,7 +89,7 @@ export class JobFiles {
         after = id ?? after
         const { jobId, reason } = data as { jobId?: unknown; reason?: unknown }
         if (event === 'end' && reason === 'stopped') return
-        // Let go because this side was slow: it goes on from where it was.
+        // The subscription ended because this side was slow. The next one continues from the same event.
         if (event === 'end') break
         if (typeof jobId === 'string') await this.#writeOrSay(jobId)
       }

@@ -10,7 +10,7 @@ import { profileOf } from './spec/profiles.ts'
 import { VerificationFailed, verifyOutput } from './transcode/verify.ts'
 import type { ProxxJob } from './view.ts'
 
-/** What everybody who speaks for people needs: the routes, the command line, the watch folder. */
+/** The app with its settings and files, for routes, the command line and the watch folder. */
 export interface Proxx {
   app: App
   settings: Settings
@@ -18,7 +18,7 @@ export interface Proxx {
   log: Log
 }
 
-/** Somebody whom a door has let in, or whoever has the store in their hands. */
+/** A signed-in caller, or the name of a person with direct access to the store. */
 export type By = { caller: Caller } | { actor: string }
 
 export interface Submitted {
@@ -42,7 +42,7 @@ export async function submitSpec(
 ): Promise<Submitted> {
   const input = { type: TYPE, input: payloadOf(spec), ...options }
   const owner = 'caller' in by ? submittingOwner(by.caller) : null
-  // Not even looked at again: what it has delivered meanwhile would be in its own way.
+  // An existing job is not checked again: its own outputs would count as conflicts.
   const known = options.id === undefined ? null : await proxx.files.view(options.id)
   if (known !== null) return { job: known, isNew: false }
   const answer =
@@ -53,8 +53,8 @@ export async function submitSpec(
 }
 
 /**
- * The account that an owner submits for; null for everybody else. The engine lets owners submit nothing by themselves: it
- * is for each system to say what. Here it is what lies within the roots, and nothing where there are none.
+ * The account that an owner submits for; null for other roles. The engine lets owners submit nothing by default.
+ * proxx lets them submit files within the roots, and nothing if there are no roots.
  */
 export function submittingOwner(caller: Caller): string | null {
   const { role, account, name } = caller
@@ -63,7 +63,7 @@ export function submittingOwner(caller: Caller): string | null {
   throw new RedressError('ROLE_TOO_LOW', `jobs.submit is not in the scopes of ${name}.`)
 }
 
-/** What a submission would come to. Nothing is recorded. */
+/** Checks a submission. Records nothing. */
 export function validateSpec({ settings }: Proxx, spec: unknown, owner: string | null = null): Promise<Report> {
   return checkSubmission(payloadOf(spec), owner, settings)
 }
@@ -178,7 +178,7 @@ async function ours({ files }: Proxx, id: string): Promise<void> {
 
 const unknown = (id: string): RedressError => new RedressError('JOB_NOT_FOUND', `There is no job ${id} of proxx.`)
 
-/** Before anybody is answered, the file says what they will read. */
+/** The file is written before the caller is answered. */
 async function mirrored({ files }: Proxx, id: string): Promise<ProxxJob> {
   await files.write(id)
   const view = await files.view(id)

@@ -27,8 +27,8 @@ export async function isWithin(real: string, roots: readonly string[]): Promise<
 }
 
 /**
- * Whether a job may reach a path. What is not there is judged by the nearest folder that is: whoever may not look outside
- * must not learn what is there and what is not.
+ * Whether a job may reach a path. A missing path is judged by its nearest existing parent: a caller without access
+ * must not learn which files exist outside.
  */
 export async function isAllowed(path: string, roots: readonly string[] | null): Promise<boolean> {
   if (roots === null) return true
@@ -48,7 +48,7 @@ export async function isThere(path: string): Promise<boolean> {
   }
 }
 
-/** Why nobody here can write into a folder; null when one can. */
+/** Why a folder is not writable; null if it is. */
 export async function notWritable(folder: string): Promise<string | null> {
   try {
     if (!(await stat(folder)).isDirectory()) return 'is not a directory'

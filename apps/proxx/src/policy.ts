@@ -6,10 +6,10 @@ export const QUEUE = 'proxx'
 export const MAIL = 'proxx-mail'
 export const WEBHOOK = 'proxx-webhook'
 
-/** Clips have limits of their own; this one is for what nobody thought of. It cannot be set: a lock holds it. */
+/** Clips have their own limits; this one covers the rest. It is fixed, because the policy is locked. */
 const ATTEMPT_MAX = '7d'
 
-/** What the settings have to do with it: how soon silence is noticed, and who is told. */
+/** The part of the policy that settings change: how soon a silent worker is noticed, and who gets notices. */
 export interface Alarm {
   leaseMs: number
   told: readonly string[]

@@ -30,7 +30,7 @@ import { type ProxxJob, refusalIn } from './view.ts'
 
 const LIST_MAX = 100
 
-/** The API of proxx. What may be done to whose job is the engine's to say, as everywhere. */
+/** The API of proxx. The engine decides who may act on a job. */
 export function proxxRoutes(proxx: Proxx): Mount {
   const { app, files, settings } = proxx
   return async (server, tools) => {
@@ -56,7 +56,7 @@ export function proxxRoutes(proxx: Proxx): Mount {
       const spec: unknown = request.body ?? null
       const id = ownIdIn(request)
       const made = await submitSpec(proxx, spec, { caller }, id === undefined ? {} : { id })
-      // A job that was there already may be somebody else's.
+      // A job that existed before may belong to another owner.
       if (!made.isNew) await app.performAs(caller, 'jobs.show', { id: made.job.id })
       refuseOther(made, spec)
       return answerMade(reply, caller, made)
@@ -64,7 +64,7 @@ export function proxxRoutes(proxx: Proxx): Mount {
 
     server.post('/proxx/validate', described(API.validate), async (request, reply) => {
       const caller = await callerOf(tools, request)
-      // Who may not submit must not learn which files there are.
+      // A caller who may not submit must not learn which files exist.
       const owner = submittingOwner(caller)
       if (owner === null) await app.performAs(caller, 'jobs.submit', { type: TYPE, input: {}, dryRun: true })
       const fields = formOf(request)
@@ -183,7 +183,7 @@ function ownIdIn({ query }: FastifyRequest): string | undefined {
   throw new RedressError('OPTION_INVALID', 'id must be given once.')
 }
 
-/** Whoever sends another spec under an id that is taken must not believe that it was submitted. */
+/** A different spec under an id that is taken is refused, so that the client does not believe it was submitted. */
 function refuseOther({ job, isNew }: Submitted, spec: unknown): void {
   if (isNew || isSameSpec(job.spec, spec)) return
   throw new RedressError('JOB_WRONG_STATE', `Job ${job.id} is there already, and has another spec.`, {
@@ -205,7 +205,7 @@ function answerMade(reply: FastifyReply, caller: Caller, { job, isNew }: Submitt
 
 const ACTION = 'Nothing was run. Correct what is wrong and retry the job with another spec, or submit a new one.'
 
-/** What a form of our pages says; null for what programs send. */
+/** The fields of a form of our pages; null for requests of programs. */
 const formOf = (request: FastifyRequest) => (wantsPage(request) ? formFields(request) : null)
 
 async function sendLog(request: FastifyRequest, reply: FastifyReply, path: string, contentType: string) {

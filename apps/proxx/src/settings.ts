@@ -13,10 +13,7 @@ const folders = z
   .transform((text) => text.split(':').filter((part) => part !== ''))
   .refine((list) => list.length > 0 && list.every((path) => isAbsolute(path)), 'must be absolute paths, with : between')
 
-/**
- * None of them reaches the policy: what becomes of a failure cannot be set (P68). The lease only says how soon the silence
- * of a worker is noticed.
- */
+/** No setting changes what happens after a failure (P68). The lease only sets how soon a silent worker is noticed. */
 const KNOBS = z
   .object({
     PROXX_ROOTS: folders.optional(),
@@ -44,7 +41,7 @@ export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 
-/** Reads the knobs. Everything that is wrong is said at once, by its name. */
+/** Reads the settings. Reports all invalid values at once, by name. */
 export function readSettings(env: Environment, home: string) {
   const knobs = readKnobs(KNOBS, env, 'proxx')
   const { PROXX_MAIL_TO: to, SMTP_URL: smtpUrl, MAIL_FROM: from } = knobs

@@ -8,7 +8,7 @@ import { ENCODE_SHARE } from './transcode/encode.ts'
 export const folderOf = (jobs: string, id: string): string => join(jobs, id)
 export const stderrLogOf = (jobs: string, id: string): string => join(folderOf(jobs, id), 'stderr.log')
 
-/** P24, P27: what was run and what it said, in order, up to the failure. Programs add to the same file. */
+/** P24, P27: the programs that ran and their output, in order, up to the failure. Programs append to the same file. */
 export class Trace {
   readonly path: string
   readonly #folder: string

@@ -8,7 +8,7 @@ import type { TranscodeResult } from './transcode/transcode-job.ts'
 const statuses = ['pending', 'processing', 'complete', 'failed'] as const
 type ProxxStatus = (typeof statuses)[number]
 
-/** P6, P27, P34: what went wrong, as the job's `error` field has it. */
+/** P6, P27, P34: the failure, as the `error` field of the job. */
 const proxxError = z.object({
   type: z.enum(Object.values(ERROR_TYPE_OF_STAGE)),
   class: z.enum(['pre_dispatch', 'dispatch', 'execution', 'verification']),
@@ -97,7 +97,7 @@ export function viewProxxJob(job: JobView & { input?: unknown }, failures: reado
   }
 }
 
-/** What a submission was refused for: it failed before it was dispatched (P5, P9). */
+/** Why a submission was refused before its dispatch (P5, P9). */
 export const refusalIn = ({ status, error }: ProxxJob): ProxxError | null =>
   status === 'failed' && error?.class === 'pre_dispatch' ? error : null
 

@@ -6,7 +6,7 @@ import type { Environment } from './settings.ts'
 /** A folder, or the address of an object store. */
 export const storeUrl = (given: string): string => (/^(s3|file):/.test(given) ? given : `file:${resolve(given)}`)
 
-/** What an object store is opened with; a folder needs nothing. */
+/** The credentials of an object store; a folder needs none. */
 function s3Credentials(env: Environment): S3Credentials | undefined {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = env
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) return undefined
@@ -45,8 +45,8 @@ export function openStore(url: string, { appName, space, env, log }: Opening): P
 }
 
 /**
- * A store for what comes in, and one for what is made of it. What comes in stops first: what was taken must still find
- * room for what is made of it.
+ * Opens a store for incoming files and one for results. The incoming store stops first, so that accepted files still
+ * have room for their results.
  */
 export async function openStores(sourcesUrl: string, productsUrl: string, opening: Opening) {
   const { soft, hard } = opening.space

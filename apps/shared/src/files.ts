@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises'
 
-/** What is written of a file, or which names a folder has, outlives the power from now on. */
+/** Makes the content of a file, or the names in a folder, survive a power failure. */
 export async function synced(path: string): Promise<void> {
   const file = await open(path, 'r')
   try {

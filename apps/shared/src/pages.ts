@@ -10,7 +10,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
 }
 
-/** What pages of apps have in common. */
+/** The stylesheet and the scripts that all pages share. */
 const STYLE = 'app.css'
 const COMMON = [STYLE, 'live.js', 'times.js']
 const COMMON_FOLDER = new URL('./assets/', import.meta.url)
@@ -63,7 +63,7 @@ export function sizeText(bytes: number): string {
   return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${UNITS[step - 1]}`
 }
 
-/** Whose clock a reader has, only their browser knows: a script puts it into its words. */
+/** Only the browser knows the time zone of the reader: a script replaces the text. */
 export const clockTime = (iso: string): Html =>
   html`<time datetime="${iso}" data-as="clock">${iso.slice(11, 16)} UTC</time>`
 
@@ -71,16 +71,16 @@ export const ageOf = (iso: string): Html => html`<time datetime="${iso}" data-as
 
 export const dateOf = (iso: string): Html => html`<time datetime="${iso}" data-as="date">${dayAndTime(iso)}</time>`
 
-/** To the second: for what is read beside a log. */
+/** To the second, to compare with a log. */
 export const momentOf = (iso: string): Html =>
   html`<time datetime="${iso}" data-as="moment">${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC</time>`
 
 const dayAndTime = (iso: string): string => `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
 
-/** Whether a browser asks, for somebody who reads: one address answers with a page or with JSON. */
+/** Whether a browser asks for a page: the same URL also answers with JSON. */
 export const wantsPage = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
 
-/** What a form of a page says; null for what a program sent. */
+/** The fields of a submitted form; null if a program sent the request. */
 export function formFields({ headers, body }: FastifyRequest): Record<string, string> | null {
   const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') ?? false
   return isForm ? ((body ?? {}) as Record<string, string>) : null

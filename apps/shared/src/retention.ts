@@ -1,7 +1,7 @@
 import type { App } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 
-/** Of the jobs that remove what is old: nothing is lost when one of them fails. */
+/** The policy of retention jobs: nothing is lost if one of them fails. */
 export const RETENTION_POLICY = {
   // The next tick does the same.
   retry: { max: 1 },

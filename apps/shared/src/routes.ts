@@ -12,7 +12,7 @@ export interface Refusal {
   headers?: Readonly<Record<string, string>>
 }
 
-/** What an app's own routes refuse, in the shape of every refusal of the server. */
+/** A refusal of an app's own route, in the format of all refusals of the server. */
 export class Refused extends Error {
   override readonly name = 'Refused'
   readonly refusal: Refusal
@@ -23,7 +23,7 @@ export class Refused extends Error {
   }
 }
 
-/** Puts a refusal on a page, for whoever asks with a browser. */
+/** Shows a refusal as a page, for browsers. */
 interface RefusalPage {
   isFor(request: FastifyRequest): boolean
   show(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): unknown
@@ -35,7 +35,7 @@ export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | nu
     if (refusal === null) throw error
     const { status, code, message, action, problems, headers = {} } = refusal
     const isOurs = error instanceof Refused
-    // What the engine refuses is the server's to answer, except on a page.
+    // The server answers refusals of the engine, except on a page.
     if (!isOurs && onPage?.isFor(request) !== true) throw error
     noteOnRequest(request, { error_code: code })
     void reply.code(status).headers({ 'cache-control': 'no-store', ...headers })
@@ -44,7 +44,7 @@ export function answerRefusals(server: FastifyInstance, onPage: RefusalPage | nu
   })
 }
 
-/** What is the server's own fault is not among these: only the server may say how much of that is told. */
+/** Errors of the server itself are not included: the server decides how much of them is shown. */
 function refusalOf(error: unknown): Refusal | null {
   if (error instanceof Refused) return error.refusal
   if (!(error instanceof RedressError) || error.httpStatus >= 500) return null

@@ -10,7 +10,7 @@ interface SecretUse {
   what: string
   /** The variable that gives it instead. */
   knob: string
-  /** What it would mean to go on with another one. */
+  /** The consequence of using another secret. */
   loss: string
 }
 
@@ -37,7 +37,7 @@ function keptIn(folder: string, path: string): string {
   const own = `${path}.${randomBytes(8).toString('hex')}`
   writeFileSync(own, randomBytes(32).toString('hex'), { mode: 0o600 })
   try {
-    // Of several processes that begin at once, one names the secret; and nobody reads half of it.
+    // If several processes start at once, one of them names the secret, and none reads a half-written one.
     linkSync(own, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error

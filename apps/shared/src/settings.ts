@@ -8,14 +8,14 @@ export const whole = (min: number, max: number, fallback: number) =>
 
 export const place = z.string().min(1).optional()
 
-/** For `storeUrl`. Another kind of URL, taken for a folder, would be made where nobody looks for it. */
+/** For `storeUrl`. Another kind of URL would become a folder with a strange name. */
 export const storePlace = z
   .string()
   .min(1)
   .refine((given) => !/^(?!s3:|file:)[a-z][a-z\d+.-]*:\/\//i.test(given), 'must be a folder, or s3://bucket/prefix')
   .optional()
 
-/** Reads an app's variables. Everything that is wrong is said at once, by its name; an empty one is none. */
+/** Reads an app's variables. Reports all invalid values at once, by name. An empty variable counts as unset. */
 export function readKnobs<Shape extends z.ZodObject>(knobs: Shape, env: Environment, appName: string): z.output<Shape> {
   const given = Object.fromEntries(
     Object.keys(knobs.shape).flatMap((name) => {

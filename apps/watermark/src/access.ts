@@ -3,16 +3,16 @@ import type { FastifyRequest } from 'fastify'
 import { RedressError } from 'redress'
 import type { Caller, MountTools } from 'redress/http'
 
-/** Whose campaigns these are: an account's, or those of a token that stands for none. */
+/** The owner of campaigns: an account, or a token without an account. */
 export const ownerOf = ({ account, name }: Caller): string => account ?? name
 
-/** Whose rows somebody may see; null for all. */
+/** The owner whose rows the caller may see; null for all. */
 export const visibleOwner = (caller: Caller): string | null => (caller.role === 'owner' ? ownerOf(caller) : null)
 
-/** A campaign is a batch: who may read and steer batches may read and steer campaigns, and nobody else. */
+/** A campaign is a batch: reading and changing campaigns needs the scopes of batches. */
 const SCOPES = { read: 'batches.show', write: 'batches.retry-failed' } as const
 
-/** Who has not signed in, or only for another system's sake, has no business here. */
+/** Requires a signed-in caller with the scope of a campaign operation. */
 export async function requireCaller(
   { findCaller }: MountTools,
   request: FastifyRequest,
@@ -33,10 +33,10 @@ export async function requireCaller(
 const hasScope = ({ scopes }: Caller, scope: string): boolean =>
   scopes === null || scopes.some((one) => one === scope || one === 'batches.*')
 
-/** For pages, which offer nobody what they would be refused. */
+/** Pages hide actions that the caller may not take. */
 export const mayWrite = (caller: Caller): boolean => caller.role !== 'viewer' && hasScope(caller, SCOPES.write)
 
-/** What is another's is not there (W28). */
+/** Another owner's rows are answered as not found (W28). */
 export const notFound = (what: 'asset' | 'campaign' | 'token' | 'detection'): Refused =>
   new Refused({
     status: 404,

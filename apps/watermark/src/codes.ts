@@ -1,6 +1,6 @@
 import { failureCodes, type Taxonomy } from 'redress'
 
-/** What goes wrong with a copy. `waiting` is read while a retry is still to come, `message` when it is failed for good. */
+/** The failures of a copy. `waiting` is shown while a retry is scheduled, `message` when the failure is final. */
 export const CODES = failureCodes({
   SOURCE_CORRUPT: {
     fault: 'caller',

@@ -8,7 +8,7 @@ import type { Log } from 'redress'
 import type { ArtifactStore } from 'redress/artifacts'
 import type { Settings } from './settings.ts'
 
-/** What was handed in, and what was made of it. Names follow from ids: nobody can name another's file. */
+/** Uploaded files and the copies made from them. Names follow from ids, so no request can name another owner's file. */
 export interface Files {
   /** Sources, their thumbnails, and suspects. */
   assets: ArtifactStore
@@ -41,8 +41,8 @@ export async function fetchTo(
 }
 
 /**
- * A folder of its own for work that may be killed at any moment. Whoever does the same work again first removes what
- * was left of it; should the one before still be alive, its lease is lost and its work worth nothing.
+ * Gives work that may be killed at any moment its own folder. The next attempt first removes the leftovers. If the
+ * previous worker is still alive, it has lost its lease, and its result is not used.
  */
 export async function inWorkFolder<T>(
   work: string,
@@ -61,7 +61,7 @@ export async function inWorkFolder<T>(
   }
 }
 
-/** What was left by those whose work nobody does again. */
+/** Removes leftovers of attempts that are not repeated. */
 export async function sweepWork(work: string, olderThanMs: number, nowMs: number): Promise<number> {
   await mkdir(work, { recursive: true, mode: 0o700 })
   return removeLeftovers(work, async (name) => {

@@ -17,7 +17,7 @@ import { TABLES } from './rows/tables.ts'
 import { readSettings } from './settings.ts'
 
 export interface WatermarkOptions {
-  /** Who works on pictures; ffmpeg when left out. */
+  /** The media implementation; ffmpeg by default. */
   media?: Media
   /** Where the jobs are, for an app that was handed a store and cannot say it. */
   location?: string

@@ -37,7 +37,7 @@ export interface MarkRequest {
 
 interface DetectRequest {
   suspect: string
-  /** What was marked, if it is still there. */
+  /** The unmarked source, if it still exists. */
   source: string | null
   key: string
   tokens: readonly string[]
@@ -50,12 +50,12 @@ interface Detected {
   verdict: 'match' | 'inconclusive'
   /** The likeliest first. */
   ranking: { tokenId: string; z: number }[]
-  /** The best of so many tokens that nobody was given: what chance can do with this file. */
+  /** The best score of so many unused tokens: what chance alone reaches with this file. */
   bestDecoyZ: number
   decoys: number
 }
 
-/** All that campaigns ask of whoever works on pictures. Failures are a `MediaError`. */
+/** The interface between campaigns and media processing. Failures are a `MediaError`. */
 export interface Media {
   /** Throws if no font can draw a text. */
   checkText(text: string): Promise<void>
@@ -92,7 +92,7 @@ function shippedFont(): string {
   }
 }
 
-/** What a failure of the media core means for a copy. */
+/** Maps a failure of the media code to a failure code of a copy. */
 const CODE_OF: Readonly<Record<MediaCode, Code>> = {
   SOURCE_MISSING: 'SOURCE_MISSING',
   SOURCE_CORRUPT: 'SOURCE_CORRUPT',
@@ -113,7 +113,7 @@ const CODE_OF: Readonly<Record<MediaCode, Code>> = {
   MEDIA_FAILED: 'ENCODE_FAILED',
 }
 
-/** Ends the attempt with the code of what went wrong; what is no failure of the media core goes its own way. */
+/** Ends the attempt with the code of a `MediaError`. Other errors are thrown on. */
 export function failWithMedia(attempt: Attempt<Code>, error: unknown): never {
   if (!(error instanceof MediaError)) throw error
   const { code, stage, exitCode, signal, stderrTail, message, detail } = error

@@ -41,7 +41,7 @@ export function declareChannels(app: App, rows: Rows, { mail, webhook: hook, pub
  */
 const hasResult = (notice: Notice): boolean => notice.kind === 'settled' && notice.batch.cancelled === 0
 
-/** That all is well is told by the webhook alone; the three mails are about failures. */
+/** Success is announced by the webhook only; the three mails are about failures. */
 function isMailed(notice: Notice): boolean {
   if (notice.kind === 'failed') return notice.failure.code !== 'CAMPAIGN_ENDED'
   return notice.kind === 'settled' && hasResult(notice) && notice.batch.state !== 'complete'
@@ -90,7 +90,7 @@ function campaignReady(notice: Notice): unknown {
   return { type: 'campaign_ready', timestamp: notice.at, data }
 }
 
-/** W34: `token_failed`, for whoever looks at the token or at its campaign, when a copy is failed for good. */
+/** W34: sends `token_failed` to the topics of the token and its campaign when a copy has failed for good. */
 export function mapEvents(app: App): void {
   const types: ReadonlySet<string> = new Set(MARK_TYPES)
   app.hub.map((event) => {

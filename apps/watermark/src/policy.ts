@@ -5,13 +5,13 @@ export const QUEUE = 'watermark'
 export const MAIL = 'watermark-mail'
 export const WEBHOOK = 'watermark-webhook'
 
-/** The channels that the settings give, by what they are told. */
+/** The configured channels, by the kind of notice they get. */
 export function channelsOf({ mail, webhook }: Settings): { failed: string[]; settled: string[] } {
   const mails = mail === null ? [] : [MAIL]
   return { failed: mails, settled: [...mails, ...(webhook === null ? [] : [WEBHOOK])] }
 }
 
-/** What happens to a copy that cannot be made (W4, W14, W15, W39, W40). */
+/** The policy of a copy that cannot be made (W4, W14, W15, W39, W40). */
 export function markPolicy(settings: Settings): PolicyInput {
   const { retriesMax, retryDelays, attemptMs } = settings
   return {
@@ -22,14 +22,14 @@ export function markPolicy(settings: Settings): PolicyInput {
     // Only the end of a campaign cancels its copies; to close one link, it is revoked.
     cancel: true,
     timeout: { attempt: attemptMs },
-    // Each recipient's copy is another matter: nobody is told "and 17 more".
+    // Each recipient's failure is announced separately, not as "and 17 more".
     notify: { failed: channelsOf(settings).failed, window: 0 },
     // The state of a campaign is read from its jobs, for as long as there is the campaign.
     retention: { complete: null, failed: null, cancelled: null },
   }
 }
 
-/** W10, W53: never tried again, neither by itself nor by a person; who wants it again sends the file again. */
+/** W10, W53: never retried, neither by policy nor by a person. Send the file again instead. */
 export function detectPolicy(settings: Settings): PolicyInput {
   return { ...common(settings), retry: { max: 1 }, manualRetry: 'off', timeout: { attempt: settings.attemptMs } }
 }
@@ -50,14 +50,14 @@ const common = ({ leaseMs, attemptMs, stuckAfterMs }: Settings): PolicyInput => 
   aggregates: true,
 })
 
-/** What is thrown by others than the media core, which names its failures itself (W22, W23). */
+/** Errors from outside the media code, which names its own failures (W22, W23). */
 export const RULES = [
   rule.errno(['ENOSPC', 'EDQUOT', 'STORAGE_FULL'], 'DISK_FULL'),
   rule.errno(['EIO', 'EROFS', 'EACCES', 'EPERM', 'EMFILE', 'EFBIG', 'STORAGE_FAILED'], 'WRITE_FAILED'),
   rule.timeout('TIMEOUT'),
   rule.exit(137, 'OUT_OF_MEMORY'),
   rule.signal('SIGKILL', 'OUT_OF_MEMORY'),
-  // Only what was said of the source: an encoder that has no folder to write to speaks of its "Input #0", too.
+  // Only messages about the source: an encoder without an output folder also prints "Input #0".
   rule.when(
     { subject: 'source', message: /invalid data found when processing input|moov atom not found/i },
     'SOURCE_CORRUPT',

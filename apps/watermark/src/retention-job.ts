@@ -22,7 +22,10 @@ interface RetentionOptions {
   log: Log
 }
 
-/** What nobody can ask for any more goes: copies of campaigns that are over, suspects, and what killed workers left. */
+/**
+ * Removes files that can no longer be requested: copies of ended campaigns, suspects, and leftovers of killed
+ * workers.
+ */
 export function declareRetention(app: App, { rows, files, finishPublishing, log }: RetentionOptions): void {
   const retention = app.job(RETENTION, {
     queue: QUEUE,

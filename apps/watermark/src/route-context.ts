@@ -23,7 +23,7 @@ const PAGE_MAX = 100
 /** A page hears of each campaign that it shows, and a stream has at most 50 topics. */
 const SHOWN_MAX = 40
 
-/** What every route of campaigns begins and ends with: who asks, about what, and how they want it answered. */
+/** The steps that all campaign routes share: find the caller and the campaign, and answer as a page or as JSON. */
 export class RouteContext {
   readonly options: RouteOptions
   readonly tools: MountTools
@@ -87,7 +87,10 @@ export class RouteContext {
     return viewCampaignDetail(this.options, campaign)
   }
 
-  /** A campaign that was made or changed: its page for a form, which says what was done; itself for a program. */
+  /**
+   * Answers after a campaign was made or changed: with a redirect and a message for a form, with the campaign for a
+   * program.
+   */
   async changed(request: FastifyRequest, reply: FastifyReply, id: string, said: string, status = 200) {
     if (wantsPage(request)) return flash(reply, `/campaigns/${id}`, said)
     const campaign = await findCampaign(this.options.rows, id, null)

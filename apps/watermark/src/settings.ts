@@ -48,7 +48,7 @@ export const KNOB_NAMES: readonly string[] = Object.keys(KNOBS.shape)
 
 export type Settings = ReturnType<typeof readSettings>
 
-/** Reads the knobs. Everything that is wrong is said at once, by its name. */
+/** Reads the settings. Reports all invalid values at once, by name. */
 export function readSettings(env: Environment, home: string) {
   const knobs = readKnobs(KNOBS, env, 'watermark')
   return {

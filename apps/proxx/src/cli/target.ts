@@ -20,7 +20,7 @@ export interface Target {
   validate(spec: unknown): Promise<Report>
   /** A spec that is refused is a failed job: look at its status. With an id of your own, submitting twice makes one job. */
   submit(spec: unknown, id?: string): Promise<ProxxJob>
-  /** Null when there is no such job. */
+  /** Null if there is no such job. */
   show(id: string): Promise<ProxxJob | null>
   retry(id: string, act: { reason: string; spec?: unknown; again?: boolean }): Promise<ProxxJob>
   markFailed(id: string, act: { reason: string }): Promise<ProxxJob>
@@ -31,7 +31,7 @@ export interface Target {
 export interface LocalOptions extends InstallContext {
   app: App
   actor: string
-  /** The store is somebody else's: what it says of itself is left as it is. */
+  /** The command visits the store of running workers: it must not change their settings. */
   isVisit: boolean
 }
 
@@ -40,8 +40,8 @@ export async function localTarget({ app, actor, isVisit, ...installContext }: Lo
 }
 
 /**
- * The shell of a person has seldom the settings of the workers. What it declares would replace theirs: who is told of
- * failures, and how soon an orphan is noticed. So it declares what it finds; null where nobody was before.
+ * The shell of a person seldom has the settings of the workers. Declaring its own would replace theirs: who gets
+ * notices, and how soon an orphan is noticed. So it declares the stored values; null if there are none.
  */
 async function alarmInForce(app: App): Promise<Alarm | null> {
   const { types } = await app.perform('types.list', {})
@@ -71,10 +71,10 @@ interface Request {
 
 /** Every frame of every output is decoded. */
 const VERIFY_MS_MAX = 24 * 3_600_000
-/** A submission of many clips is looked at from beginning to end before it is answered. */
+/** A submission of many clips is checked completely before it is answered. */
 const LOOK_MS_MAX = 10 * 60_000
 
-/** `ask` sends a request and throws what is refused as a RedressError. */
+/** `ask` sends a request. It throws a refusal as a RedressError. */
 export function remoteTarget(ask: (request: Request) => Promise<unknown>): Target {
   const get = (path: string) => ask({ method: 'GET', path, body: null, mutates: false })
   const post = (path: string, body: unknown, { mutates = true, withinMs = LOOK_MS_MAX } = {}) =>

@@ -11,7 +11,7 @@ const PROBLEMS_IN_LINE_MAX = 3
 
 import { classText, safeLines, safeText, stageText, toDo } from './words.ts'
 
-/** P49, P60: one failure by itself: its class, whose it is, where it happened, and what a person does about it. */
+/** P49, P60: a single failure: its class, its owner, where it happened, and what to do. */
 export function failureLine(job: ProxxJob, error: ProxxError): Html {
   return html`<p class="failure"><strong>${classText(error)}${whereText(job, error)}.</strong> ${safeText(inShort(error))}</p>
 ${problemList(error, PROBLEMS_IN_LINE_MAX)}
@@ -58,7 +58,7 @@ ${seesMachines && job.executionAttempted && html`<p><a href="/proxx/jobs/${job.i
 ${leftFiles(job, left)}</section>`
 }
 
-/** Where a program has spoken, its words say more than ours. What was refused at submission is listed already. */
+/** The output of a program is more precise than our summary. Problems of a submission are already listed. */
 function wordsOfWorker({ detail, stderrTail, problems }: ProxxError): Html | null {
   if (problems.length > 0) return null
   const own = html`<p class="detail">${safeText(withoutFrames(detail))}</p>`
@@ -84,7 +84,10 @@ function problemList({ problems }: ProxxError, most = Number.POSITIVE_INFINITY):
   }</ul>`
 }
 
-/** P23, P32: for a person to decide about. On the page of a failed job it is a part of the failure; of an orphan, one by itself. */
+/**
+ * P23, P32: leftover files, for a person to decide about. They are part of the failure of a failed job, and a
+ * separate section for an orphan.
+ */
 export function leftFiles({ executionAttempted, status }: ProxxJob, left: Detail['left']): Html | null {
   if (!executionAttempted) return null
   if (left === null)

@@ -9,14 +9,14 @@ import { type ProxxJob, refusalIn } from '../view.ts'
 import { type Fields, type RefusedAct, specOfForm } from './forms.ts'
 import type { Pages } from './index.ts'
 
-/** Somebody who has sent a form, and is answered with a page. */
+/** A submitted form, which is answered with a page. */
 interface Sent {
   reply: FastifyReply
   caller: Caller
   fields: Fields
 }
 
-/** What the forms of the pages do: the same as the API, and whatever is refused comes back with all that was typed. */
+/** The actions of the forms: the same as the API. A refused form comes back with everything that was typed. */
 export class Forms {
   readonly #proxx: Proxx
   readonly #pages: Pages

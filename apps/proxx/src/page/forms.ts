@@ -8,7 +8,7 @@ import type { Problem } from '../spec/spec.ts'
 import type { ProxxJob } from '../view.ts'
 import { lookOf, placeText, safeString, safeText, specText, titleOf } from './words.ts'
 
-/** A form that was refused: what was typed into it, and everything that was wrong. */
+/** A refused form: the typed fields and all problems. */
 export interface RefusedAct {
   act: 'retry' | 'mark-failed'
   fields: Readonly<Record<string, string>>
@@ -76,10 +76,10 @@ export const problemLine = ({ code, path, message }: Problem): Html =>
 
 export type Fields = Readonly<Record<string, string>>
 
-/** What became of a form: what is wrong with it, or that nothing is. */
+/** The result of checking or submitting a form. */
 export interface Outcome {
   report: Pick<Report, 'problems' | 'outputs' | 'estimateBytes' | 'freeBytes'>
-  /** The failed job that a submission was recorded as; null when it was only looked at. */
+  /** The failed job that recorded the submission; null if it was only checked. */
   recordedId: string | null
 }
 
@@ -91,14 +91,14 @@ interface SubmitForm {
   hasScripts: boolean
 }
 
-/** The sources as somebody typed them: one path on each line. */
+/** The typed sources: one path on each line. */
 const linesOf = (text: string): string[] =>
   text
     .split(/\r\n|\r|\n/)
     .map((line) => line.trim())
     .filter((line) => line !== '')
 
-/** The spec that a form means. What is wrong with it is for the checks to say, as with every spec. */
+/** The spec of a form. The checks report its problems, as for every spec. */
 export function specOfForm(fields: Fields): unknown {
   const { sources = '', profile = '', directory = '', naming = '', script = '', clipMinutes = '' } = fields
   return {
@@ -113,7 +113,7 @@ export function specOfForm(fields: Fields): unknown {
   }
 }
 
-/** Which field of the form a place in the spec is, and what is said when it was left empty. */
+/** Maps a path in the spec to a field of the form, with a message for an empty field. */
 const FIELDS: readonly { name: string; path: RegExp; empty: string }[] = [
   { name: 'sources', path: /^sources/, empty: 'name at least one clip' },
   { name: 'profile', path: /^profile$/, empty: 'choose one' },
@@ -123,7 +123,7 @@ const FIELDS: readonly { name: string; path: RegExp; empty: string }[] = [
   { name: 'clipMinutes', path: /^limits/, empty: '' },
 ]
 
-/** What is empty has one thing wrong with it, whatever the checks find. */
+/** An empty field has a single problem, whatever the checks find. */
 function inWordsOfForm(problems: readonly Problem[], fields: Fields): (Problem & { field: string | null })[] {
   const told = problems.map((problem) => {
     const field = FIELDS.find(({ path }) => path.test(problem.path))

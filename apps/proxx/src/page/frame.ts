@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { type Caller, type Html, html, page } from 'redress/http'
 import { safeString } from './words.ts'
 
-/** What the script of a page is told: what to hear, and whom to ask for what has changed. */
+/** For the script of a page: the topic to listen to, and the URL that returns the changes. */
 export interface Live {
   topic: string
   state: string

@@ -15,10 +15,10 @@ import { jobList, listState, liveOfList } from './list.ts'
 import { type Choice, FILTERS, Reader } from './reader.ts'
 import { lookOf, titleOf } from './words.ts'
 
-/** What people see instead of JSON. Routes ask for it where a browser does. */
+/** The HTML answers. Routes use them for browsers. */
 export interface Pages {
   job(reply: FastifyReply, caller: Caller, job: ProxxJob, refused?: RefusedAct): Promise<FastifyReply>
-  /** A form that was not taken, or only looked at, with all that was typed into it. */
+  /** A form that was refused, or only checked, with everything that was typed. */
   submitAgain(reply: FastifyReply, caller: Caller, fields: Fields, outcome: Outcome): FastifyReply
   /** Status and headers are there already. */
   refused(reply: FastifyReply, refusal: Refusal): FastifyReply
@@ -53,7 +53,7 @@ export function addPages(server: FastifyInstance, { proxx, tools, seen }: PagesO
     }
     const rights = rightsOf(caller, settings)
     const live = liveOfList(caller, `type:${TYPE}`, choice)
-    // Where there are orphans, somebody may be typing why they are failed.
+    // With orphans on the page, a person may be typing a reason.
     const isReloading = listed.orphans.rows.length === 0 && listed.jobs.rows.some(({ job }) => isUnderWay(job))
     const frame = { title: 'Proxies', caller, live, isReloading, isBelowList: false }
     return sendPage(reply, framed(frame, jobList(listed, choice, rights), files))
@@ -73,7 +73,7 @@ export function addPages(server: FastifyInstance, { proxx, tools, seen }: PagesO
 
   server.get('/proxx/new', described(API.newJob), async (request, reply) => {
     const caller = await callerOf(tools, request)
-    // Whoever may not is told so by the engine, in its words.
+    // The engine refuses callers without the right, with its own message.
     if (!rightsOf(caller, settings).submit) {
       await app.performAs(caller, 'jobs.submit', { type: TYPE, input: {}, dryRun: true })
     }
@@ -110,7 +110,7 @@ export function addPages(server: FastifyInstance, { proxx, tools, seen }: PagesO
   }
 }
 
-/** Only what looks as we write it ourselves: the rest is as good as absent. */
+/** Ignores parameters that do not have the expected form. */
 function choiceOf(request: FastifyRequest): Choice {
   const { status, profile, cursor } = request.query as Record<string, unknown>
   return {

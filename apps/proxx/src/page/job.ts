@@ -18,7 +18,7 @@ export function jobPage(detail: Detail, rights: Rights, refused: RefusedAct | nu
 ${parts.map(([id, part]) => html`<div id="${id}">${part}</div>`)}`
 }
 
-/** By the id of the element that has it inside. What changes is put in its place by the script. */
+/** The parts of the page by element id. The script replaces those that change. */
 function jobParts(detail: Detail, rights: Rights, refused: RefusedAct | null): Record<string, Html | null> {
   return {
     'part-head': headPart(detail),

@@ -94,7 +94,7 @@ function pager({ nextCursor }: Rows, choice: Choice): Html | null {
   }</nav>`
 }
 
-/** What its script puts in the place of what the page has: lists by their ids, in order. */
+/** The changed lists by id, for the script. */
 export const listState = ({ orphans, jobs }: Listed, rights: Rights) => ({
   lists: {
     orphans: orphans.rows.map((row) => orphanRow(row, rights).text),

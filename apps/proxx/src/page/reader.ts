@@ -16,7 +16,7 @@ export { type ClipPosition, positionByProgress } from '../trace.ts'
 export const FILTERS = ['pending', 'processing', 'complete', 'failed', 'orphaned'] as const
 type Filter = (typeof FILTERS)[number]
 
-/** What somebody wants to see of all jobs. */
+/** The filter of the list. */
 export interface Choice {
   status: Filter | null
   profile: string | null
@@ -43,7 +43,7 @@ interface LeftFile {
   clip: number
   path: string
   bytes: number
-  /** Whole by its name: the job delivered it, or somebody else made it. */
+  /** A file with the final name of an output: delivered by the job, or made by someone else. */
   isNamed: boolean
 }
 
@@ -52,12 +52,12 @@ export interface Detail extends Row {
   retries: readonly { id: string; status: string; createdAt: string }[]
   /** For the job that a retry would make. */
   newId: string
-  /** What failed jobs and orphans have left; null where the directory cannot be seen from here. */
+  /** The leftover files of failed jobs and orphans; null if the directory is not visible from this machine. */
   left: readonly LeftFile[] | null
 }
 
 const ROWS_WANTED = 20
-/** A profile is part of what was submitted, for which no store has an index: so much is looked through at once. */
+/** No store has an index for the profile, so the search is limited to this many pages of jobs. */
 const PAGES_LOOKED_THROUGH_MAX = 10
 const RETRIES_SHOWN_MAX = 100
 
@@ -81,7 +81,7 @@ export class Reader {
     if (isOrphansOnly) return { orphans, jobs: { rows: [], nextCursor: null } }
     const asked = { type: TYPE, limit: ROWS_WANTED, ...(status !== null && { status: engineStatus(status) }) }
     const ask = (after: object) => this.#ask(caller, 'jobs.list', { ...asked, ...after })
-    // Orphans have been told of, before everything else.
+    // Orphans are listed before the jobs.
     const fits = (job: ProxxJob) => job.orphanedAt === null && fitsProfile(job, choice)
     return { orphans, jobs: await this.#through(caller, ask, fits, cursor) }
   }
@@ -145,7 +145,7 @@ export class Reader {
     return clipPositionOf(this.#proxx.settings.jobs, { id, progress, spec })
   }
 
-  /** P23: what it has left is to be seen, and is not touched. */
+  /** P23: shows the leftover files and does not touch them. */
   async #left(job: ProxxJob): Promise<LeftFile[] | null> {
     const { spec } = readSpec(job.spec)
     const profile = profileOf(job.profile ?? {})

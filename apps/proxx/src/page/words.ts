@@ -5,7 +5,7 @@ import { readSpec } from '../spec/spec.ts'
 import type { ProxxError, ProxxJob } from '../view.ts'
 import type { ClipPosition } from './reader.ts'
 
-/** Characters that nobody sees and a reader would obey: line breaks, and what turns the direction of writing. */
+/** Invisible characters that change how text is shown: line breaks, and marks for the direction of writing. */
 const ODD = /([\p{Cc}\p{Cs}\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff])/u
 const ODD_IN_LINES = /([^\P{Cc}\n\t]|[\p{Cs}\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff])/u
 
@@ -17,7 +17,7 @@ const marked = (text: string, odd: RegExp): Html =>
     .split(odd)
     .map((part, at) => (at % 2 === 0 ? part : html`<span class="odd">${nameOfCharacter(part)}</span>`))}</bdi>`
 
-/** What somebody else wrote, a path or a reason: what is odd about it is to be seen. */
+/** Shows untrusted text, such as a path or a reason, with its invisible characters made visible. */
 export const safeText = (text: string): Html => marked(text, ODD)
 
 /** The same of several lines. */
@@ -30,13 +30,13 @@ export const safeString = (text: string): string =>
     .map((part, at) => (at % 2 === 0 ? part : '\ufffd'))
     .join('')
 
-/** A spec to be read and edited. JSON has its own way to write what is odd, and means the same by it. */
+/** A spec to be read and edited. JSON escapes invisible characters itself. */
 export function specText(spec: unknown): string {
   const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
   return JSON.stringify(spec, null, 2).replace(/[\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, escaped)
 }
 
-/** What people call a job: by its first clip. */
+/** The title of a job: its first clip. */
 export function titleOf({ id, spec }: Pick<ProxxJob, 'id' | 'spec'>): string {
   const { spec: read } = readSpec(spec)
   const [first] = read?.sources ?? []
@@ -88,7 +88,7 @@ export function placeText(path: string): string {
 
 const ANEW = 'Do not use what it left. A retry makes everything anew.'
 
-/** What a person at the proxx does about it. */
+/** The suggested action for a person. */
 const TO_DO: Readonly<Record<Code, string>> = {
   SPEC_INVALID: 'Correct what is named, and retry the job with the corrected spec.',
   PROFILE_UNKNOWN: 'Choose a profile that there is, and retry the job with it.',

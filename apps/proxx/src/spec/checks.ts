@@ -12,7 +12,7 @@ import { nameProblems, namingProblem, outputNames } from './naming.ts'
 import { knownProfile, outputSize, PROFILES, type ResolvedProfile } from './profiles.ts'
 import { type JobSpec, type Problem, readSpec, soundParts } from './spec.ts'
 
-/** What a job keeps: what was asked for, and what that meant when it was. */
+/** The payload of a job: the requested spec, and the profile as it was at submission. */
 export interface Payload {
   spec: unknown
   profile: unknown
@@ -24,7 +24,7 @@ export function payloadOf(spec: unknown): Payload {
   return { spec, profile: (typeof profile === 'string' && PROFILES.get(profile)) || null }
 }
 
-/** A payload that says what it must, or what is wrong with it. */
+/** A valid payload, or its problems. */
 export function readPayload(
   payload: Partial<Payload> | null,
 ): { spec: JobSpec; profile: ResolvedProfile; problems: [] } | { spec: null; profile: null; problems: Problem[] } {
@@ -56,12 +56,12 @@ export const limitsOf = ({ memoryBytes, clipMs }: Settings, spec?: JobSpec): Med
     outputBytesMax: 2 ** 42,
   })
 
-/** How many files are looked at at once: a submission must not take the machine from the jobs that run. */
+/** How many files are checked at once: a submission must not slow running jobs. */
 const LOOKS_AT_ONCE = 4
 
 /**
- * P3: everything that can be known before a job is dispatched. Nothing is written and nothing is left behind. All that
- * is wrong is told at once; what comes first names the failure.
+ * P3: checks everything that can be known before the dispatch. Writes nothing. Reports all problems at once; the
+ * first one names the failure.
  */
 export async function checkSubmission(payload: Payload, owner: string | null, settings: Settings): Promise<Report> {
   const report: Report = { problems: [], outputs: [], estimateBytes: null, freeBytes: null }

@@ -13,7 +13,7 @@ const INDEX_DIGITS_MIN = 3
 
 const isPlaceholder = (name: string): name is Placeholder => (PLACEHOLDERS as readonly string[]).includes(name)
 
-/** What is wrong with a pattern, whatever the clips are called. */
+/** The problem of a pattern, independent of the clips. */
 export function namingProblem(naming: string, clips: number): string | null {
   const used = [...naming.matchAll(/\{([^{}]*)\}/g)].map(([, name = '']) => name)
   const known = PLACEHOLDERS.map((name) => `{${name}}`).join(', ')
@@ -43,7 +43,7 @@ export function outputNames(naming: string, sources: readonly string[], { name, 
   })
 }
 
-/** What is wrong with the names that came of it; by the number of the source. */
+/** The problems of the resulting names, by the number of the source. */
 export function nameProblems(names: readonly string[]): { at: number; message: string }[] {
   const seen = new Map<string, number>()
   return names.flatMap((name, at) => {
@@ -67,8 +67,8 @@ function nameProblem(name: string): string | null {
 }
 
 /**
- * An output while it is made, and for good if its job fails. Nobody takes it for a finished one, no program opens it by
- * its ending, and with the id of the job in it no other job can mean the same file.
+ * The name of an output while it is made, and permanently if its job fails. It does not look finished, no program
+ * opens it by its extension, and the job id keeps it unique.
  */
 const partialName = (name: string, jobId: string): string => `${name}.${jobId}.partial`
 
@@ -84,7 +84,7 @@ export interface Clip {
   partial: string
 }
 
-/** In the directory that was found behind the name when the job began: a link that is changed meanwhile leads nobody astray. */
+/** Uses the real directory that was found when the job began, so a link that changes later has no effect. */
 export function clipsOf(
   { sources, output }: JobSpec,
   profile: ResolvedProfile,

@@ -7,7 +7,10 @@ type Sizing =
   /** As it is where it fits into the box, otherwise made smaller until it does. */
   | { rule: 'fit'; width: number; height: number }
 
-/** What proxies are made like. Frozen: a change is a new version beside the old one, never another text under its name. */
+/**
+ * The definition of a proxy. Frozen: a change is a new version beside the old one, never another text under the same
+ * name.
+ */
 export interface Profile {
   name: string
   version: number
@@ -16,7 +19,7 @@ export interface Profile {
   size: Sizing
   /** Smaller pictures are made larger: the codec knows none below it. */
   sizeMin: { width: number; height: number }
-  /** What ffprobe must say of an output. */
+  /** The facts that ffprobe must report about an output. */
   video: { codec: string; profile: string; pixelFormat: string }
   audioCodec: string
   /** Of a picture's every pixel, and more than is likely: for the estimate of the room that is needed. */
@@ -132,8 +135,8 @@ export const PROFILES: ReadonlyMap<string, ResolvedProfile> = new Map(
 )
 
 /**
- * The shipped profile that a stored one is. What is stored is only compared, never run: whoever can write a payload
- * must not be able to write ffmpeg's command line.
+ * The shipped profile that a stored one refers to. The stored one is only compared, never run: a payload must not
+ * control ffmpeg's command line.
  */
 export function knownProfile(stored: unknown): ResolvedProfile | null {
   const known = profileOf((stored ?? {}) as Partial<ResolvedProfile>)
@@ -149,7 +152,7 @@ export interface Size {
   height: number
 }
 
-/** In whole numbers and the same everywhere: ffmpeg is told the size, and does not work it out. */
+/** Computed in whole numbers, the same on every machine. ffmpeg gets the size and does not compute it. */
 export function outputSize({ size, sizeMin }: Profile, source: Size): Size {
   const scaled = scaledSize(size, source)
   const factor = Math.max(1, sizeMin.width / scaled.width, sizeMin.height / scaled.height)
@@ -171,7 +174,7 @@ function scaledSize(size: Sizing, { width, height }: Size): Size {
 /** A side is never made longer by the rounding. */
 const even = (pixels: number): number => Math.max(2, Math.floor(pixels / 2) * 2)
 
-/** What ffmpeg is told of one output. */
+/** The arguments of ffmpeg for one output. */
 export function outputArguments(profile: Profile, { width, height }: Size): string[] {
   return profile.arguments.map((part) => part.replace('{width}', String(width)).replace('{height}', String(height)))
 }

@@ -70,8 +70,8 @@ export interface Problem {
 export const inOneLine = ({ code, path, message }: Problem): string => `${code} ${path}: ${message}`
 
 /**
- * Reads a spec strictly: what it does not know it refuses. Everything that is wrong is told at once. What was dropped and
- * could not even be read says so itself, as `unreadable`.
+ * Reads a spec strictly: unknown fields are refused. Reports all problems at once. A dropped file that could not be
+ * read has its problem in `unreadable`.
  */
 export function readSpec(given: unknown): { spec: JobSpec; problems: [] } | { spec: null; problems: Problem[] } {
   const { unreadable } = (given ?? {}) as { unreadable?: unknown }
@@ -120,7 +120,7 @@ function problemsIn(issue: z.core.$ZodIssue): Problem[] {
   return [invalid(at(), inPlainWords(issue.message))]
 }
 
-/** Who left a field out need not know what it was compared with. */
+/** For a missing field, the expected type is not helpful. */
 const inPlainWords = (message: string): string =>
   message
     .replace(/^Invalid input: expected \w+, received undefined$/, 'is missing')

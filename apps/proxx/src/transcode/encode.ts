@@ -14,7 +14,7 @@ import type { Trace } from '../trace.ts'
 import { causeOf, factsOf, sourceTrouble, verdictOf } from './failing.ts'
 import { DECODER_THREADS, type Inspected, inspectMedia, STRICTLY } from './inspect.ts'
 
-/** What a job of proxx works with. */
+/** The context of a running proxx job. */
 export interface Work {
   attempt: Attempt<Code | 'LOG_FAILED'>
   spec: JobSpec
@@ -47,7 +47,7 @@ export async function enter(work: Work, clip: Clip, stage: ClipStage): Promise<v
   await say(work, `clip ${clip.number} of ${of}, ${stage}: ${clip.source} -> ${clip.name}`)
 }
 
-/** P67: what cannot be logged is not done. */
+/** P67: a step that cannot be logged is not taken. */
 export async function say({ attempt, trace, nowMs }: Work, text: string): Promise<void> {
   try {
     await trace.say(nowMs(), text)
@@ -110,7 +110,7 @@ function noteOf({ number, source }: Clip, code: string, cause: string | null): s
   return cause === null ? `${which}.` : `${which}: ${cause}`
 }
 
-/** Looked at again: a link may lead elsewhere than it did at submission. */
+/** Checked again: a link may have changed since the submission. */
 async function allowedSource({ attempt, roots }: Work, clip: Clip): Promise<string> {
   const { source } = clip
   const real = await realPath(source)

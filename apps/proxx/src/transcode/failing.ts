@@ -6,7 +6,7 @@ import { ProgramFailed } from 'redress/programs'
 import type { Code } from '../codes.ts'
 import { errnoOf, notWritable } from '../paths.ts'
 
-/** What went wrong with a clip, by name. */
+/** The failure of a clip, by name. */
 export interface Verdict {
   code: Code | 'LOG_FAILED'
   detail: string

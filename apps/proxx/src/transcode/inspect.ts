@@ -10,14 +10,14 @@ export interface Length {
   ms: number
 }
 
-/** What the head of a video says of it. */
+/** The facts in the header of a video. */
 export interface Inspected {
   file: SniffedFile
   videoIndex: number
   codec: string
   profile: string
   pixelFormat: string
-  /** As it is shown: a picture that is to be turned has been. */
+  /** As displayed, with the rotation applied. */
   width: number
   height: number
   fps: number
@@ -61,7 +61,7 @@ const ENTRIES =
 /** Fields of fewer lines, or lines of fewer pixels, cannot be made whole. */
 const SIDE_MIN = 4
 
-/** Throws `MediaError` for what is no video or cannot be read; `ProgramFailed` where ffprobe itself was in trouble. */
+/** Throws `MediaError` for a file that is not a readable video, and `ProgramFailed` if ffprobe itself failed. */
 export async function inspectMedia(path: string, programs: MediaPrograms, run: MediaRun): Promise<Inspected> {
   const file = await sniff(path, 'probe', run.limits, { takesCameras: true })
   if (file.kind !== 'video') throw unsupported(path, 'This is a picture and no video.')
@@ -132,7 +132,7 @@ function lengthsOf(video: Stream, file: Timed): Length[] {
   return [...sinceStart, ms].map((one) => ({ of, ms: one }))
 }
 
-/** An edit list hides frames that the count still holds; then nobody knows how many there are. */
+/** An edit list hides frames that the count includes. The number of shown frames is then unknown. */
 function plausibleFrames(counted: number, fps: number, durationMs: number | null): number | null {
   if (counted <= 0 || durationMs === null) return null
   return Math.abs((counted / fps) * 1000 - durationMs) <= 500 / fps ? counted : null
@@ -180,9 +180,9 @@ export const STRICTLY = ['-xerror', '-err_detect', 'explode']
 export const DECODER_THREADS = ['-threads', '4']
 
 /**
- * How many of its frames a source shows, where its head counts others: an edit list hides some. Those that later ones are
- * made from are read and marked; the rest are not even read, and are found when the list is not heeded. What the head
- * counts and the file does not have is not hidden but missing, and is not taken off.
+ * The number of frames that a source shows, if an edit list hides frames that the header counts. Hidden frames that
+ * later ones depend on are read and marked. The others are found by ignoring the edit list. Frames that the header
+ * counts and the file lacks are missing, not hidden, and are not subtracted.
  */
 export async function shownFrames(
   source: Inspected,
@@ -210,7 +210,7 @@ async function packetsOf(
 ): Promise<Packets> {
   const packets: Packets = { read: 0, hidden: 0 }
   const onLine = (line: string) => {
-    // Key frame, to be discarded, corrupt: the last is what is left of a frame at the end of a file that was cut.
+    // Key frame, to be discarded, corrupt: the last is the rest of a frame at the end of a truncated file.
     if (!/^[K_][D_]/.test(line) || line[2] === 'C') return
     packets.read++
     if (line[1] === 'D') packets.hidden++

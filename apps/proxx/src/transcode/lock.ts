@@ -9,7 +9,7 @@ import { errnoOf } from '../paths.ts'
 /** In the output directory itself, so that every machine that shares it sees it. */
 export const LOCK_NAME = '.proxx.lock'
 
-/** What the file says of who holds it. */
+/** The content of the lock file: who holds it. */
 export interface LockHolder {
   job: string
   host: string
@@ -33,13 +33,13 @@ export class DirectoryLocked extends Error {
 interface LockOptions {
   log: Log
   nowMs: number
-  /** Whether a job of this store has ended: then a person, or its own worker, has said that nobody works any more. */
+  /** Whether a job of this store has ended. Then its worker, or a person, has confirmed that no process works on it. */
   isOver(job: string): Promise<boolean>
   /** How long to wait for a process that is still there though its job is over. */
   patienceMs?: number
 }
 
-/** P64: exclusive, logged, and never bypassed. Gives back what lets go of it. */
+/** P64: exclusive, logged, and never bypassed. Returns the function that releases it. */
 export async function lockDirectory(
   directory: string,
   job: string,
@@ -78,12 +78,12 @@ export async function lockDirectory(
   }
 }
 
-/** Jobs of this process that have not let go yet. */
+/** Jobs of this process that still hold a lock. */
 const heldHere = new Set<string>()
 const LETTING_GO_MS_MAX = 10_000
 const LOOK_AGAIN_MS = 100
 
-/** A process that ends waits for this: its programs are told to stop, and need a moment. */
+/** A stopping process waits for this: its programs need a moment to end. */
 export async function releaseLocks(): Promise<void> {
   for (let waitedMs = 0; heldHere.size > 0 && waitedMs < LETTING_GO_MS_MAX; waitedMs += LOOK_AGAIN_MS) {
     await setTimeout(LOOK_AGAIN_MS)
@@ -96,7 +96,7 @@ async function writeExclusively(path: string, text: string): Promise<void> {
     await file.writeFile(text)
     await file.sync()
   } catch (error) {
-    // Nobody could read who holds it.
+    // An unreadable lock would not say who holds it.
     await unlink(path)
     throw error
   } finally {
@@ -114,8 +114,8 @@ async function holderOf(path: string): Promise<LockHolder | null> {
 }
 
 /**
- * A killed worker leaves its lock behind. It is taken away only when its job has ended (which, for an orphan, a person
- * decides) and its process is not seen any more. Everybody else's is left alone.
+ * A killed worker leaves its lock behind. The lock is removed only if its job has ended (for an orphan, a person
+ * decides that) and its process is gone. Every other lock is left alone.
  */
 async function removeAbandoned(
   directory: string,
@@ -125,7 +125,7 @@ async function removeAbandoned(
 ): Promise<void> {
   const holder = await holderOf(path)
   if (holder === null || !(await isOver(holder.job))) throw new DirectoryLocked(directory, holder)
-  // Somebody marked a running job as failed, and its worker is about to notice.
+  // A person marked a running job as failed, and its worker will notice soon.
   for (let waitedMs = 0; isAlive(holder) && waitedMs < patienceMs; waitedMs += LOOK_AGAIN_MS) {
     await setTimeout(LOOK_AGAIN_MS)
     if ((await holderOf(path)) === null) return
@@ -140,9 +140,9 @@ async function removeAbandoned(
 }
 
 /**
- * Others may want to remove the same one at this moment, and the first of them may hold a new one already. So whoever
- * removes has this file, which names what was judged, and looks again: nobody else's lock is ever moved, not even for a
- * moment. One who dies here leaves the file, and then a person removes both.
+ * Several processes may try to remove the same lock, and the first of them may already hold a new one. So the remover
+ * first makes this file, which names the judged lock, and checks again: no other process's lock is ever moved. If the
+ * remover is killed here, the file stays, and a person must remove both.
  */
 async function removeThis(path: string, holder: LockHolder): Promise<boolean> {
   const judged = JSON.stringify(holder)

@@ -20,7 +20,7 @@ import { countFrames, type FrameCount } from './inspect.ts'
 import { DirectoryLocked, lockDirectory } from './lock.ts'
 import { during, type Fingerprint, jobFingerprint, runScript, VerificationFailed, verifyOutput } from './verify.ts'
 
-/** What a complete job has made. */
+/** The result of a complete job. */
 export interface TranscodeResult {
   /** Fingerprints are equal for equal versions of it. */
   ffmpeg: string
@@ -52,7 +52,7 @@ type OwnAttempt = Work['attempt']
 /** The one job type of proxx. */
 export function declareTranscode(app: App, options: TranscodeOptions): void {
   const { settings, alarm } = options
-  /** What `run` has made and `verify` judges, for as long as the attempt lasts. */
+  /** The results of `run` that `verify` checks, for as long as the attempt lasts. */
   const made = new WeakMap<object, { work: Work; encoded: Encoded[] }>()
   app.job(TYPE, {
     queue: QUEUE,
@@ -95,7 +95,7 @@ export function declareTranscode(app: App, options: TranscodeOptions): void {
   })
 }
 
-/** P11, P12, P64: what a worker must have before anything begins. Whatever is missing is a dispatch failure. */
+/** P11, P12, P64: the resources that a worker needs before it starts. A missing one is a dispatch failure. */
 async function acquire(
   app: App,
   payload: Payload,
@@ -124,7 +124,7 @@ async function acquire(
       await files.write(attempt.jobId)
       return release
     } catch (error) {
-      // Who is not given it cannot let go of it.
+      // The caller does not get the lock, so it cannot release it.
       await release()
       throw error
     }
@@ -241,8 +241,8 @@ async function judged<T>(work: Work, judge: () => Promise<T>): Promise<T> {
 const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
 
 /**
- * Gives all outputs of a job their names, or none of them. What is there already is never overwritten, whoever made it
- * at whatever moment: a link, unlike a rename, cannot replace anything.
+ * Gives all outputs of a job their names, or none of them. An existing file is never overwritten, even if it appears
+ * during the delivery: a hard link, unlike a rename, cannot replace a file.
  */
 export async function deliverAll(clips: readonly Clip[], before: (clip: Clip) => Promise<void>): Promise<void> {
   const undo: { target: string; take(): Promise<void> }[] = []
@@ -258,7 +258,7 @@ export async function deliverAll(clips: readonly Clip[], before: (clip: Clip) =>
       } else undo.push({ target, take: () => rename(target, partial) })
     }
   } catch (error) {
-    // Half a delivery would look like a whole one: all are parts again, or it is said which are not.
+    // Half a delivery would look complete. All outputs are renamed back, or the error names those that could not be.
     const left: string[] = []
     for (const { target, take } of undo) {
       await take().catch((why: unknown) => left.push(`${target} could not be taken back (${errnoOf(why)})`))
@@ -278,7 +278,7 @@ async function nameOne({ partial, target }: Clip): Promise<boolean> {
   } catch (error) {
     if (!NO_LINKS.includes(errnoOf(error))) throw error
   }
-  // The empty file is ours alone, so that what the move replaces is nobody's.
+  // Only this process knows the empty file, so the move replaces nothing of anyone else.
   await (await open(target, 'wx')).close()
   if ((await stat(target)).size !== 0) throw new Error(`${target} was written by somebody else`)
   await rename(partial, target)

@@ -12,11 +12,11 @@ import type { Profile, Size } from '../spec/profiles.ts'
 import { endOf, type Verdict } from './failing.ts'
 import { DECODER_THREADS, type Inspected, inspectMedia, type Length, STRICTLY } from './inspect.ts'
 
-/** What an output must be. */
+/** The expected properties of an output. */
 export interface Expected {
   profile: Profile
   size: Size
-  /** What the source may mean by what it says of how long it is; none where it says nothing. */
+  /** The possible lengths of the source; none if its header has none. */
   lengths: readonly Length[]
   /** The frame count of the source; null if there is none to compare with. */
   sourceFrames: number | null
@@ -28,7 +28,7 @@ export interface Expected {
   audioTracks: number
 }
 
-/** A fact about what was made, and not about how: the same input, spec and ffmpeg give the same (P45). */
+/** A property of the output, not of its making: the same input, spec and ffmpeg give the same value (P45). */
 export interface Fingerprint {
   /** Of all streams together. */
   sha256: string
@@ -81,8 +81,8 @@ interface Verifying {
 }
 
 /**
- * P62: the checks of one output, in their fixed order. That ffmpeg ended well does not say that its output is whole: one
- * that was told to stop leaves a file that plays, only shorter.
+ * P62: the checks of one output, in their fixed order. A good exit code of ffmpeg is not enough: a stopped ffmpeg
+ * leaves a playable, shorter file.
  */
 export async function verifyOutput(path: string, expected: Expected, verifying: Verifying): Promise<Verified> {
   const bytes = await checkThere(path)

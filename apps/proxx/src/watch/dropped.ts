@@ -2,7 +2,7 @@ import { lstat, readdir, readFile } from 'node:fs/promises'
 import { basename, extname, join, relative } from 'node:path'
 import { errnoOf } from '../paths.ts'
 
-/** What jobs are made of beside specs: with a profile, and a folder for the outputs. */
+/** How media files become jobs: with a profile and an output folder. */
 export interface MediaRule {
   profile: string
   output: string
@@ -22,15 +22,15 @@ const isUnfinished = (name: string): boolean => UNFINISHED.test(name)
 
 export interface Look {
   kind: 'spec' | 'media' | 'card' | 'link' | 'other'
-  /** A file that somebody still copies: itself, or one in a card. */
+  /** A file that is still being copied: the item itself, or a file in a card. */
   unfinished: string | null
-  /** Of a card: what in it is no clip, by its kind. Nobody should believe that it was made, too. */
+  /** Of a card: the number of other files by kind, so that it is clear that they were not converted. */
   leftOut: string | null
   /** Changes with every write to it, or into it. */
   signature: string
 }
 
-/** Null when it is gone meanwhile. Links are not followed: what they lead to may change behind our back. */
+/** Null if the path has disappeared. Links are not followed, because their target may change. */
 export async function lookAt(path: string): Promise<Look | null> {
   try {
     const found = await lstat(path)
@@ -61,7 +61,7 @@ const factsOf = ({ size, mtimeMs, ino }: { size: number; mtimeMs: number; ino: n
 
 const isMedia = (path: string): boolean => MEDIA.has(extname(path).toLowerCase())
 
-/** Names are of systems and programs: the trash of a card has clips that somebody has thrown away. */
+/** Hidden files belong to systems and programs: the trash of a card contains deleted clips. */
 const isHidden = (path: string): boolean => /(^|\/)\./.test(path)
 
 /** By their way from the folder, hidden ones too: a program may still copy under such a name. */
@@ -87,7 +87,7 @@ function countedByKind(kinds: readonly string[]): string | null {
   return counts.size === 0 ? null : [...counts].map(([kind, count]) => `${count} ${kind}`).join(', ')
 }
 
-/** The spec that something dropped stands for. What is none is one all the same: its job says what is wrong. */
+/** The spec of a dropped item. An invalid spec is submitted as well: its failed job names the problem. */
 export async function specOf(path: string, kind: Look['kind'], rule: MediaRule | null): Promise<unknown> {
   if (kind === 'spec' || rule === null) return readSpecFile(path)
   const sources = kind === 'card' ? await clipsUnder(path) : [path]
@@ -113,7 +113,7 @@ async function readSpecFile(path: string): Promise<unknown> {
   }
 }
 
-/** What JSON can read may be too deep to be written again. */
+/** JSON.parse accepts deeper nesting than JSON.stringify. */
 function isDeeper(value: unknown, most: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   return most === 0 || Object.values(value).some((one) => isDeeper(one, most - 1))

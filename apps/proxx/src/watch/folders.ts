@@ -7,8 +7,8 @@ import { errnoOf, writeWhole } from '../paths.ts'
 import type { ProxxJob } from '../view.ts'
 
 /**
- * `taken` holds what was dropped, by job and for good: a job and its retries name their sources there. The files in the
- * last three say how a job stands: it has one in exactly one of them, but for the moment between two.
+ * `taken` keeps dropped items by job, permanently: a job and its retries use the sources there. A job has its file in
+ * exactly one of the last three folders, except during a move.
  */
 const FOLDERS = ['pending', 'taken', 'running', 'completed', 'failed'] as const
 type FolderName = (typeof FOLDERS)[number]
@@ -17,13 +17,13 @@ type Outcome = 'completed' | 'failed'
 /** The file of a job, while it runs and as its result. */
 export interface Ticket {
   version: 1
-  /** What it was called when it was dropped. */
+  /** Its name when it was dropped. */
   name: string
   jobId: string
   spec: unknown
   /** As it was last seen; null until it is known to have been submitted. */
   job: ProxxJob | null
-  /** Why there is no job, where it could not even be recorded. */
+  /** Why there is no job, if the submission could not even be recorded. */
   refusal: object | null
 }
 
@@ -50,7 +50,7 @@ export class Folders {
     return (await readdir(this.path('pending'))).filter((name) => !name.startsWith('.')).toSorted()
   }
 
-  /** The ids of what was taken and has no result yet. */
+  /** The ids of taken items that have no result yet. */
   async unfinished(): Promise<string[]> {
     const finished = await this.#finished()
     const running = (await readdir(this.path('running'))).flatMap((name) => idIn(name) ?? [])
@@ -58,7 +58,7 @@ export class Folders {
     return [...ids].filter((id) => !finished.has(id)).toSorted()
   }
 
-  /** Files of running jobs whose result is there: whoever wrote it was killed before it could remove them. */
+  /** Running files of jobs that have a result: the watcher was killed before it could remove them. */
   async clearRunning(): Promise<void> {
     const finished = await this.#finished()
     for (const name of await readdir(this.path('running'))) {

@@ -14,15 +14,15 @@ import { Folders, type Ticket } from './folders.ts'
 export interface WatchOptions {
   target: Pick<Target, 'show' | 'submit'>
   folder: string
-  /** What is made of media; null when only specs are taken. */
+  /** How media become jobs; null if only specs are accepted. */
   media: MediaRule | null
-  /** What is dropped is taken when it has not changed for this long. */
+  /** An item is taken when it has not changed for this long. */
   settleMs: number
   /** It is taken when there is a file of its name with `.done` behind it, and not before. */
   needsMarker: boolean
   signal: AbortSignal
   say(event: WatchEvent): void
-  /** By which it is measured what has not changed for how long. */
+  /** The clock for that. */
   nowMs?(): number
 }
 
@@ -38,9 +38,8 @@ const LOOK_MS = { min: 20, max: 1_000 }
 const CLIPS_OF_A_CARD = 2
 
 /**
- * Makes jobs of what is dropped into `pending`. Nothing is remembered but on the disk, and every step can be taken again:
- * what is taken gets the id of its job by the one move that takes it, so that whoever goes on after a crash submits the
- * same job, and not another.
+ * Makes jobs of items that are dropped into `pending`. All state is on the disk, and every step is idempotent: the
+ * move that takes an item also gives it the id of its job. So after a crash the next watcher submits the same job.
  */
 export async function watchFolder(options: WatchOptions): Promise<void> {
   if (options.media !== null) refuseWrongRule(options.media)
@@ -55,7 +54,7 @@ export async function watchFolder(options: WatchOptions): Promise<void> {
   }
 }
 
-/** What would make a failed job of every card is better said before the first. */
+/** A wrong rule would fail the job of every card, so it is refused at the start. */
 function refuseWrongRule({ profile, naming }: MediaRule): void {
   if (!PROFILES.has(profile)) {
     const action = `Choose one of ${[...PROFILES.keys()].join(', ')}.`
@@ -71,7 +70,7 @@ class Watch {
   /** By path: how it looked, and since when it has looked so. */
   readonly #seen = new Map<string, { signature: string; sinceMs: number }>()
   readonly #open = new Map<string, Ticket | null>()
-  /** What was said of whom, so that nothing is said again and again. */
+  /** The last message about each item, so that none is repeated. */
   readonly #said = new Map<string, string>()
 
   constructor(folders: Folders, options: WatchOptions) {
@@ -99,7 +98,7 @@ class Watch {
     }
   }
 
-  /** What may pass is tried again; what will not end the watch, with everything where the next one finds it. */
+  /** Transient errors are retried. Other errors end the watch, and the next watcher continues from the disk. */
   async #guarded(whose: string, work: () => Promise<void>): Promise<void> {
     try {
       await work()
@@ -121,7 +120,7 @@ class Watch {
   async #takeAll(): Promise<void> {
     const names = await this.#folders.dropped()
     const paths = new Set(names.map((name) => this.#folders.path('pending', name)))
-    // What comes under the same name later is something else, and is spoken of anew.
+    // A later item of the same name is a different one, with its own messages.
     for (const known of [this.#seen, this.#said]) {
       for (const path of known.keys()) {
         if (path.startsWith(this.#folders.path('pending', '/')) && !paths.has(path)) known.delete(path)
@@ -184,10 +183,10 @@ class Watch {
       if (await isThere(to + DONE)) await rename(to + DONE, from + DONE)
       await rmdir(this.#folders.path('taken', id))
       const errno = errnoOf(error)
-      // Renamed or taken away by somebody in this very moment.
+      // Renamed or removed in this moment.
       if (errno === 'ENOENT') return
       const why = errno === 'EXDEV' ? 'they are not on one disk' : errno
-      // Without the id, which is another one every time: it is to be said once.
+      // Without the id, which differs every time: the message is printed once.
       throw Object.assign(new Error(`${name} cannot be moved from pending to taken: ${why}.`), { code: errno })
     }
     const before = this.#seen.get(from)
@@ -198,7 +197,7 @@ class Watch {
     this.#open.set(id, null)
   }
 
-  /** One step further with what was taken, from wherever it stands. */
+  /** Moves a taken item one step further, from its current state. */
   async #advance(id: string): Promise<void> {
     const ticket = this.#open.get(id) ?? (await this.#ticketOf(id))
     if (ticket === null) return
@@ -250,7 +249,7 @@ class Watch {
     }
     const path = this.#folders.path('taken', id, name)
     const look = await lookAt(path)
-    // Somebody may have had it open when it was moved.
+    // A program may have had it open while it was moved.
     const isMarked = await isThere(path + DONE)
     if (look === null || !(isMarked || this.#isSettled(path, look))) return null
     if (!this.#takes(look)) {

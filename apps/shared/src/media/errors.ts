@@ -6,7 +6,7 @@ interface CodeSpec {
   action: string
 }
 
-/** Every way in which work on media fails. Whoever declares job types takes codes and permanence from here. */
+/** All failures of media work. Job types take their codes and their permanence from here. */
 export const MEDIA_CODES = {
   SOURCE_MISSING: { isPermanent: true, action: 'Upload the file again: it is not there, or may not be read.' },
   SOURCE_CORRUPT: { isPermanent: true, action: 'Upload a file that plays from its beginning to its end.' },
@@ -37,7 +37,7 @@ export const MEDIA_CODES = {
 
 export type MediaCode = keyof typeof MEDIA_CODES
 
-/** What was being done. */
+/** The step that failed. */
 export type MediaStage = 'prepare' | 'probe' | 'encode' | 'verify' | 'detect' | 'thumbnail'
 
 export interface MediaErrorDetails {
@@ -47,7 +47,7 @@ export interface MediaErrorDetails {
   cause?: unknown
 }
 
-/** A failure with its cause named. The message may be shown to anybody; it never holds a path of the server. */
+/** A failure with a named cause. Everyone may read the message; it never contains a path of the server. */
 export class MediaError extends Error {
   override readonly name = 'MediaError'
   readonly code: MediaCode
@@ -73,12 +73,12 @@ export class MediaError extends Error {
   }
 }
 
-/** What ffmpeg exits with when a write was refused: 256 minus the number of ENOSPC and EDQUOT. */
+/** The exit codes of ffmpeg after a refused write: 256 minus the number of ENOSPC and EDQUOT. */
 const DISK_FULL_EXITS = [256 - 28, 256 - 122]
 
 /**
- * What the end of a program says about the machine it ran on, or null when nothing: then the file it worked on is to
- * be looked at. An abort is nobody's failure and stays what it is, because the engine reads its cause.
+ * The failure of the machine that the end of a program shows; null if the file may be at fault. An abort is thrown
+ * on, because the engine reads its cause.
  */
 export function machineFailure(error: unknown, stage: MediaStage): Error | null {
   if (!(error instanceof ProgramFailed)) return error instanceof Error ? systemFailure(error, stage) : null
@@ -109,7 +109,7 @@ function systemFailure(error: Error, stage: MediaStage): MediaError | null {
   return /^E[A-Z0-9]+$/.test(errno) ? new MediaError('WRITE_FAILED', 'A file could not be written.', details) : null
 }
 
-/** Every failure gets a name: what nothing explains is tried again. */
+/** Gives every failure a name. An unexplained failure is retried. */
 export function named(error: unknown, stage: MediaStage): Error {
   if (error instanceof MediaError) return error
   const known = machineFailure(error, stage)

@@ -5,7 +5,7 @@ import type { MediaProgram } from './programs.ts'
 export interface MediaRun {
   limits: MediaLimits
   signal?: AbortSignal | undefined
-  /** What this run is about, for the failure. */
+  /** The subject of this run, for the failure. */
   subject: 'source' | 'output'
   cwd?: string | undefined
   /** Where what it says is kept whole. */
@@ -18,15 +18,15 @@ export interface MediaRun {
   onStderrLine?: ((line: string) => void) | undefined
 }
 
-/** What ffmpeg said last of how far it got. */
+/** The last progress that ffmpeg reported. */
 export interface Progress {
   frames: number
   timeMs: number
 }
 
 /**
- * Static builds of these programs end with SIGSEGV when they load the machine's own tables of characters, as they do for
- * the names of channels in every MPEG-TS file. Nobody reads those names here, so no tables are found.
+ * Static builds of these programs crash with SIGSEGV when they load the machine's character tables, as they do for
+ * the channel names of every MPEG-TS file. The names are not needed, so the tables are hidden.
  */
 const ENV = { GCONV_PATH: '/nonexistent' }
 
@@ -84,8 +84,8 @@ const causesAmong = (lines: readonly string[]): string[] =>
 export const THREADS = ['-threads', '2']
 
 /**
- * Runs ffmpeg quietly, without a terminal, and reports how far it is. Throws `ProgramFailed` for every end but a good
- * one; what that means is for the caller to say, who knows what was being done to which file.
+ * Runs ffmpeg quietly, without a terminal, and reports its progress. Throws `ProgramFailed` for every failure; the
+ * caller interprets it, because it knows the step and the file.
  */
 export async function runFfmpeg(
   { path }: MediaProgram,

@@ -29,7 +29,7 @@ export function mediaLimits(given: Partial<MediaLimits> = {}): MediaLimits {
   return { ...DEFAULTS, ...given }
 }
 
-/** Only Linux has the program that sets them; elsewhere the time limits are what is left. */
+/** Only Linux has the program that sets them. Other systems have only the time limits. */
 export function kernelLimits({ memoryBytes, outputBytesMax, workTimeoutMs }: MediaLimits): ProgramLimits {
   if (process.platform !== 'linux') return {}
   // All cores together cannot use more than this in the time that is allowed, unless something spins.

@@ -30,7 +30,7 @@ export interface ProgramSettings {
 
 const kept = new Map<string, Promise<MediaPrograms>>()
 
-/** Finds both programs once per setting. A failure is not kept: somebody may install them meanwhile. */
+/** Finds both programs once per setting. A failure is not cached: the programs may be installed meanwhile. */
 export function findPrograms(given: ProgramSettings = {}): Promise<MediaPrograms> {
   const settings = {
     ffmpegPath: given.ffmpegPath ?? process.env.FFMPEG_PATH,
@@ -150,7 +150,7 @@ function missing(name: string, detail: string, cause?: unknown): MediaError {
   })
 }
 
-/** Whoever starts without the programs learns it now, and not from the first job. */
+/** Warns at the start, not with the first job. */
 export async function warnWithoutPrograms(log: Log): Promise<void> {
   try {
     await findPrograms()

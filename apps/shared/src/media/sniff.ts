@@ -5,11 +5,11 @@ import { type MediaCode, MediaError, type MediaStage } from './errors.ts'
 import type { MediaLimits } from './limits.ts'
 
 interface Format {
-  /** ffmpeg's name of the reader, which is forced: what only looks like a video must not choose its own. */
+  /** The name of ffmpeg's reader. It is forced, so that a disguised file cannot choose its own. */
   reader: string
   kind: 'video' | 'image'
   isSo: (head: Buffer) => boolean
-  /** What cameras and recorders write, and nobody sends who has only a browser: for those who ask for it. */
+  /** Formats of cameras and recorders, which browsers do not send: only if the caller asks for them. */
   isOfCameras?: true
 }
 
@@ -49,14 +49,14 @@ const isStillInMov = (head: Buffer): boolean => text(head, 4, 8) === 'ftyp' && S
 const READERS = FORMATS.map(({ reader }) => reader).join(',')
 const HEAD_BYTES = 1024
 
-/** A file whose first bytes were looked at. */
+/** A file whose first bytes were read. */
 export interface SniffedFile {
   path: string
   reader: string
   kind: 'video' | 'image'
 }
 
-/** Says what a file is from its first bytes, whatever its name, and refuses what nobody could mark. */
+/** Identifies a file by its first bytes, not its name, and refuses unsupported kinds. */
 export async function sniff(
   path: string,
   stage: MediaStage,
@@ -86,7 +86,7 @@ export async function sniff(
 
 async function opened(path: string, stage: MediaStage): Promise<FileHandle> {
   try {
-    // Without waiting: a named pipe would be opened only when somebody writes to it.
+    // Without blocking: opening a named pipe would wait for a writer.
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
     if ((await file.stat()).isFile()) return file
     await file.close()

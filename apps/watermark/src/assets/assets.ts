@@ -37,7 +37,7 @@ export async function addAsset(rows: Rows, asset: AssetRow): Promise<void> {
   )
 }
 
-/** `owner` is null for those who may see everybody's. */
+/** `owner` is null for callers who see all owners. */
 export function findAsset(rows: Rows, id: string, owner: string | null): Promise<AssetRow | null> {
   return rows.first(
     `SELECT ${COLUMNS} FROM wm_assets WHERE id = $1 AND account_id = coalesce(CAST($2 AS text), account_id)`,
@@ -49,7 +49,7 @@ export function findAsset(rows: Rows, id: string, owner: string | null): Promise
 export interface Page {
   owner: string | null
   limit: number
-  /** Only what is older than this id. */
+  /** Only rows that are older than this id. */
   before: string | null
 }
 

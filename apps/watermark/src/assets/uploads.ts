@@ -20,7 +20,7 @@ export interface UploadOptions {
   log: Log
 }
 
-/** Takes a video or an image, and looks into it: what no campaign could be made of is refused at once. */
+/** Receives a video or an image and inspects it. Files that no campaign can use are refused at once. */
 export async function receiveAsset(request: FastifyRequest, owner: string, options: UploadOptions): Promise<AssetRow> {
   const { app, rows, files, settings } = options
   const id = app.newId()
@@ -81,8 +81,8 @@ interface ReceivedFile extends StoredArtifact {
 }
 
 /**
- * Takes the one file of a form while it arrives: counted, hashed, and stored before anybody is told that we have it. What
- * is refused leaves nothing behind.
+ * Receives the one file of a form as a stream: counted, hashed, and stored before the request is answered. A refused
+ * file leaves nothing behind.
  */
 export async function receiveFile(
   request: FastifyRequest,
@@ -104,7 +104,7 @@ export async function receiveFile(
       }
     }
   } catch (error) {
-    // Somebody who still sends would not read an answer: the rest is read, and thrown away.
+    // A client that is still sending does not read the answer, so the rest of the body is read and discarded.
     request.raw.unpipe()
     request.raw.resume()
     if (received !== null) await store.remove(key)
@@ -127,7 +127,7 @@ function refusalOf(error: unknown, { raw }: FastifyRequest, bytesMax: number): u
   }
   if (error instanceof RedressError) return error
   const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
-  // Who hung up in the middle will not read this either; but it is no fault of ours.
+  // A client that disconnected will not read this answer, but the error is not the server's.
   const isTheirs =
     (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(`${error}`)
   return isTheirs ? invalid('This is not a form with one file in it.') : error

@@ -10,13 +10,13 @@ export interface CampaignRow {
   expires_at: number | null
   visible_wm: 0 | 1
   invisible_wm: 0 | 1
-  /** How far its publishing is. What comes after is the state of its batch. */
+  /** The progress of publishing. Afterwards the batch has the state. */
   state: 'DRAFT' | 'PUBLISHING' | 'PUBLISHED'
   created_at: number
   published_at: number | null
 }
 
-/** One recipient's place in a campaign: what the link, the job and the copy are named after. */
+/** One recipient of a campaign. The link, the job and the copy are named after its id. */
 export interface TokenRow {
   id: string
   campaign_id: string
@@ -83,7 +83,7 @@ function tokenSteps(campaignId: string, recipients: NewCampaign['recipients'], n
   return steps
 }
 
-/** `owner` is null for those who may see everybody's. */
+/** `owner` is null for callers who see all owners. */
 export function findCampaign(rows: Rows, id: string, owner: string | null): Promise<CampaignRow | null> {
   return rows.first(
     `SELECT ${COLUMNS} FROM wm_campaigns WHERE id = $1 AND account_id = coalesce(CAST($2 AS text), account_id)`,
@@ -140,16 +140,13 @@ export function listEnded(
   )
 }
 
-/** False when there is no such token in this campaign. To revoke twice is to revoke once. */
+/** False if the campaign has no such token. Revoking is idempotent. */
 export async function revokeToken(rows: Rows, campaignId: string, id: string, nowMs: number): Promise<boolean> {
   const sql = 'UPDATE wm_tokens SET revoked_at = coalesce(revoked_at, $3) WHERE id = $1 AND campaign_id = $2'
   return (await rows.run(sql, id, campaignId, nowMs)) === 1
 }
 
-/**
- * Counts a download if there is one left, in a single statement: of any number that come at once, no more than are
- * left get through.
- */
+/** Counts a download in a single statement, if one is left: concurrent requests cannot exceed the limit. */
 export async function countDownload(rows: Rows, id: string, downloadsMax: number | null): Promise<boolean> {
   const sql = `UPDATE wm_tokens SET downloads = downloads + 1
     WHERE id = $1 AND revoked_at IS NULL AND downloads < coalesce(CAST($2 AS bigint), downloads + 1)`

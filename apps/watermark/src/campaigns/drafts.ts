@@ -57,7 +57,7 @@ export const stopSchema = z.strictObject({
   reason: z.string().trim().min(1).max(NAME_CHARS_MAX).default('it is not wanted any more'),
 })
 
-/** What is wrong with one field of a draft. */
+/** A problem with one field of a draft. */
 export interface DraftProblem {
   field: string
   message: string
@@ -93,7 +93,7 @@ export async function checkNames(media: Pick<Media, 'checkText'>, names: readonl
   if (problems.length > 0) throw new DraftRefused(problems, 'TEXT_UNDRAWABLE')
 }
 
-/** A draft as somebody sent it, or what is wrong with it. Recipients may also be text, one on each line. */
+/** Reads a draft, or reports all its problems. Recipients may also be text, one on each line. */
 export function readDraft(body: unknown, nowMs: number) {
   const { recipients } = (body ?? {}) as { recipients?: unknown }
   const lines = typeof recipients === 'string' ? linesOf(recipients) : null
@@ -105,7 +105,7 @@ export function readDraft(body: unknown, nowMs: number) {
 /** The same of a form, in which a time has no zone: it says that UTC is meant. */
 export function readDraftForm(fields: Readonly<Record<string, string>>, nowMs: number) {
   const { expiresAt = '' } = fields
-  // Browsers leave out seconds that are none.
+  // Browsers omit the seconds if they are zero.
   const [, minutes, seconds = ':00'] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?$/.exec(expiresAt) ?? []
   return readDraft({ ...fields, expiresAt: minutes === undefined ? expiresAt : `${minutes}${seconds}Z` }, nowMs)
 }
@@ -129,7 +129,7 @@ function read<T extends z.ZodType>(schema: T, body: unknown, lines: readonly Lin
   )
 }
 
-/** By the number of the line, as whoever wrote it can find it. */
+/** With line numbers, so that the author can find the problem. */
 function ofLines(lines: readonly Line[], index: unknown, part: unknown, message: string): DraftProblem[] {
   const field = 'recipients'
   const at = typeof index === 'number' ? lines[index] : undefined
@@ -185,7 +185,7 @@ export const textOf = (recipients: readonly Line['recipient'][]): string =>
 
 const quoted = (name: string): string => (/[",;]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)
 
-/** A spreadsheet puts quotes around what has a comma in it, and doubles those that are there. */
+/** Spreadsheets quote fields with a comma, and double the quotes in them. */
 function unquoted(field: string): string {
   const text = field.trim()
   return /^"(.*)"$/.exec(text)?.[1]?.replaceAll('""', '"') ?? text

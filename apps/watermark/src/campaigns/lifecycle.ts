@@ -12,7 +12,7 @@ export interface PublishingOptions {
   rows: Rows
   /** The job types that make copies. */
   marks: Readonly<Record<Kind, JobType<MarkInput>>>
-  /** Channels that are told what a campaign comes to. */
+  /** Channels that get the result of a campaign. */
   notify: readonly string[]
   /** Which key copies are marked with from now on. */
   markKeyId: string
@@ -20,9 +20,9 @@ export interface PublishingOptions {
 }
 
 /**
- * Publishes a draft. First the row says that it is to be published, then the batch is made with all its jobs, under ids
- * that were given when the draft was made: all or nothing, and as often as one likes. So whoever is killed in between
- * leaves something that the next one can finish, and nobody makes a second batch.
+ * Publishes a draft. First the row is marked as publishing. Then the batch is made with all its jobs, under ids that
+ * were given with the draft. Both steps are idempotent. If a process is killed in between, the next one finishes the
+ * work, and there is never a second batch.
  */
 export async function publish(options: PublishingOptions, campaign: CampaignRow): Promise<void> {
   const { app, rows, markKeyId } = options
@@ -52,7 +52,7 @@ export async function publish(options: PublishingOptions, campaign: CampaignRow)
   await finish(options, campaign.id)
 }
 
-/** Finishes what was begun by a process that is gone. */
+/** Finishes the publishing that a dead process began. */
 export async function finishPublishing(options: PublishingOptions): Promise<void> {
   const begun = await options.rows.all<{ id: string }>(`SELECT id FROM wm_campaigns WHERE state = 'PUBLISHING'`)
   for (const { id } of begun) {
@@ -74,7 +74,7 @@ async function finish({ app, rows, marks, notify }: PublishingOptions, id: strin
     owner: account_id,
     rollup: 'partial',
     notify,
-    // Its time may have come while nobody was there to finish this: it is settled, and over at once.
+    // The end may have passed before this was finished: the batch then expires at once.
     ...(expires_at !== null && { expires: Math.max(1, expires_at - nowMs) }),
     jobs: tokens.map((token) => marks[asset.kind].request({}, { id: token.id })),
   })

@@ -41,7 +41,7 @@ export function addCampaignRoutes(server: FastifyInstance, context: RouteContext
       if (asset === null) throw notFound('asset')
       if (draft.visible) await checkNames(media, namesOf(draft.recipients))
       const id = newId()
-      // Who makes a campaign of another's file makes it for them.
+      // A campaign belongs to the owner of its file, whoever makes it.
       await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
       return await context.changed(request, reply, id, `${draft.name} is a draft.`, 201)
     } catch (error) {
@@ -90,7 +90,7 @@ export function addCampaignRoutes(server: FastifyInstance, context: RouteContext
       assetId: asset.id,
       name: changes.name ?? campaign.name,
       maxDownloads: campaign.max_downloads,
-      // An end that has passed is none that could be meant again.
+      // An end in the past is left out.
       expiresAtMs:
         changes.expiresAtMs !== undefined ? changes.expiresAtMs : endMs !== null && endMs > nowMs ? endMs : null,
       visible: campaign.visible_wm === 1,

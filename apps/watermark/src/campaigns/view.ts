@@ -105,7 +105,7 @@ function stateOf(campaign: CampaignRow, batch: BatchView | null, nowMs: number):
   if (state === 'DRAFT') return 'DRAFT'
   if (isPast(campaign, nowMs)) return 'EXPIRED'
   if (batch !== null) return campaignState(batch.state, batch.counts)
-  // Its batch is about to be made; or it was removed by hand, and with it what could be told.
+  // The batch does not exist yet, or was removed by hand.
   return state === 'PUBLISHING' ? 'PROCESSING' : 'EXPIRED'
 }
 
@@ -177,7 +177,7 @@ export function viewToken(
     retryCount: job?.retryCount ?? 0,
     maxRetries: job === null ? 0 : job.maxAttempts - 1,
     nextRetryAt: state === 'PENDING' ? (job?.retryAfter ?? null) : null,
-    // Between two tries a job shows what is read while it waits.
+    // Between two attempts the waiting message is shown.
     waiting: state === 'PENDING' ? errorMessage : null,
     error: state === 'FAILED' && errorCode !== null ? { code: errorCode, message: errorMessage ?? '' } : null,
     downloads: token.downloads,

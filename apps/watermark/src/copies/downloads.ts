@@ -31,16 +31,16 @@ const PREVIEWS =
   /bot\b|bot[/-]|crawl|spider|preview|externalhit|facebookcatalog|meta-external|whatsapp|slack|telegram|discord|skypeuri|teams|viber|embedly|iframely|unfurl|linkexpand|mattermost|zoom|bitly|pinterest|vkshare|snap url|google-(read|safety|inspection)/i
 
 /**
- * `GET /d/LINK`: a recipient's copy, for whoever has the link.
+ * `GET /d/LINK`: a recipient's copy. Anyone who has the link can get it.
  *
  * Browsers and preview programs get a page with a button, which costs no download. The button sends a POST, which
  * previews never do. It counts the download and redirects to `?download=PROOF`. For a short while, this starts the
  * same download without counting again. Every other program gets the copy; `?download=1` always gives it.
  *
- * A download counts when its beginning is asked for. Who was counted gets a signed proof of it, as a cookie for browsers
- * and inside the ETag for those who go on with `If-Range`; with it, later parts of the same file are free for some hours,
- * so that a line that breaks, or a film that is wound forward, does not use up the next download. A part from the middle
- * without the proof counts as a download of its own: otherwise the whole file could be had from its second byte on.
+ * A download counts when its beginning is requested. The answer contains a signed proof: a cookie for browsers, and a
+ * part of the ETag for clients that use `If-Range`. With the proof, later parts of the same file are free for some hours,
+ * so a broken connection or a seek in a film does not cost another download. A part from the middle without the proof
+ * counts as a download: otherwise a client could get almost the whole file without being counted.
  */
 export function addDownloads(server: FastifyInstance, context: RouteContext): void {
   const { app, files } = context.options
@@ -122,7 +122,7 @@ interface LinkTarget {
   campaign: CampaignRow
 }
 
-/** What a link leads to, as long as it leads anywhere. */
+/** Finds the token and campaign of a link that is still open. */
 async function resolveLink(
   { options: { rows, links } }: RouteContext,
   request: FastifyRequest,
@@ -137,7 +137,7 @@ async function resolveLink(
   return { token, campaign }
 }
 
-/** Counts what is to be counted, and answers with the proof of it; null for who only looks. */
+/** Counts the download and returns the proof; null if the request is only a probe. */
 async function admit(
   { options: { rows, links } }: RouteContext,
   { token, campaign: { max_downloads } }: LinkTarget,
@@ -149,7 +149,7 @@ async function admit(
     ? max_downloads === null || token.downloads < max_downloads
     : await countDownload(rows, token.id, max_downloads)
   if (isLeft) return isLook ? null : links.grant(token.id, nowMs)
-  // Somebody may have revoked it since we looked.
+  // The link may have been revoked meanwhile.
   const isRevoked = (await findToken(rows, token.id))?.revoked_at !== null
   throw new Refused(isRevoked ? REVOKED : CONSUMED)
 }
@@ -172,7 +172,7 @@ function preparing(request: FastifyRequest, reply: FastifyReply, progress: numbe
 }
 
 interface Access {
-  /** The proof that what is asked for belongs to a download that was counted. */
+  /** The proof that the request belongs to a counted download. */
   grant: string | null
   /** Only what it is, or its first few bytes: no download. */
   isLook: boolean

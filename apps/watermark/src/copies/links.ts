@@ -1,9 +1,9 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** How long whoever was counted may go on with what was interrupted. */
+/** How long a counted download may be resumed. */
 const GRANT_MS = 6 * 3_600_000
 
-/** What is given out: links, and the proof that a download was counted. Each is signed, so that none can be guessed. */
+/** Makes and checks links and proofs of counted downloads. Each is signed, so that none can be guessed. */
 export interface Links {
   /** '/d/ID.SIGNATURE' */
   pathOf(tokenId: string): string
@@ -19,7 +19,7 @@ export interface Links {
 }
 
 export function openLinks(secret: string): Links {
-  // One secret to keep, and for each purpose another key: what signs links says nothing about what is in pictures.
+  // One secret, and a separate key for each purpose: the key of the links reveals nothing about the marks.
   const keyFor = (purpose: string) => createHmac('sha256', secret).update(`watermark ${purpose}`).digest('hex')
   const linkKey = keyFor('links')
   const sign = (text: string) => createHmac('sha256', linkKey).update(text).digest('base64url')

@@ -20,7 +20,7 @@ export const MARK_TYPES = ['watermark.video', 'watermark.image'] as const
 const inputSchema = z.strictObject({})
 export type MarkInput = z.input<typeof inputSchema>
 
-/** What a recipient gets. */
+/** The copy for a recipient. */
 export interface CopyResult {
   fileName: string
   contentType: string
@@ -70,7 +70,7 @@ interface Order {
   asset: AssetRow
 }
 
-/** What is to be made for a token. */
+/** The inputs for the copy of a token. */
 async function orderOf(rows: Rows, tokenId: string): Promise<Order | null> {
   const token = await findToken(rows, tokenId)
   const campaign = token === null ? null : await findCampaign(rows, token.campaign_id, null)
@@ -115,7 +115,7 @@ async function makeCopy(
       failWithMedia(attempt, error)
     }
     const { contentType, extension } = typeOf(marked)
-    // It becomes visible whole or not at all, whoever is killed in the middle.
+    // The copy becomes visible whole or not at all, even if the process is killed.
     const { bytes, sha256 } = await files.copies.put(copyKey(tokenId), createReadStream(target), {
       contentType,
       signal,
@@ -149,7 +149,7 @@ async function fetchSource(files: Files, asset: AssetRow, path: string, attempt:
   }
 }
 
-/** What was said to be stored is there, and all of it. */
+/** Checks that the stored copy is there and complete. */
 async function checkStored({ bytes, sha256 }: CopyResult, attempt: Attempt<Code>, { copies }: Files): Promise<void> {
   const head = await copies.head(copyKey(attempt.jobId))
   if (head.bytes === bytes && (head.sha256 ?? sha256) === sha256) return

@@ -8,7 +8,7 @@ import { revokeToken, type TokenRow } from '../campaigns/campaigns.ts'
 import { type TokenView, viewToken } from '../campaigns/view.ts'
 import { CODES } from '../codes.ts'
 import type { RouteContext } from '../route-context.ts'
-/** What is done with the copies of a campaign. */
+/** The routes for the copies of a campaign. */
 export function addTokenRoutes(server: FastifyInstance, context: RouteContext): void {
   const { app, rows, links } = context.options
 
@@ -50,14 +50,15 @@ export function addTokenRoutes(server: FastifyInstance, context: RouteContext): 
 
 /** Sends a token's job back to the queue with a fresh budget (W19, W31), or says why not. */
 async function retry(app: App, caller: Caller, { id, recipient_name }: TokenRow): Promise<Refusal | null> {
-  // Who may act on a campaign may retry one copy of it: a token's scopes were asked for that, and say nothing of jobs.
+  // A caller who may act on a campaign may retry one of its copies. The scopes were checked for the campaign and do
+  // not name jobs.
   const actor = { ...caller, scopes: null }
   try {
     await app.performAs(actor, 'jobs.retry', { id, reason: `the copy for ${recipient_name} again` })
     return null
   } catch (error) {
     const code = error instanceof RedressError ? error.code : null
-    // Somebody else was quicker.
+    // Another request was faster.
     if (code === 'JOB_WRONG_STATE') return NOT_FAILED
     if (code === 'RETRY_REFUSED') return SOURCE_GONE
     throw error
@@ -79,15 +80,15 @@ const SOURCE_GONE: Refusal = {
 }
 
 /**
- * A field that a spreadsheet shows and never runs: what begins like a formula gets an apostrophe before it. Some take the
- * wide signs of East Asian keyboards for the same.
+ * Makes a CSV field safe: a value that looks like a formula gets an apostrophe before it. Some spreadsheets also
+ * accept the full-width signs of East Asian keyboards.
  */
 function csvField(value: string): string {
   const safe = /^[=+\-@\t\r\n|＝＋－＠]/.test(value) ? `'${value}` : value
   return `"${safe.replaceAll('"', '""')}"`
 }
 
-/** Who gets which link. With a mark of its encoding, without which some programs spoil names. */
+/** The links of all recipients. The byte order mark keeps some programs from breaking names. */
 function linksCsv(tokens: readonly TokenView[], origin: string): string {
   const lines = tokens.map(({ name, email, state, link }) => [name, email, state, `${origin}${link ?? ''}`])
   return `\ufeff${[['name', 'email', 'state', 'link'], ...lines].map((line) => line.map(csvField).join(',')).join('\r\n')}\r\n`

@@ -14,7 +14,7 @@ export const DETECT = 'watermark.detect'
 const inputSchema = z.strictObject({ campaignId: z.uuid(), fileName: z.string().min(1).max(255) })
 export type DetectInput = z.input<typeof inputSchema>
 
-/** Nobody reads further down a list of who it was not. */
+/** The length of the ranking that is kept. */
 const RANKED_MAX = 20
 
 export const detectResult = z.object({

@@ -10,7 +10,7 @@ import { type RouteContext, UPLOAD_MS } from '../route-context.ts'
 import { DETECT } from './detect-job.ts'
 import { addDetection, findDetection, listDetections } from './detections.ts'
 
-/** Whose copy a file is: sent here, looked for by a job, and read again as often as one likes. */
+/** Routes of searches: upload a suspect file, and read the result of its job. */
 export function addDetectionRoutes(server: FastifyInstance, context: RouteContext): void {
   const { app, rows, files, settings, detect } = context.options
 
@@ -20,7 +20,7 @@ export function addDetectionRoutes(server: FastifyInstance, context: RouteContex
     if (campaign.state === 'DRAFT') throw new Refused(NOT_PUBLISHED)
     const id = app.newId()
     const { fileName } = await receiveFile(request, files.assets, suspectKey(id), settings.uploadBytesMax)
-    // First its row: one without a job is not shown, and a job without a row nobody would find again.
+    // The row comes first: a row without a job is not shown, but a job without a row would be lost.
     const row = { id, campaign_id: campaign.id, file_name: fileName, created_at: await context.nowMs() }
     await addDetection(rows, row)
     await detect.submit({ campaignId: campaign.id, fileName }, { id, owner: campaign.account_id })

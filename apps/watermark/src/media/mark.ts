@@ -77,7 +77,7 @@ interface Making {
   percent: (value: number) => void
 }
 
-/** What part of the whole work is the encode; the rest is its verification. */
+/** The share of the encode in the whole work; the rest is verification. */
 const ENCODE_PERCENT = 90
 
 async function makeVerified(making: Making): Promise<ProbedMedia> {
@@ -126,7 +126,8 @@ async function encodeArguments({ options, source, output, run, folder }: Making)
   const chips = chipsOf(invisible.key, invisible.tokenId)
   await writeFile(join(folder, PATTERN_FILE), patternPicture(chips, { width, height, ...pattern }))
   const modes = Array.from({ length: pattern.planes }, (_, plane) => `c${plane}_mode=grainmerge`).join(':')
-  // Grain merge adds what is above 128 and takes away what is below. The pattern's one frame lasts for all the others.
+  // Grain merge adds values above 128 and subtracts those below. The single frame of the pattern is repeated for all
+  // frames.
   const graph = [
     `${prepared}[picture]`,
     `[1:0]scale=${width}:${height}:flags=bicubic[pattern]`,

@@ -62,7 +62,7 @@ function pngOutput({ width, height, pixelFormat }: ProbedMedia): OutputPlan {
   }
 }
 
-/** What MP4 players everywhere play; anything else becomes AAC. */
+/** Sound codecs that every MP4 player supports; other codecs become AAC. */
 const COPIED_SOUND = ['aac', 'mp3']
 
 export function videoOutput(source: ProbedMedia): OutputPlan {
@@ -81,7 +81,7 @@ export function videoOutput(source: ProbedMedia): OutputPlan {
     encoder: [
       ...source.sound.flatMap(soundTrack),
       ...source.subtitles.flatMap(subtitleTrack),
-      // At 20, fine detail differs more between two encodes than the mark does by itself, and it shows.
+      // At CRF 20, fine detail differs more between two encodes than the mark does, and the difference is visible.
       ...['-c:v', 'libx264', '-preset', 'veryfast', '-crf', '18', '-pix_fmt', 'yuv420p'],
       ...['-fps_mode', 'passthrough', '-movflags', '+faststart', '-f', 'mp4'],
     ],

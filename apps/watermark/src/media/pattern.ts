@@ -16,7 +16,7 @@ const LARGE_PIXELS_MIN = 500_000
 
 const KEY_BYTES_MIN = 16
 
-/** +1 or -1 for every cell. To anybody without the key, the tokens' patterns are independent throws of a coin. */
+/** +1 or -1 for every cell. Without the key, the patterns of the tokens look like independent coin flips. */
 export function chipsOf(key: string | Uint8Array, tokenId: string): Int8Array {
   if (Buffer.byteLength(key) < KEY_BYTES_MIN) {
     throw new MediaError('KEY_TOO_SHORT', 'The key of the invisible mark is too short.', { stage: 'prepare' })

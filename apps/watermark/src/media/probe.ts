@@ -25,7 +25,7 @@ export interface ProbedMedia {
   subtitles: readonly Track[]
   /** In degrees, counterclockwise. */
   rotation: number
-  /** The filters that turn an image upright; ffmpeg does this for videos by itself. */
+  /** The filters that turn an image upright; ffmpeg rotates videos itself. */
   upright: readonly string[]
   /** The index of the picture among the file's streams. */
   videoIndex: number
@@ -48,8 +48,8 @@ export interface ProbeOptions {
 }
 
 /**
- * Says what a file is and refuses what is no video or image, does not decode, or is absurdly large. The file is taken
- * for hostile: only the reader that its first bytes call for is used, and nothing else is opened.
+ * Identifies a file. Refuses files that are neither video nor image, do not decode, or are too large. The file may be
+ * hostile: only the reader for its first bytes is used, and no other file is opened.
  */
 export async function probeMedia(path: string, options: ProbeOptions = {}): Promise<ProbedMedia> {
   const stage = options.stage ?? 'probe'
@@ -223,7 +223,7 @@ async function timing(
   return { durationMs, frames: isPlausible ? counted : null, fps }
 }
 
-/** What was recorded live never had its duration written into its head. */
+/** A live recording has no duration in its header. */
 async function durationByReading({ file, programs, run, stage }: Probing, { index }: Stream): Promise<number> {
   const args = [...inputArguments(file, run.limits), '-map', `0:${index}`, '-c', 'copy', '-f', 'null', '-']
   try {

@@ -36,7 +36,7 @@ export async function publish(finished: string, target: string): Promise<void> {
   await synced(dirname(target))
 }
 
-/** A killed process leaves its folder behind. Removes those that nobody has touched for so long, and counts them. */
+/** A killed process leaves its folder behind. Removes folders that have not changed for this long, and counts them. */
 export async function removeAbandoned(
   folder: string,
   { untouchedMs, nowMs }: { untouchedMs: number; nowMs: number },

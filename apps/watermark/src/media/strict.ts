@@ -5,15 +5,15 @@ import { findPrograms, type MediaProgram, type MediaPrograms } from '@redress/sh
 import { type ProbedMedia, type ProbeOptions, probeMedia, readingArguments } from './probe.ts'
 
 /**
- * What makes ffmpeg stop where a file is damaged, instead of painting over it.
+ * Arguments that make ffmpeg stop at damage instead of concealing it.
  *
- * - `explode` turns what a decoder finds odd into an error. Not for H.264: a film that was trimmed without encoding it
- *   again may begin with frames whose references were cut off, and those are odd but never shown. Damage in H.264 is
- *   found without it, because a frame with concealed blocks counts as corrupt.
- * - `-xerror` ends the run at the first error. Not for MPEG-TS: two recordings that were joined jump in their counters,
- *   which is an error of a packet and no damage. There ffmpeg goes on, and its words are judged (`runStrictly`). Not for
- *   PNG: bytes after the picture, as some screenshot programs leave them, would be an error. A damaged PNG gives no frame,
- *   and ffmpeg then fails without it.
+ * - `explode` turns a decoder's warnings into errors. Not for H.264: a film that was trimmed without re-encoding may begin
+ *   with frames whose references were cut off. They cause warnings but are never shown. Damage in H.264 is found without
+ *   it, because a frame with concealed blocks counts as corrupt.
+ * - `-xerror` ends the run at the first error. Not for MPEG-TS: joined recordings have jumps in their counters, which are
+ *   packet errors and no damage. There ffmpeg continues, and its messages are judged (`runStrictly`). Not for PNG: bytes
+ *   after the picture, which some screenshot programs leave, would be an error. A damaged PNG gives no frame, and ffmpeg
+ *   then fails anyway.
  */
 export function strictArguments({ codec, file: { reader } }: ProbedMedia): string[] {
   const ofPicture = codec === 'h264' ? 'crccheck' : 'explode+crccheck'

@@ -26,8 +26,8 @@ export interface Expected {
 type Watch = (progress: Progress) => void
 
 /**
- * Whether an output is what was asked for. That a program ended well does not say so: one that was told to stop leaves
- * a file that plays, only shorter.
+ * Checks that an output is complete. A good exit code is not enough: a program that was stopped leaves a playable,
+ * shorter file.
  */
 export async function verifyOutput(
   path: string,

@@ -13,8 +13,8 @@ const TEXT_FILE = 'text'
 const FONT_FILE = 'font'
 
 /**
- * One line without orders to whoever draws it: controls and line ends become blanks, and marks that turn the direction
- * of writing go, because one of them in a name could make another name of it.
+ * One line without control sequences: controls and line ends become spaces. Marks that change the direction of
+ * writing are removed, because they can make one name look like another.
  */
 export const plainLine = (text: string): string =>
   text
@@ -30,7 +30,7 @@ export function cleanText(text: string): string {
   return graphemes.slice(0, GRAPHEMES_MAX).join('')
 }
 
-/** Whether somebody would see anything of it: marks that only change others, and blanks of every kind, are not seen. */
+/** Whether the text shows anything: combining marks and spaces alone are invisible. */
 export const isVisible = (line: string): boolean => /[\p{L}\p{N}\p{P}\p{S}]/u.test(line)
 
 /**

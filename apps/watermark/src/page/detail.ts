@@ -8,7 +8,7 @@ import { assetFacts, campaignBadge, countsText, downloadsText, marksText, thumbn
 
 const TOKENS_PER_PAGE = 100
 
-/** Which of a campaign's tokens are looked at. */
+/** Which tokens of a campaign are shown. */
 export interface Choice {
   isFailedOnly: boolean
   /** From 1 on. */
@@ -37,7 +37,7 @@ ${campaign.state !== 'DRAFT' && detecting(id, shown)}
 ${table(campaign, choice, of)}</section>`
 }
 
-/** The state of the whole: what changes with every copy. */
+/** The state of the campaign, which changes with every copy. */
 export function headPart(campaign: CampaignView): Html {
   const { counts, expiresAt, maxDownloads, state } = campaign
   const isUnderWay = state === 'PROCESSING' && counts.total > 0
@@ -110,11 +110,11 @@ export const liveOf = (campaign: CampaignView): Live => ({
   state: `/campaigns/${campaign.id}/state`,
 })
 
-/** What the rows of one campaign have in common. */
+/** The facts that all rows of one campaign share. */
 export interface RowsOf {
   campaignId: string
   maxDownloads: number | null
-  /** 'https://marks.example.org': what comes before a link when somebody sends it. */
+  /** 'https://marks.example.org': the origin of links that are sent to recipients. */
   origin: string
   mayWrite: boolean
 }

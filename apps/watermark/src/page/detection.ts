@@ -5,7 +5,7 @@ import type { DetectionView } from '../detection/detections.ts'
 import { MATCH_Z_MIN } from '../media.ts'
 import type { Live } from './frame.ts'
 
-/** Bars are drawn up to here: what is beyond is as certain as can be. */
+/** Bars are drawn up to this value; higher scores are equally certain. */
 const Z_SHOWN_MAX = 12
 
 type Ranked = DetectResult['ranked'][number]
@@ -75,7 +75,7 @@ function words(found: readonly Ranked[]): Html {
 <p>Their copies were probably mixed. It says whose copies the file was made from, and not who passed it on.</p>`
 }
 
-/** A picture of a number that is there to read: a meter says the same to whoever does not see it. */
+/** The number is also readable as text, for readers who do not see the meter. */
 function bar({ name, email, z }: Ranked): Html {
   const isOver = z >= MATCH_Z_MIN
   const value = Math.min(Z_SHOWN_MAX, Math.max(0, z)).toFixed(2)

@@ -33,7 +33,7 @@ export interface DraftForm {
   problems: readonly DraftProblem[]
 }
 
-/** What would have to be typed to get the same campaign. An end that has passed is none that could be meant again. */
+/** The form fields that make the same campaign. An end in the past is left out. */
 export function fieldsOf(campaign: CampaignDetail, nowMs: number): DraftForm['fields'] {
   const { assetId, name, tokens, maxDownloads, expiresAt, visible, invisible } = campaign
   const isToCome = expiresAt !== null && Date.parse(expiresAt) > nowMs

@@ -2,9 +2,9 @@ import { stylesheetLinks } from '@redress/shared/pages'
 import type { FastifyReply } from 'fastify'
 import { type Caller, type Html, html, page } from 'redress/http'
 
-/** What the script of a page is told: which topics to hear, and whom to ask for what has changed. */
+/** For the script of a page: the topics to listen to, and the URL that returns the changes. */
 export interface Live {
-  /** false: nothing here can change by itself. */
+  /** false: nothing on this page can change. */
   isLive: boolean
   topics: readonly string[]
   state: string
@@ -13,13 +13,13 @@ export interface Live {
 export interface Frame {
   title: string
   caller: Caller
-  /** What became of the form that led here. */
+  /** The message about the form that led here. */
   said: { text: string; isProblem: boolean } | null
   live: Live | null
-  /** Without script, a page on which something is being made loads itself anew; unless somebody told it not to. */
+  /** Without JavaScript, a page with running work reloads itself, unless the reader turned that off. */
   isReloading: boolean
   isStill: boolean
-  /** Where the page is, in the eyes of its reader: links to what is above it. */
+  /** The breadcrumbs: links to the pages above this one. */
   above: readonly { href: string; name: string }[]
 }
 

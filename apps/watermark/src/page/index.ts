@@ -114,7 +114,7 @@ export function addPages(server: FastifyInstance, contextOf: () => RouteContext)
       reply.type('text/html').send(preparingPage({ progress, stylesheets })),
 
     refused(request, reply, refusal) {
-      // Whoever has only a link has no business with campaigns.
+      // A recipient with only a link gets no link to the campaigns.
       const back = request.url.startsWith('/d/') ? null : '/campaigns'
       return reply.type('text/html').send(refusedPage({ refusal, back, stylesheets }))
     },
@@ -125,7 +125,7 @@ const headed = (title: string, body: Html): Html => html`<header><h1>${title}</h
 
 const campaignLink = ({ id, name }: CampaignRow) => ({ href: `/campaigns/${id}`, name })
 
-/** What people see instead of JSON. Routes ask for it where a browser does. */
+/** The HTML answers. Routes use them for browsers. */
 export interface Pages {
   campaigns(
     request: FastifyRequest,
@@ -138,7 +138,7 @@ export interface Pages {
     reply: FastifyReply,
     shown: { caller: Caller; fields: Readonly<Record<string, string>>; problems: readonly DraftProblem[] },
   ): unknown
-  /** `flash` is what was wrong with the form that led here; what a redirect left to be said is in a cookie. */
+  /** `flash` is the problem of the form that led here. Messages after a redirect are in a cookie. */
   campaign(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -170,14 +170,17 @@ const FLASH = 'wm-flash'
 const FLASH_PATH = '/campaigns'
 const FLASH_SECONDS = 60
 
-/** Back to a page, which says once what was done. Kept in a cookie: words in an address could be anybody's. */
+/**
+ * Redirects to a page that shows a message once. The message is in a cookie: text in a URL could be written by
+ * anyone.
+ */
 export function flash(reply: FastifyReply, path: string, said: string): FastifyReply {
   return reply
     .setCookie(FLASH, said, { path: FLASH_PATH, httpOnly: true, sameSite: 'lax', maxAge: FLASH_SECONDS })
     .redirect(path, 303)
 }
 
-/** What is to be said, which is then said. */
+/** The pending message, which is removed by reading it. */
 function takeFlash(request: FastifyRequest, reply: FastifyReply): string | null {
   const said = request.cookies[FLASH] ?? ''
   if (said === '') return null

@@ -8,9 +8,9 @@ import { countsText, linkedBadge, thumbnail } from './words.ts'
 
 interface Listed {
   campaigns: readonly CampaignView[]
-  /** What they are made from, by id. */
+  /** The assets of the campaigns, by id. */
   assetsOf: ReadonlyMap<string, AssetRow>
-  /** What a new one can be made from. */
+  /** The assets that a new campaign can use. */
   assets: readonly AssetRow[]
   nextCursor: string | null
   isFirstPage: boolean
@@ -41,7 +41,7 @@ function emptyText({ mayWrite, assets }: Listed): string {
     : 'There are no campaigns yet. Your file is here: say who gets a copy of it.'
 }
 
-/** Whoever has nothing yet finds the next step open before them. */
+/** Without campaigns, the next step is already open. */
 function beginnings({ campaigns, assets, isOwner, uploadBytesMax }: Listed): Html {
   const hasNoFile = assets.length === 0
   return html`<div class="beginnings">
@@ -67,6 +67,6 @@ export function liveOfList(campaigns: readonly CampaignView[]): Live {
   return { isLive: live.length > 0, topics: live.map(({ id }) => `batch:${id}`), state: '/campaigns/state' }
 }
 
-/** By itself, or by somebody's retry. */
+/** Whether it can change: by itself or by a retry. */
 export const canChange = ({ state, expiresAt }: CampaignView): boolean =>
   state === 'PROCESSING' || state === 'PARTIAL' || state === 'FAILED' || (state === 'READY' && expiresAt !== null)

@@ -14,7 +14,7 @@ import { campaignRow } from './list.ts'
 
 const ASSETS_OFFERED_MAX = 50
 
-/** What pages show beside what they are given. */
+/** Reads what pages show beyond the data of their route. */
 export class Reader {
   readonly #contextOf: () => RouteContext
 
@@ -46,14 +46,14 @@ export class Reader {
   }
 }
 
-/** Only what looks as we write it ourselves: the rest is as good as absent. */
+/** Ignores parameters that do not have the expected form. */
 export function choiceOf(request: FastifyRequest): Choice {
   const { show, page } = request.query as { show?: unknown; page?: unknown }
   const number = typeof page === 'string' && /^[1-9]\d{0,3}$/.test(page) ? Number(page) : 1
   return { isFailedOnly: show === 'failed', page: number }
 }
 
-/** What has changed on a page: markup that its script puts in the place of what it has. */
+/** The changed parts of a page, as markup that its script inserts. */
 interface State {
   /** null: its rows know, each for itself. */
   isLive: boolean | null

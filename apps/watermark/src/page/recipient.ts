@@ -27,7 +27,10 @@ ${limit}
   return page('Your copy is ready', body, head(stylesheets, null))
 }
 
-/** What a recipient sees who is too early. They are strangers: nothing here is about the campaign, or anybody else. */
+/**
+ * The page of a copy that is not ready. Recipients are strangers, so it shows nothing about the campaign or other
+ * recipients.
+ */
 export function preparingPage({ progress, stylesheets }: { progress: number; stylesheets: readonly string[] }): string {
   const body = html`<div class="calm-page">
 <h1>Your copy is being prepared</h1>

@@ -10,7 +10,7 @@ const classOf = (state: CampaignState | Badge): string => `status-badge status-$
 
 export const campaignBadge = ({ state }: CampaignView): Html => html`<span class="${classOf(state)}">${state}</span>`
 
-/** In a list: what can be reviewed leads there, and says so to whoever points at it, tabs to it or has it read out. */
+/** In a list, a PARTIAL badge links to the campaign. Its tooltip also works for keyboards and screen readers. */
 export function linkedBadge(campaign: CampaignView): Html {
   const { id, state } = campaign
   if (state !== 'PARTIAL') return campaignBadge(campaign)
@@ -56,6 +56,6 @@ function lengthText(ms: number): string {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`
 }
 
-/** A picture that is gone, or is none, leaves its place empty and says nothing. */
+/** A missing or broken thumbnail leaves an empty space. */
 export const thumbnail = (assetId: string): Html =>
   html`<span class="thumbnail"><img src="/assets/${assetId}/thumbnail" alt="" loading="lazy" width="96" height="54"></span>`

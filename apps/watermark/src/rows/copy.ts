@@ -5,8 +5,8 @@ import { type Driver, driverOf, type Step, type Tables, type Value } from './row
 const ROWS_PER_STEP = 500
 
 /**
- * Brings the rows of an app to another store, after the jobs were brought there; with `to` null it only counts them. What
- * is there already stays, so it may be called again. The first column of each table must be its key.
+ * Copies the rows of an app to another store, after its jobs; with `to` null it only counts them. Existing rows stay,
+ * so copying is idempotent. The first column of each table must be its key.
  */
 export async function copyRows(tables: Tables, from: string, to: string | null): Promise<CopiedCount[]> {
   const source = await driverOf(from)()

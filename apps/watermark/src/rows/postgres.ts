@@ -1,9 +1,9 @@
 import { openPostgresRows, type PostgresQuery } from 'redress/store'
 import { type Driver, type Tables, versionsAfter } from './rows.ts'
 
-/** Beside the schema of the store, in which nobody else should make tables. */
+/** Beside the schema of the store, which must contain no other tables. */
 const SCHEMA = 'redress_apps'
-/** Any number, as long as nobody else's program locks the same one. */
+/** Any number that no other program locks. */
 const MIGRATION_LOCK = 0x72647274
 
 /** A small separate pool on the server of the store; it follows the primary as the store does. */
@@ -26,7 +26,7 @@ export async function postgresRows(url: string): Promise<Driver> {
 async function migrate(ask: PostgresQuery, tables: Tables): Promise<void> {
   // Of several processes that start at once, one makes the tables and the others find them made.
   await ask('SELECT pg_advisory_xact_lock($1::bigint)', [MIGRATION_LOCK])
-  // IF NOT EXISTS would need the right to make schemas even where somebody else has made this one for us.
+  // IF NOT EXISTS needs the right to create schemas, even if an administrator has created this one.
   const there = await ask('SELECT 1 FROM pg_namespace WHERE nspname = $1', [SCHEMA])
   if (there.count === 0) await ask(`CREATE SCHEMA ${SCHEMA}`)
   await ask('CREATE TABLE IF NOT EXISTS app_tables (name text PRIMARY KEY, version bigint NOT NULL)')

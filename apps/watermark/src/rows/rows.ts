@@ -25,7 +25,7 @@ export interface Rows {
   close(): Promise<void>
 }
 
-/** The tables of one app. Each version is made once, in their order, whoever starts first. */
+/** The tables of one app. The first process to start makes each version once, in order. */
 export interface Tables {
   name: string
   versions: readonly string[]
@@ -38,8 +38,8 @@ interface RowsOptions {
   location: string | null
   tables: Tables
   /**
-   * Awaited before the first statement: the store must have made its own tables by then, because it takes a file that
-   * has others for somebody else's.
+   * Awaited before the first statement. The store must make its tables first: it refuses a file that has only other
+   * tables.
    */
   storeOpened(): Promise<unknown>
 }
@@ -62,7 +62,7 @@ export function openRows({ location, tables, storeOpened }: RowsOptions): Rows {
       }
       return driver
     })().catch((error: unknown) => {
-      // A refusal is not kept: whoever was away may be back when somebody asks again.
+      // A failure is not cached: the database may be back at the next call.
       opening = null
       throw error
     })
@@ -92,7 +92,7 @@ export interface Driver {
   ask(sql: string, params: readonly Value[]): Promise<Answered>
   atomically(steps: readonly Step[]): Promise<object[][]>
   migrate(tables: Tables): Promise<void>
-  /** Of an app's tables; null where there are none. Changes nothing. */
+  /** The version of an app's tables; null if there are none. Changes nothing. */
   versionOf(app: string): Promise<number | null>
   close(): Promise<void>
 }
@@ -102,10 +102,10 @@ const MEMORY = ':memory:'
 export function driverOf(location: string | null): () => Promise<Driver> {
   if (location !== null && /^postgres(ql)?:\/\//.test(location)) return () => postgresRows(location)
   const place = /^sqlite:(.+)$/.exec(location ?? '')?.[1]
-  // What is in memory is gone with its process, jobs and rows alike: nobody misses that they are not in one place.
+  // A store in memory ends with its process, so the rows may be in a separate database.
   if (place === MEMORY) return async () => sqliteRows(MEMORY, true)
   if (place !== undefined) {
-    // Now, and not when it is first used: somebody may change the working folder meanwhile.
+    // Resolved now, because the working folder may change before the first use.
     const path = resolve(place)
     return async () => sqliteRows(path, false)
   }

@@ -36,7 +36,7 @@ export function sqliteRows(path: string, isInMemory: boolean): Driver {
       database.exec('COMMIT')
       return done
     } catch (error) {
-      // A full disk ends the transaction by itself; a second end would be refused, and hide why.
+      // A full disk has already ended the transaction. A second end would fail and hide the cause.
       if (database.isTransaction) database.exec('ROLLBACK')
       throw error
     }
@@ -78,7 +78,7 @@ function versionOf(
   return (rows as { version: number }[])[0]?.version ?? null
 }
 
-/** Another process may hold the file for a while. Meanwhile ours goes on. */
+/** Another process may hold the file for a while. The event loop stays free meanwhile. */
 async function whileBusy<T>(work: () => T): Promise<T> {
   const untilMs = performance.now() + BUSY_MS_MAX
   for (;;) {

@@ -1,9 +1,9 @@
 import type { Tables } from './rows.ts'
 
 /**
- * What campaigns are made of. A campaign has the id of its batch and a token that of its job, so neither has a copy of
- * the other's state: `state` says only how far the publishing is, and everything after that is the batch's. Who owns
- * something is named as the engine names owners; an account is disabled and never deleted, so nothing refers to one.
+ * The tables of campaigns. A campaign has the id of its batch and a token that of its job, so neither stores the
+ * other's state: `state` is only the progress of publishing, and everything after that is the batch's. Owners have
+ * the engine's names. An account can be disabled but not deleted, so there is no foreign key to it.
  */
 export const TABLES: Tables = {
   name: 'watermark',
@@ -48,7 +48,7 @@ export const TABLES: Tables = {
       revoked_at bigint,
       UNIQUE (campaign_id, position)
     )`,
-    // Which searches were made for a campaign: a job knows its input, and nobody can ask jobs for theirs.
+    // The searches of a campaign: jobs cannot be found by their input.
     `CREATE TABLE wm_detections (
       id text PRIMARY KEY,
       campaign_id text NOT NULL REFERENCES wm_campaigns (id) ON DELETE CASCADE,
@@ -56,7 +56,7 @@ export const TABLES: Tables = {
       created_at bigint NOT NULL
     );
     CREATE INDEX wm_detections_campaign ON wm_detections (campaign_id, id)`,
-    // Which key a campaign is marked with, by its fingerprint: what is marked with one cannot be found with another.
+    // The fingerprint of the key that a campaign is marked with: marks of one key cannot be found with another.
     `CREATE TABLE wm_keys (
       campaign_id text PRIMARY KEY REFERENCES wm_campaigns (id) ON DELETE CASCADE,
       key_id text NOT NULL

@@ -15,7 +15,7 @@ import { Residual } from './residual.ts'
 export interface DetectOptions {
   /** A video or an image that may be a copy of a marked one. */
   suspect: string
-  /** What was marked, if it is still there: with it much weaker marks are found. */
+  /** The unmarked source, if it still exists: with it, much weaker marks are found. */
   source?: string | undefined
   key: string | Uint8Array
   tokens: readonly string[]
@@ -37,11 +37,11 @@ export const SUSPECT_FRAMES_MAX = 128
 export const SOURCE_FRAMES_MAX = SUSPECT_FRAMES_MAX * 4
 
 /**
- * Whose copy a file is. Survives being encoded again, made smaller, made lighter or darker, and cut in time (a source
- * of more than about 20 s helps less then). With the source at hand, it also survives what moves the picture: cropping,
- * borders, mirroring, a slight rotation. Without it, half a cell, a hundredth of the width, is too much. Of a mix of
- * several recipients' copies, each comes out above the line. A file without a mark, or with one of another key or of
- * tokens that were not named, is 'inconclusive'. Figures: docs/guides/systems/watermark-detection.md.
+ * Finds out whose copy a file is. The mark survives re-encoding, scaling, changes of brightness, and cuts in time (a
+ * source longer than about 20 s then helps less). With the source, it also survives cropping, borders, mirroring and
+ * a slight rotation. Without the source, a shift of half a cell (a hundredth of the width) is too much. If copies of
+ * several recipients were mixed, each of them scores above the line. A file without a mark, with a mark of another
+ * key, or with a token that is not listed is 'inconclusive'. Figures: docs/guides/systems/watermark-detection.md.
  */
 export async function detect(options: DetectOptions): Promise<Detection> {
   const limits = mediaLimits(options.limits)
@@ -78,7 +78,7 @@ export interface Judgement {
   verdict: 'match' | 'inconclusive'
   /** Every token, the likeliest first. With 'match', the first is meant. */
   ranking: RankedToken[]
-  /** The best of as many tokens that nobody was given: what chance can do with this file. */
+  /** The best score of as many unused tokens: what chance alone reaches with this file. */
   bestDecoyZ: number
   decoys: number
 }
@@ -93,14 +93,14 @@ export interface Evidence {
 }
 
 /**
- * What a match takes. A token that has nothing to do with the file is a row of fair coins to it, whatever it shows, so
- * by Hoeffding's bound it comes this far less than once in 60 million times.
+ * The score of a match. For an unrelated token every cell is a fair coin, whatever the file shows. By Hoeffding's
+ * bound such a token reaches this score less than once in 60 million times.
  */
 export const MATCH_Z_MIN = 6
 
 const DECOYS = 1000
 
-/** Compares what is left of a suspect's frames, when their content is taken away, with the pattern of every token. */
+/** Compares the residual of the suspect's frames, without their content, with the pattern of every token. */
 export async function judge({ suspect, source, key, tokens, signal }: Evidence): Promise<Judgement> {
   const cells = await residualOf(suspect, source, signal)
   const ranking = await rank(key, tokens, cells, signal)

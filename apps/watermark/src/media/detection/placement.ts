@@ -12,7 +12,7 @@ export interface Square {
   samples: Float32Array
 }
 
-/** What is seen of a suspect at one sample of the source: the brightness, and how it changes along both directions. */
+/** The suspect at one sample of the source: the brightness, and its change in both directions. */
 export interface Seen {
   value: number
   alongX: number

@@ -3,7 +3,7 @@ import { SIDE, type SmallFrame } from './frames.ts'
 import { halved, middle, type Placement, placed, type Seen, type Square, see, UNMOVED } from './placement.ts'
 import { detailOf, nearest, observe, solved } from './residual.ts'
 
-/** So many frames of the suspect are looked at; the picture lies in all of them in the same place. */
+/** The number of suspect frames that are examined. The picture has the same position in all of them. */
 const LOOKS = 3
 /** From here on, the suspect lies where the source does, and nothing is searched for. */
 const IN_PLACE = 0.97

@@ -2,20 +2,20 @@ import { GRID } from '../pattern.ts'
 import { SAMPLES, SIDE, type SmallFrame } from './frames.ts'
 import { type Placement, placed, UNMOVED } from './placement.ts'
 
-/** How far the neighbourhood reaches whose mean is taken away: what is wider than a few cells is content. */
+/** The size of the neighbourhood whose mean is subtracted: anything wider than a few cells is content. */
 const REACH = 2
-/** The mark is at most two steps of 255. What is more is content, and must not speak louder than the mark. */
+/** The mark is at most two steps of 255. Stronger signals are content and must not outweigh the mark. */
 const CLIP = 2
 
 /**
- * What is left of frames when the content is taken away: one number for each cell of the pattern. It is a sum over all
- * frames, because the mark stands still and the content moves. Every part of it that is known to be content goes:
+ * The residual of frames after their content is removed: one number for each cell of the pattern. It is a sum over all
+ * frames, because the mark does not move and the content does. These parts are removed as content:
  *
- * 1. What changes slowly over the picture.
- * 2. What the nearest frame of the original has too, where there is an original. Its share is fitted, so a wrong frame,
- *    of a clip that was cut, takes away little and does no harm.
- * 3. What is stronger than the mark can be.
- * 4. What goes on from one cell to the next.
+ * 1. Slow changes over the picture.
+ * 2. What the nearest frame of the original also contains, if there is an original. Its share is fitted, so a wrong frame
+ *    (of a clip that was cut) removes little and does no harm.
+ * 3. Signals that are stronger than the mark can be.
+ * 4. Signals that continue from one cell to the next.
  */
 export class Residual {
   readonly #sum = new Float32Array(SAMPLES)
@@ -35,7 +35,7 @@ export class Residual {
     const isMoved = this.#placement !== UNMOVED
     const frame = isMoved ? placed({ side: SIDE, samples: suspect }, this.#placement) : suspect
     const original = nearest(frame, this.#originals)
-    // What the suspect does not show is as if it had no mark there.
+    // Cells that the suspect does not show count as unmarked.
     const whole =
       original === null || !isMoved ? frame : frame.map((v, i) => (Number.isNaN(v) ? (original[i] ?? 0) : v))
     const left = detailOf(whole)
@@ -70,7 +70,7 @@ export class Residual {
   }
 }
 
-/** What changes within a few cells. */
+/** The part of the picture that changes within a few cells. */
 export function detailOf(frame: SmallFrame): SmallFrame {
   const mean = blurred(frame)
   for (let i = 0; i < SAMPLES; i++) mean[i] = (frame[i] as number) - (mean[i] as number)
@@ -134,8 +134,8 @@ const NEIGHBOURS: readonly (readonly [x: number, y: number])[] = [
 ]
 
 /**
- * Takes away from each cell what its neighbours tell about it. Content goes on from one cell to the next, and the mark
- * does not: its cells are thrown like coins. How much a neighbour tells is fitted to this very file.
+ * Subtracts from each cell what its neighbours predict. Content continues from one cell to the next; the mark does
+ * not, because its cells are random. The weight of the neighbours is fitted to this file.
  */
 function whitened(cells: Float32Array): Float32Array {
   const size = NEIGHBOURS.length
@@ -160,7 +160,7 @@ function whitened(cells: Float32Array): Float32Array {
   })
 }
 
-/** Beyond an edge is what is at the edge. */
+/** Beyond an edge, the value at the edge is used. */
 function cellAt(cells: Float32Array, x: number, y: number): number {
   const within = (at: number): number => Math.max(0, Math.min(GRID - 1, at))
   return cells[within(y) * GRID + within(x)] as number
