@@ -39,10 +39,10 @@ export async function installApps(modules: readonly AppModule[], app: App, log: 
 
 /** An error of an app is reported as the app's. Without its name, the operator would look for a fault in Redress. */
 async function installedBy(module: AppModule, app: App, log: Log): Promise<InstalledApp> {
-  const surroundings = { home: homeOf(app, module.name), env: process.env, log }
+  const context = { home: homeOf(app, module.name), env: process.env, log }
   let installed: unknown
   try {
-    installed = await module.install(app, surroundings)
+    installed = await module.install(app, context)
   } catch (error) {
     if (error instanceof RedressError) throw error
     const problem = error instanceof Error ? error.message : String(error)

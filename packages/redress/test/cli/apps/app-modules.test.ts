@@ -92,7 +92,7 @@ describe('--apps refuses', () => {
       'thumbs',
       installed('thumbs', 'export const thumbs = 1'),
       'APP_NOT_LOADED',
-      ['thumbs exports no AppModule, neither as default nor as `app`.', '`install(app, surroundings)`'],
+      ['thumbs exports no AppModule, neither as default nor as `app`.', '`install(app, context)`'],
     ],
     [
       'a module whose name cannot be a folder',
