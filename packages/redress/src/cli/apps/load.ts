@@ -82,16 +82,15 @@ function packageNamed(name: string): Source {
   const url = resolvedFrom(process.cwd(), known) ?? resolvedFrom(PACKAGE, known)
   if (url !== null) return { shown: known, url }
   const names = [SAMPLE, ...installed.map(({ app }) => app)]
-  const meant = nearest(name, names)
-  const wanted = SYSTEMS.find(({ app }) => app === name)?.package ?? name
+  const meant = nearest(name, [...names, ...SYSTEMS.map(({ app }) => app)])
+  const wanted = SYSTEMS.find(({ app }) => app === meant)?.package ?? name
   const found = `Installed are ${names.join(', ')}.`
+  // A misspelt name must not lead to a package of that name, which may be anybody's.
+  const asked = meant === null || meant === name ? '' : `Did you mean ${meant}? `
+  const install = `Run \`npm install ${wanted}\`. ${found}`
   throw new RedressError('PACKAGE_MISSING', `The app ${JSON.stringify(name)} is not installed.`, {
     action:
-      meant !== null
-        ? `Did you mean ${meant}?`
-        : PACKAGE_NAME.test(wanted)
-          ? `Run \`npm install ${wanted}\`. ${found}`
-          : found,
+      meant !== null && names.includes(meant) ? asked.trim() : PACKAGE_NAME.test(wanted) ? asked + install : found,
   })
 }
 
@@ -134,10 +133,16 @@ async function exportsOf(shown: string, url: string): Promise<unknown[]> {
   }
 }
 
+const OUTSIDE_A_MODULE = /^Cannot use import statement outside a module|^Unexpected token 'export'/
+
 function actionFor(error: unknown, url: string): string {
   const { code, message } = error as { code?: string; message?: string }
   const [, missing] = /^Cannot find package '([^']+)'/.exec(message ?? '') ?? []
   if (code === 'ERR_MODULE_NOT_FOUND' && missing !== undefined) return `Run \`npm install ${missing}\`.`
+  // `npm init -y` writes "type": "commonjs", and then Node does not accept `import` in a .ts or .js file.
+  if (error instanceof SyntaxError && OUTSIDE_A_MODULE.test(error.message)) {
+    return 'Run `npm pkg set type=module`, or give the file the ending .mts or .mjs.'
+  }
   // Node tells only its own terminal in which file and line of JavaScript a syntax error is.
   if (error instanceof SyntaxError && code === undefined) {
     return `Run \`node ${fileURLToPath(url)}\` to see the file and the line, and correct it.`

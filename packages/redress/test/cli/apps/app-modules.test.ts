@@ -181,3 +181,20 @@ describe('--apps refuses', () => {
     for (const part of says) expect(answer.stderr).toContain(part)
   })
 })
+
+test.each([
+  ['imports another', `import 'node:fs'\n${moduleText('mine')}`],
+  ['only exports', moduleText('mine')],
+])(
+  'a module that %s and lies in a CommonJS project is refused with the command that makes it an ES module',
+  async (_, text) => {
+    const cwd = project({ 'a.ts': text, 'package.json': '{ "type": "commonjs" }' })
+    const { code, stderr } = await redressAlone(['start', '--apps', './a.ts'], { cwd })
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringMatching(
+        /^APP_NOT_LOADED: .*a\.ts cannot be loaded: .*\nRun `npm pkg set type=module`, or /m,
+      ),
+    })
+  },
+)
