@@ -1,15 +1,15 @@
 import type { Counted, MinuteCount } from '../../core/job/activity.ts'
 
 /**
- * What happened, by minute and type. It is counted by processes and not with each job, so that a job pays nothing for
- * it: a process that is killed takes its last seconds with it.
+ * Counts of what happened, by minute and type. Each process counts in memory and adds its sums, so a job costs nothing more. A
+ * killed process loses the counts of its last seconds.
  */
 export interface ActivityStore {
-  /** Adds what a process counted. Of types whose policy has `aggregates: false` nothing is kept. */
+  /** Adds the counts of a process. Types with `aggregates: false` are left out. */
   addActivity(params: { counts: readonly ActivityCount[] }): Promise<void>
-  /** The sums over these types, of the minute of `sinceMs` and later ones. */
+  /** The sums over these types, from the minute of `sinceMs` on. */
   activity(params: { types: readonly string[]; sinceMs: number }): Promise<MinuteCount[]>
-  /** Removes what is older than this, at most so many rows; answers how many. */
+  /** Removes at most `limit` older rows. Returns how many. */
   pruneActivity(params: { olderThanMs: number; limit: number }): Promise<number>
 }
 

@@ -1,6 +1,6 @@
 import type { By } from './store.ts'
 
-/** Who did what, why, and to which ids: written in the transaction that does it, never changed, kept for ever. */
+/** Who did what, why, and to which ids. Entries are written in the transaction of the act, never changed, and kept for ever. */
 export interface AuditStore {
   /** The newest first. */
   auditTrail(params: AuditParams): Promise<StoredAct[]>
@@ -8,18 +8,18 @@ export interface AuditStore {
 
 export interface AuditParams {
   filter: AuditFilter
-  /** Only what is older than this entry. */
+  /** Only entries older than this one. */
   beforeSeq: number | null
   limit: number
 }
 
 export interface AuditFilter {
   actor?: string
-  /** The name of an operation, or its first part: 'jobs' stands for 'jobs.retry' and all its like. */
+  /** The name of an operation, or its first part: 'jobs' matches 'jobs.retry'. */
   act?: string
   /** The kind of thing it was done to: 'job', 'queue', 'failure-group', ... */
   target?: string
-  /** It was done to this one, perhaps among others. */
+  /** One of the ids that it was done to. */
   id?: string
   sinceMs?: number
   /** Before this time. */

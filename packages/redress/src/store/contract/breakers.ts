@@ -1,76 +1,68 @@
 import type { SubjectEvents } from '../../core/job/events.ts'
-import type {
-  BreakerStatus,
-  CallBucket,
-  CallCount,
-  ForcedState,
-  ProbeOutcome,
-  Standing,
-} from '../../core/limits/breaker.ts'
+import type { BreakerStatus, CallBucket, CallCount, ProbeOutcome, Standing } from '../../core/limits/breaker.ts'
 import type { By } from './store.ts'
 
 /**
- * Circuit breakers, one per dependency, shared by every process on the store. A breaker is there as soon as a job type
- * that names it is declared, and stands as it stood after a restart. Claims ask it themselves: what it holds is not
- * given to any worker.
+ * Circuit breakers, one per dependency, shared by every process on the store. A breaker exists as soon as a job type that names
+ * it is declared, and keeps its state after a restart. Each claim checks it: no worker gets a job that it holds.
  */
 export interface BreakerStore {
   breakers(): Promise<StoredBreaker[]>
-  /** As much of each as a worker needs between two claims. Cheap enough to ask often. */
+  /** What a worker needs of each between two claims. Cheap enough to call often. */
   standings(params: { names: readonly string[] }): Promise<BreakerStanding[]>
-  /** Adds what a worker counted, and opens or closes what that opens or closes. */
+  /** Adds the calls that a worker counted. This may open or close breakers. */
   countCalls(params: { counts: readonly CallReport[] }): Promise<BreakerStanding[]>
 
-  /** A person's word, stronger than what was computed. null when there is no such breaker. */
+  /** A person forces a state, which overrides the computed one. null if there is no such breaker. */
   forceBreaker(params: { name: string; status: 'open' | 'closed'; forMs: number | null; by: By }): Promise<true | null>
-  /** 'free' when nothing was forced. */
+  /** 'free' if no state was forced. */
   releaseBreaker(params: { name: string; by: By }): Promise<'released' | 'free' | null>
-  /** A person wants it tried now instead of after its cooldown. 'closed' when there is nothing to try. */
+  /** A person starts a probe before the cooldown ends. 'closed' if the breaker is closed. */
   tryBreaker(params: { name: string; by: By }): Promise<'probe' | 'jobs' | 'closed' | 'forced' | null>
 
-  /** This process has a health probe and will look after the breaker for so long: no job need be risked meanwhile. */
+  /** This process offers a health probe for this time: no job is risked meanwhile. */
   offerProbe(params: { name: string; forMs: number }): Promise<void>
   /**
    * The right to make a health probe, for at most `ttlMs`: one process at a time, and only when one is due. With
    * `isAsked`, also when none is due.
    */
   beginProbe(params: { name: string; ttlMs: number; isAsked: boolean }): Promise<ProbeTicket | null>
-  /** 'lost' when its time was over and somebody else may have begun another. */
+  /** 'lost' if its time was over: another process may have begun a probe. */
   endProbe(params: { ticket: ProbeTicket; outcome: ProbeOutcome }): Promise<'counted' | 'lost'>
 
-  /** What happened to a breaker after the given event, the oldest first. */
+  /** The events of a breaker after the given one, the oldest first. */
   breakerEvents(params: { name: string; afterSeq: number; limit: number }): Promise<BreakerEvent[]>
-  /** Its last seconds with calls, and its last events: at most so many of each, the newest first. */
+  /** Its last seconds with calls and its last events, at most this many of each, the newest first. */
   breakerPast(params: { name: string; seconds: number; events: number }): Promise<BreakerPast>
-  /** How many jobs of these types could be claimed, if nothing held them. */
+  /** How many jobs of these types are ready. */
   countReady(params: { types: readonly string[] }): Promise<number>
 }
 
-/** How a breaker stood at a moment, for whoever is about to call. */
+/** The state of a breaker at a moment. */
 export interface BreakerStanding {
   name: string
-  /** Grows with each computed change. What was begun in an earlier epoch no longer says anything about this one. */
+  /** Grows with each computed change. Calls that began in an earlier epoch do not count. */
   epoch: number
-  /** What holds: forced or computed. */
+  /** The forced state, or else the computed one. */
   status: BreakerStatus
   why: string
-  /** When it changes by itself, or somebody should try; null when only an event can tell. */
+  /** When time alone changes it, or a probe is due; null if only an event can change it. */
   nextChangeAtMs: number | null
-  /** What the store has counted; as of the last report, where it was not asked for. */
+  /** The calls that the store has counted. */
   window: CallCount | null
 }
 
-/** What a claim says of the breaker of a leased job. */
+/** The breaker of a leased job, at the time of the claim. */
 export interface LeaseGuard {
   epoch: number
-  /** False under `fail-fast`, where there is no slot for a call: the job is to fail without one. */
+  /** False under `fail-fast` if no call is allowed: the job must fail without one. */
   mayCall: boolean
   why: string
 }
 
 export interface CallReport {
   name: string
-  /** In which the calls were begun. */
+  /** The epoch in which the calls began. */
   epoch: number
   buckets: readonly { agoMs: number; succeeded: number; failed: number }[]
 }
@@ -80,14 +72,14 @@ export interface StoredBreaker extends Standing {
   epoch: number
   nowMs: number
   window: CallCount
-  /** Attempts of the job types that it guards. */
+  /** Running attempts of the job types that it guards. */
   underWay: number
   types: { name: string; mode: 'hold' | 'fail-fast' }[]
   probeUntilMs: number | null
   lastProbe: { atMs: number; passed: boolean; said: string } | null
 }
 
-export interface ProbeTicket {
+interface ProbeTicket {
   name: string
   number: number
 }
@@ -101,15 +93,13 @@ export interface BreakerEvent {
     status: BreakerStatus
     actor?: string
     untilMs?: number | null
-    /** Of a change: the newest calls before it, the newest first. Those are forgotten with it, and nobody could say why. */
+    /** Of a change: the calls before it, the newest first. The change removes them, so the event keeps the reason. */
     calls?: readonly CallBucket[]
   }
 }
 
-export interface BreakerPast {
-  /** None from before the breaker last changed: a change makes a new beginning. */
+interface BreakerPast {
+  /** Only calls since the last change of the breaker. */
   calls: CallBucket[]
   events: BreakerEvent[]
 }
-
-export type { ForcedState }

@@ -1,11 +1,11 @@
-/** A table of the store, as the copying of a whole store needs to know it. Every driver has them under these names. */
+/** A table, as `copy` needs to know it. Every driver has the same tables. */
 export interface CopiedTable {
   name: string
   /** Its key: rows are read in this order. */
   order: readonly string[]
-  /** The column whose numbers the database gives, each at most once. */
+  /** The column with numbers that the database gives, each at most once. */
   numbered?: string
-  /** The row of `cursors` that remembers a number of this table, perhaps of a row that is gone by now. */
+  /** The row of `cursors` that holds a number of this table, perhaps of a removed row. */
   remembered?: string
 }
 
@@ -37,21 +37,21 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
 
 export type CopiedRow = Record<string, string | number | null>
 
-/** As much as is held in memory at once, whatever the size of the store. */
+/** The most that is held in memory at once. */
 export const ROWS_PER_CHUNK = 1000
 export const CHARS_PER_CHUNK = 4_000_000
 
-/** One moment of a store, however long it takes to read it. */
+/** A snapshot of a store. */
 export interface CopySource {
-  /** For people, without a password. */
+  /** For messages, without a password. */
   place: string
-  /** Ids of the workers that were seen within this time and have not said that they stop. */
+  /** The ids of the workers that were seen within this time and have not stopped. */
   workersSeen(withinMs: number): Promise<string[]>
   columnsOf(table: CopiedTable): Promise<string[]>
   countOf(table: CopiedTable): Promise<number>
-  /** In bounded chunks: nothing is read before it is asked for. */
+  /** In bounded chunks, each read when it is needed. */
   chunksOf(table: CopiedTable, columns: readonly string[]): AsyncIterable<CopiedRow[]>
-  /** The highest number that was ever given in this table, also to a row that is gone; 0 for none. */
+  /** The highest number that was ever given in this table, also to a removed row; 0 for none. */
   highestOf(table: CopiedTable): Promise<number>
   /** The minimum number of events that were added after the snapshot, or are being added now. */
   eventsMissed(): Promise<number>
@@ -60,11 +60,11 @@ export interface CopySource {
 
 export interface CopyTarget {
   place: string
-  /** The tables that hold anything, without changing or making anything. */
+  /** The tables that hold rows. Changes nothing. */
   filled(): Promise<TableCount[]>
   /**
-   * Makes the tables where they are missing, and runs in one transaction in which nobody else writes to them. It is
-   * committed when `run` answers true; else, and when it throws or this process dies, nothing of it was ever there.
+   * Creates missing tables and runs one transaction that locks them against other writers. It is committed if `run` returns
+   * true. Otherwise, or if it throws or the process dies, nothing is stored.
    */
   fill(run: (writer: CopyWriter) => Promise<boolean>): Promise<void>
   stop(): Promise<void>
@@ -73,9 +73,9 @@ export interface CopyTarget {
 export interface CopyWriter {
   columnsOf(table: CopiedTable): Promise<string[]>
   countOf(table: CopiedTable): Promise<number>
-  /** Answers with how many texts had to be changed because the database cannot hold them. */
+  /** Returns how many texts were changed because the database cannot hold them. */
   add(table: CopiedTable, columns: readonly string[], rows: readonly CopiedRow[]): Promise<number>
-  /** No number up to this one is given from now on. */
+  /** The database gives only higher numbers from now on. */
   numberBeyond(table: CopiedTable, highest: number): Promise<void>
 }
 

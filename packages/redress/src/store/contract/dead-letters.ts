@@ -1,23 +1,23 @@
 import type { LetterFacts, Skip } from '../../core/dead-letter/replay.ts'
 import type { By, NewJob, StoredFailure } from './store.ts'
 
-/** Jobs set aside with payload and cause. Their offsets only grow, and none is ever given to another letter. */
+/** Dead letters: failed jobs with payload and cause. Offsets only grow and are never reused. */
 export interface DeadLetterStore {
-  /** By offset, the oldest first unless it is said otherwise. */
+  /** By offset, the oldest first by default. */
   deadLetters(params: LetterFilter & LetterPage): Promise<StoredDeadLetter[]>
   deadLetter(params: { offset: number }): Promise<StoredDeadLetter | null>
-  /** How many there are by type and code, and the highest offset among them. */
+  /** Their number by type and code, and the highest offset among them. */
   countDeadLetters(params: LetterFilter): Promise<LetterCounts>
 
   /**
-   * Makes a new job from the letter and marks the letter, in one transaction, if nothing stands in the way at that
-   * moment. `replaysSeen` is how often it had been replayed when the person chose it.
+   * Makes a new job from the letter and marks the letter, in one transaction, if there is no obstacle at that moment.
+   * `replaysSeen` is how often it had been replayed when the person chose it.
    */
   replayDeadLetter(params: { offset: number; replaysSeen: number; isEdited: boolean; job: NewJob }): Promise<Replayed>
 
   /**
-   * Removes letters for good, a bounded number per call; call again with the answered cursor. Their jobs stay failed,
-   * with their history. `upToOffset` keeps what comes meanwhile.
+   * Removes letters for good, a bounded number per call; call again with the returned cursor. Their jobs stay failed, with
+   * their history. `upToOffset` protects letters that are added meanwhile.
    */
   purgeDeadLetters(
     params: By & { filter: LetterFilter; afterOffset: number; upToOffset: number; limit: number },
@@ -25,7 +25,7 @@ export interface DeadLetterStore {
 }
 
 export interface LetterPage {
-  /** Those that come after it, in the order that is asked for; 0 for all. */
+  /** Only letters after it in the requested order; 0 for all. */
   afterOffset: number
   limit: number
   isNewestFirst?: boolean
@@ -37,9 +37,9 @@ export interface LetterFilter {
   code?: string
   owner?: string
   fingerprint?: string
-  /** Set aside at this time or later. */
+  /** Added at this time or later. */
   sinceMs?: number
-  /** Set aside before this time. */
+  /** Added before this time. */
   untilMs?: number
   isReplayed?: boolean
 }
@@ -50,7 +50,7 @@ export interface StoredDeadLetter extends LetterFacts {
   type: string
   queue: string
   owner: string | null
-  /** Of the batch that its job was made in, also when another job has taken its place there. */
+  /** The batch of its job, also if another job has taken its place there. */
   batchId: string | null
   payload: string
   failure: StoredFailure
@@ -65,9 +65,9 @@ export interface StoredDeadLetter extends LetterFacts {
   limitKey: string | null
 }
 
-export interface LetterCounts {
+interface LetterCounts {
   letters: number
-  /** 0 when there are none. */
+  /** 0 if there are none. */
   lastOffset: number
   byCause: { type: string; code: string; letters: number }[]
 }

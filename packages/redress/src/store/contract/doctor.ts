@@ -1,19 +1,19 @@
-/** What a doctor looks at. Only facts: what they mean is judged in `packages/redress/src/operations/doctor/doctor.ts`. */
+/** The facts that `redress doctor` reads. `operations/doctor/doctor.ts` judges them. */
 export interface DoctorStore {
-  /** Changes nothing. With `isDeep`, also what takes long. */
+  /** Changes nothing. With `isDeep`, slow checks run too. */
   facts(params: { isDeep: boolean }): Promise<StoreFacts>
   stop(): Promise<void>
 }
 
 export interface StoreFacts {
-  /** For people, without a password. */
+  /** For messages, without a password. */
   place: string
   base: SqliteFacts | PostgresFacts
-  /** null where there is no store, or none of a version that we can read. */
+  /** null if there is no store of a version that this program can read. */
   jobs: JobFacts | null
 }
 
-/** The version of the tables: of this store (0 where there is none yet), and the one that this program knows. */
+/** The version of the tables in this store (0 if there is none yet), and the version that this program knows. */
 export interface VersionFacts {
   found: number
   known: number
@@ -29,10 +29,10 @@ export interface SqliteFacts {
   journalMode: string
   fileBytes: number
   walBytes: number
-  /** Pages of the log that are not in the file yet; null where nobody has the file open. */
+  /** Pages of the WAL that are not in the file yet; null if no process has the file open. */
   walPagesPending: number | null
   diskFreeBytes: number
-  /** The name of a file system that other machines share; null for one of this machine. */
+  /** The name of a network file system; null for a local one. */
   networkFileSystem: string | null
   mayWriteFile: boolean
   mayWriteFolder: boolean
@@ -40,7 +40,7 @@ export interface SqliteFacts {
   mayLock: boolean
   /** The combined permissions of the file and its companions (-wal, -shm): 0o600 if only the owner can read them. */
   mode: number
-  /** What SQLite's own check found wrong; null when it was not asked. */
+  /** The problems that SQLite's integrity check found; null if it did not run. */
   damage: string[] | null
 }
 
@@ -50,23 +50,23 @@ export interface PostgresFacts {
   isStandby: boolean
   settings: { synchronousCommit: string; fsync: string; fullPageWrites: string; autovacuum: string }
   schema: string
-  /** false where no store was made yet. */
+  /** false if there is no store yet. */
   hasSchema: boolean
   version: VersionFacts
   user: string
-  /** In words: 'UPDATE on jobs'. */
+  /** Such as 'UPDATE on jobs'. */
   rightsMissing: string[]
-  /** Whether we are shown what other users' sessions hold. */
+  /** Whether this role can see the sessions of other users. */
   seesOthers: boolean
   holders: HorizonHolder[]
   tables: TableHealth[]
-  /** null where there is no store, or where it may not be looked at. */
+  /** null if there is no store, or it cannot be read. */
   partitions: PartitionFacts | null
   connections: { max: number; used: number }
   tls: TlsFacts
-  /** The server's clock minus ours. */
+  /** The clock of the server minus the clock of this process. */
   clockAheadMs: number
-  /** How long a notification took to come back; or why none came. */
+  /** How long a notification took to come back, or why none came. */
   notified: { ms: number } | { problem: string }
 }
 
@@ -81,18 +81,18 @@ export interface TlsFacts {
   isLocal: boolean
 }
 
-/** Whoever keeps dead rows from being removed, or the log from being let go. */
+/** A session, transaction or slot that keeps dead rows or the WAL from being removed. */
 export interface HorizonHolder {
   kind: 'session' | 'prepared' | 'slot'
-  /** What its end is asked for with: a process id, a transaction's name, a slot's name. */
+  /** The process id, transaction or slot to end. */
   name: string
   /** 'psql of ann on 10.0.0.7, idle in transaction'. */
   what: string
-  /** null where the server does not know. */
+  /** null if the server does not know. */
   forMs: number | null
-  /** How many transactions there have been since; null where it holds no rows. */
+  /** How many transactions have run since; null if it holds no rows. */
   transactions: number | null
-  /** Of the log; 0 where it holds none. */
+  /** The held part of the WAL; 0 if it holds none. */
   walBytes: number
   isActive: boolean
 }
@@ -101,7 +101,7 @@ export interface HorizonHolder {
 export interface PartitionFacts {
   /** Missing daily tables of today and tomorrow: 'events 2026-11-30'. */
   missing: string[]
-  /** The tables of days without a table of their own that hold anything. */
+  /** The default partitions that hold rows. */
   filledRests: string[]
   /**
    * Sessions that hold a lock on the history, oldest first. Until they end, no daily table can be created or dropped.
@@ -125,7 +125,7 @@ export interface TableHealth {
   table: string
   liveRows: number
   deadRows: number
-  /** null for never, as far as the server remembers. */
+  /** null if never, as far as the server knows. */
   vacuumedMsAgo: number | null
 }
 
@@ -133,7 +133,7 @@ export interface OrphanFact {
   id: string
   type: string
   worker: string
-  /** When its lease ran out. */
+  /** When its lease expired. */
   silentSinceMs: number
 }
 
@@ -147,10 +147,10 @@ export interface JobFacts {
    * orphans.
    */
   orphaned: OrphanFact[]
-  /** Leases that ran out and that nobody took back. */
+  /** Expired leases that no worker has reclaimed. */
   expired: { count: number; oldestAtMs: number | null }
   paused: { queue: string; by: string; reason: string; atMs: number; untilMs: number | null }[]
   breakers: { name: string; status: string; reason: string; sinceMs: number; forcedBy: string | null }[]
-  /** Notices that were not handed to these channels yet. */
+  /** Notices that wait for these channels. */
   waits: { channel: string; notices: number; oldestAtMs: number }[]
 }

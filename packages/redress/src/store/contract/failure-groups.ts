@@ -4,16 +4,15 @@ import type { FailureGroup, GroupAct, GroupState } from '../../core/failure/grou
 import type { Status } from '../../core/job/states.ts'
 import type { By } from './store.ts'
 /**
- * Failures of the same cause, counted. Groups are derived from the failures by a cursor, so that a failing job pays
- * nothing for them; whoever reads them folds first what is not counted yet. What is pruned stays counted. Types whose
- * policy has `aggregates: false` have no groups.
+ * Failures counted by cause. A cursor counts failures into groups, so a failing job costs nothing more. Readers first count
+ * the new failures. Pruned failures stay counted. Types with `aggregates: false` have no groups.
  */
 export interface FailureGroupStore {
-  /** Counts failures that are not counted yet, at most so many. Each counts once, however many fold at a time. */
+  /** Counts at most `limit` new failures. Each counts once, however many processes count at the same time. */
   foldFailures(params: { limit: number }): Promise<Folded>
   failureGroups(params: FailureGroupsParams): Promise<FailureGroup[]>
   failureGroup(params: { fingerprint: string }): Promise<FailureGroupDetail | null>
-  /** A person's act on a group, if it still stands as that person saw it. */
+  /** A person's act on a group, if it is still as that person saw it. */
   actOnFailureGroup(params: FailureGroupIntervention): Promise<'done' | 'moved-on'>
 }
 
@@ -26,7 +25,7 @@ export interface FailureGroupsParams {
   filter: FailureGroupFilter
   /** The highest first. */
   sort: FailureGroupSort
-  /** Only what comes after this one in that order. */
+  /** Only groups after this one in that order. */
   after: { value: number; fingerprint: string } | null
   limit: number
 }
@@ -39,9 +38,9 @@ export interface FailureGroupFilter {
   code?: string
   fault?: Fault
   state?: GroupState
-  /** Seen at this time or later. */
+  /** With a failure at this time or later. */
   sinceMs?: number
-  /** Part of the message, code, type or fingerprint, in any case of letters. */
+  /** Part of the message, code, type or fingerprint, case-insensitive. */
   text?: string
 }
 
@@ -49,9 +48,9 @@ export interface FailureGroupDetail {
   group: FailureGroup
   /** The newest failures whose jobs are still kept, the newest first, one per job. */
   jobs: { id: string; status: Status; failure: number; attempt: number; atMs: number }[]
-  /** The batches that these jobs have a place in, those with most of them first. */
+  /** The batches of these jobs, those with the most of them first. */
   batches: FailureGroupBatch[]
-  /** What became of the group, the newest first. */
+  /** The events of the group, the newest first. */
   events: FailureGroupEvent[]
 }
 
@@ -59,7 +58,7 @@ export interface FailureGroupBatch {
   id: string
   name: string
   state: BatchState
-  /** How many of these jobs. */
+  /** How many of these jobs it has. */
   count: number
 }
 
@@ -69,17 +68,17 @@ export interface FailureGroupEvent {
   data: { actor?: string; reason?: string; failure?: number; untilMs?: number; more?: number }
 }
 
-export interface FailureGroupIntervention extends By {
+interface FailureGroupIntervention extends By {
   fingerprint: string
   act: GroupAct
   /** The state that the person decided on. */
   expect: GroupState
 }
 
-/** Enough that one step is nearly always all there is, and short enough for everybody else to wait for. */
+/** Large enough that one step is usually enough, and small enough that other transactions can wait for it. */
 export const FOLD_PER_STEP = 1_000
 
-/** Folds until all is counted, or so many steps are done: short transactions, with room between them for others. */
+/** Counts until all failures are counted or the steps are used up. Short transactions let others run in between. */
 export async function foldAll(store: FailureGroupStore, stepsMax = Number.POSITIVE_INFINITY): Promise<number> {
   let folded = 0
   for (let step = 0; step < stepsMax; step++) {

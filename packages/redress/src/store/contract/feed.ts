@@ -1,11 +1,11 @@
 import type { EventData, EventKind } from '../../core/job/events.ts'
 import type { Status } from '../../core/job/states.ts'
 
-/** Everything that happens in the store, in one row. */
+/** All events of the store, in order. */
 export interface FeedStore {
   /**
-   * The events after a number, in order. Numbers become readable in their order: whoever has read one will never find
-   * a lower one that is new.
+   * The events after a number, in order. Numbers become visible in order: after a reader has seen one, no lower number
+   * appears.
    */
   feed(params: { afterSeq: number; limit: number; only?: FeedFilter }): Promise<FeedPage>
   /** The number of the newest event; 0 when there is none. */
@@ -33,7 +33,7 @@ export interface FeedFilter {
 /** How many events one page of a filtered feed looks at. */
 export const FEED_SCAN_MAX = 2_000
 
-export interface FeedPage {
+interface FeedPage {
   events: FeedEvent[]
   /** Where to continue: every event up to this number is in `events`, was filtered out, or was removed. */
   nextSeq: number
@@ -44,7 +44,7 @@ export interface FeedPage {
 
 export type FeedEvent = JobFeedEvent | SubjectFeedEvent
 
-/** What happened to a job, with what a reader needs to know whether it is their concern. */
+/** An event of a job, with the fields that a reader filters by. */
 export interface JobFeedEvent {
   seq: number
   atMs: number
@@ -58,20 +58,20 @@ export interface JobFeedEvent {
   /** The failed job that it was made from. */
   retriedFrom: string | null
   attempt: number
-  /** Where the job stood after it. */
+  /** The state of the job after the event. */
   status: Status
   /** The failure that the event is about. */
   failure: {
     code: string
-    /** For the owner: of a failure that will be retried, what is said meanwhile. */
+    /** For the owner. Of a failure that will be retried: the text that is shown meanwhile. */
     message: string
-    /** Whether the policy lets the owner see it while the job goes on. */
+    /** Whether the policy shows it to the owner before the job has ended. */
     isPublic: boolean
   } | null
   data: EventData
 }
 
-/** What happened to anything else: `subject` is 'batch:ID', 'breaker:NAME', 'queue:NAME', 'schedule:NAME'. */
+/** An event of anything else: `subject` is 'batch:ID', 'breaker:NAME', 'queue:NAME', 'schedule:NAME'. */
 export interface SubjectFeedEvent {
   seq: number
   atMs: number

@@ -2,28 +2,28 @@ import type { NewNotice, NoticeContent } from '../../core/notice/notice.ts'
 import type { By } from './store.ts'
 
 /**
- * The outbox. What is to be told of a job is written in the transaction that changes the job, so that neither exists
- * without the other; from here it becomes jobs, one for each channel.
+ * The outbox. Notices of a job are written in the transaction that changes the job, so neither exists without the other. Each
+ * notice becomes one delivery job per channel.
  */
 export interface NoticeStore {
-  /** Notices that come with no change of a job. Those of jobs travel with the close, reclaim, act or submission. */
+  /** Adds notices without a change of a job. The notices of a job come with its close, reclaim, act or submission. */
   addNotices(params: { notices: readonly NewNotice[]; by?: By & { act: string } }): Promise<AddedNotice[]>
   /** The newest first. */
   notices(params: NoticeFilter): Promise<StoredNotice[]>
-  /** Makes a job of each notice that waits for one of these channels; how many were made. */
+  /** Makes a job of each notice that waits for one of these channels. Returns how many. */
   relayNotices(params: { channels: readonly string[]; limit: number }): Promise<number>
-  /** Removes what was relayed longer ago than this, unless repeats are still counted on it. */
+  /** Removes notices that were relayed longer ago, unless repeats are still counted on them. */
   forgetNotices(params: { keptMs: number; limit: number }): Promise<number>
 }
 
 export interface AddedNotice {
   seq: number
-  /** False when it was only counted on this one. */
+  /** False if it was counted as a repeat of this one. */
   isNew: boolean
 }
 
-export interface NoticeFilter {
-  /** Only those that wait for a channel. */
+interface NoticeFilter {
+  /** Only notices that wait for a channel. */
   isWaiting?: boolean
   /** Older than this one. */
   beforeSeq?: number
@@ -37,14 +37,14 @@ export interface StoredNotice {
   subject: string
   cause: string
   channels: string[]
-  /** The channels that no process has taken it for yet. */
+  /** The channels that have no delivery job for it yet. */
   waiting: string[]
-  /** Of the same cause, and counted here instead of told. */
+  /** Notices of the same cause that were counted here instead of sent. */
   repeats: number
   lastAtMs: number
   /** Repeats are counted until then. */
   untilMs: number
-  /** Repeats of the notice before, told with this one; and when that one was told. */
+  /** Repeats of the notice before this one, and when that one was added. */
   earlier: number
   earlierAtMs: number | null
   relayedAtMs: number | null

@@ -1,18 +1,18 @@
 import type { By } from './store.ts'
 
-/** Named groups of job types, held up and let go together. */
+/** Named groups of job types that are paused and resumed together. */
 export interface QueueStore {
   /**
-   * Nothing of the queue is claimed until it is resumed, or until `forMs` is over. What runs goes on. Pausing it again
-   * replaces who, why and until when. Refused with QUEUE_UNKNOWN where no type has this queue.
+   * No job of the queue is claimed until it is resumed, or until `forMs` is over. Running jobs go on. A second pause replaces
+   * actor, reason and end. Refused with QUEUE_UNKNOWN if no type has this queue.
    */
   pauseQueue(params: { name: string; by: By; forMs: number | null }): Promise<void>
   resumeQueue(params: { name: string; by: By }): Promise<'resumed' | 'not-paused'>
-  /** Records the end of pauses whose time is over; they hold nothing up any more. Answers with their names. */
+  /** Records the end of pauses whose time is over. Returns the names of the queues. */
   endPauses(): Promise<string[]>
-  /** Every queue that some type has, by name. */
+  /** Every queue of a declared type, by name. */
   queues(): Promise<StoredQueue[]>
-  /** What stands between the jobs of a type, or of one key of it, and a worker. */
+  /** How far the limits of a type, or of one limit key of it, are used. */
   load(params: { type: string; limitKey: string | null }): Promise<TypeLoad>
   /** One entry per declared job type, also of types without a job. Cheap: it reads no finished jobs. */
   depths(): Promise<TypeDepth[]>
@@ -24,9 +24,9 @@ export interface StoredQueue {
   paused: QueuePause | null
 }
 
-export interface QueuedType {
+interface QueuedType {
   type: string
-  /** When the job that is ready for longest was queued; null when none is. */
+  /** Since when the oldest ready job waits; null if none is ready. */
   oldestReadyAtMs: number | null
 }
 
@@ -34,29 +34,29 @@ export interface QueuePause {
   atMs: number
   by: string
   reason: string
-  /** null: until somebody resumes it. */
+  /** null: until a person resumes it. */
   untilMs: number | null
 }
 
 export interface TypeLoad {
-  /** Jobs of the type in the hands of a worker, also of one that is gone. */
+  /** Processing jobs of the type, also those of lost workers. */
   underWay: number
   underWayOfKey: number
-  /** Those among them that were reported as orphans: they wait for a person. */
+  /** Those among them that were reported as orphans and wait for a person. */
   orphaned: number
-  /** When a rate limit lets the next one go; null when it would at once, or there is none. */
+  /** When the rate limit allows the next job; null if it does now, or there is none. */
   rateOpensAtMs: number | null
 }
 
 export interface TypeDepth {
   type: string
   queue: string
-  /** Could be claimed now, as far as their own time goes. */
+  /** Due jobs, whatever else holds them. */
   ready: number
   /** Not due yet. */
   waiting: number
-  /** In the hands of a worker, also of one that is gone. */
+  /** Processing jobs, also those of lost workers. */
   active: number
-  /** Those among them that were reported: they wait for a person. */
+  /** Those among them that were reported as orphans and wait for a person. */
   orphaned: number
 }

@@ -4,14 +4,14 @@ import type { LetterFilter, StoredDeadLetter } from './dead-letters.ts'
 import type { By, NewJob } from './store.ts'
 
 /**
- * The replay of many dead letters as a thing of its own: a frozen selection that any number of processes work off, in
- * steps that each compare before they change. No letter becomes two jobs by it, whoever dies in the middle.
+ * The replay of many dead letters: a frozen selection that any number of processes work through, in steps that each compare
+ * before they change. No letter becomes two jobs, even if a process dies in the middle.
  */
 export interface ReplayStore {
-  /** Begins a selection; it can be started when its last items were added. */
+  /** Begins a selection. The replay can be started after its last items were added. */
   draftReplay(params: By & NewReplay): Promise<void>
   addReplayItems(params: { id: string; items: readonly NewReplayItem[]; isLast: boolean }): Promise<void>
-  /** A person's act, if the replay still stands as that person saw it. */
+  /** A person's act, if the replay is still as that person saw it. */
   moveReplay(params: By & { id: string; act: ReplayAct; expect: ReplayState }): Promise<'done' | 'moved-on'>
 
   replay(params: { id: string }): Promise<StoredReplay | null>
@@ -23,27 +23,27 @@ export interface ReplayStore {
     afterPosition: number
     limit: number
   }): Promise<StoredReplayItem[]>
-  /** What its items came to. */
+  /** The outcomes of its items. */
   replayCounts(params: { id: string }): Promise<ReplayCounts>
 
   /**
-   * Takes one due replay in hand for `turnMs`, so that others leave it alone meanwhile, and answers with the letters to
-   * prepare: only of the given types, for only a program that knows a type can check its input. What needs no
-   * preparation (the verdict on a canary, the end) is done at once; then there are no items. null: nothing is due.
+   * Reserves one due replay for `turnMs`, so that other processes leave it alone, and returns the letters to prepare. Only
+   * letters of the given types, because only a program that knows a type can check its input. Steps without preparation
+   * (the verdict on a canary, the end) are done at once; then there are no items. null: nothing is due.
    */
   takeReplayTurn(params: { types: readonly string[]; turnMs: number; limit: number }): Promise<ReplayTurn | null>
-  /** Makes jobs of prepared letters: those still waiting, that nothing stands in the way of, as many as may go now. */
+  /** Makes jobs of prepared letters that still wait and have no obstacle, as many as the rate allows now. */
   advanceReplay(params: {
     id: string
     decided: readonly DecidedItem[]
   }): Promise<{ submitted: number; skipped: number }>
-  /** When a replay next has something to do; null when none is under way. */
+  /** When the next step of any replay is due; null if none is under way. */
   nextReplayAtMs(): Promise<number | null>
 }
 
 export interface NewReplay extends ReplayPlan {
   id: string
-  /** What was asked for; kept to be shown. */
+  /** The selection as it was requested, for display. */
   selection: LetterFilter
   /** A JSON merge patch for each payload, as text. */
   patch: string | null
@@ -54,7 +54,7 @@ export interface NewReplayItem {
   type: string
   /** How often the letter had been replayed when it was chosen. */
   replaysSeen: number
-  /** The id that its job will have, reserved here. */
+  /** The reserved id of its job. */
   job: string
   skip: Skip | null
 }
@@ -64,12 +64,12 @@ export type ReplayItemState = 'waiting' | 'skipped' | 'submitted'
 export interface StoredReplay extends NewReplay {
   key: number
   state: ReplayState
-  /** Why it stands so. */
+  /** The reason for its state. */
   why: string
   isCanaryOver: boolean
   /** Who planned it, and why. */
   plannedBy: By
-  /** Who started or resumed it last: in whose name its jobs are made. */
+  /** Who started or resumed it last: the actor of its jobs. */
   startedBy: By | null
   total: number
   submitted: number
@@ -87,15 +87,15 @@ export interface StoredReplayItem {
   skip: Skip | null
   /** Reserved while it waits. */
   job: string
-  /** Of its job now; null where there is none, or none any more. */
+  /** The state of its job; null if there is none, or it was removed. */
   status: Status | null
 }
 
 export interface ReplayCounts {
   skipped: { code: SkipCode; letters: number }[]
-  /** Of those that wait. */
+  /** Of the waiting items. */
   waiting: { type: string; letters: number }[]
-  /** The jobs that were made, as they stand now; `gone` were removed after their retention. */
+  /** The current states of the jobs that were made; `gone` were removed after their retention. */
   jobs: Record<Status | 'gone', number>
 }
 
@@ -108,6 +108,6 @@ export interface ReplayTurn {
 
 export interface DecidedItem {
   position: number
-  /** With the id that the item reserves, or why there is none. */
+  /** The job, with the id that the item reserves, or why there is none. */
   decision: { job: NewJob } | { skip: Skip }
 }

@@ -1,22 +1,22 @@
 import type { Status } from '../../core/job/states.ts'
 import type { MissedRule } from '../../core/schedule.ts'
 import type { By, NewJob } from './store.ts'
-/** Schedules: what is due when is worked out by the caller; the store sees to it that each tick is taken once. */
+/** The caller computes the ticks of a schedule. The store ensures that each tick is taken once. */
 export interface ScheduleStore {
-  /** Makes schedules known. One whose expression or zone is new gets the given next tick; the others keep theirs. */
+  /** Declares schedules. One with a new expression or zone gets the given next tick; the others keep theirs. */
   declareSchedules(params: { schedules: readonly ScheduleDeclaration[] }): Promise<void>
-  /** A running program still declares them: what nobody declares any more can be told by its silence. */
+  /** Records that a running program still declares them. A schedule without this is obsolete. */
   seeSchedules(params: { names: readonly string[] }): Promise<void>
-  /** By name; all of them, or those of these names. */
+  /** Sorted by name: all of them, or those with these names. */
   schedules(params?: { names?: readonly string[] }): Promise<StoredSchedule[]>
   /**
-   * Takes a tick: submits its jobs and moves the schedule on, in one transaction, or changes nothing because the
-   * schedule does not stand any more as the caller saw it.
+   * Takes a tick: submits its jobs and sets the next tick, in one transaction. Changes nothing if the schedule is no longer as
+   * the caller saw it.
    */
   tickSchedule(params: ScheduleTaken): Promise<'taken' | 'moved-on'>
-  /** Keeps why a due tick cannot be taken, until one is. */
+  /** Stores why a due tick cannot be taken, until one is taken. */
   reportSchedule(params: { name: string; problem: string }): Promise<void>
-  /** A person's act. `already`: it is so, and nothing was done. */
+  /** A person's act. `already`: the schedule is in that state, and nothing was done. */
   actOnSchedule(params: By & { name: string; act: ScheduleAct }): Promise<'done' | 'already' | 'not-found'>
 }
 
@@ -24,42 +24,42 @@ export interface ScheduleDeclaration {
   name: string
   /** The job type. */
   type: string
-  /** JSON text; null when the program makes the input anew for each tick. */
+  /** JSON text; null if the program makes the input for each tick. */
   payload: string | null
   cron: string
   timezone: string
   missed: MissedRule
   owner: string | null
   priority: number
-  /** The first tick, in case the expression is new. */
+  /** The first tick, if the expression is new. */
   nextAtMs: number
 }
 
 export interface StoredSchedule extends Omit<ScheduleDeclaration, 'nextAtMs'> {
-  /** Changes with everything that could make a planned tick wrong; only grows. */
+  /** Grows with each change that could make a planned tick wrong. */
   revision: number
-  /** null when no tick will come any more. */
+  /** null if there is no further tick. */
   nextAtMs: number | null
-  /** The tick that ran last, or when a person triggered it. */
+  /** The last tick that ran, or when a person triggered it. */
   lastAtMs: number | null
-  /** `status` is null when the job was removed after its retention. */
+  /** `status` is null if the job was removed after its retention. */
   lastJob: { id: string; status: Status | null } | null
   runs: number
   skipped: number
   problem: { message: string; atMs: number } | null
   paused: (By & { atMs: number }) | null
-  /** Ticks before this are not made up for: it was paused. */
+  /** Ticks before this were missed during a pause and do not run. */
   resumedAtMs: number | null
-  /** Since when it has been declared as it is. */
+  /** When its declaration last changed. */
   declaredAtMs: number
-  /** When a program last said that it declares it. */
+  /** When a program last declared it. */
   seenAtMs: number
 }
 
-export interface ScheduleTaken {
+interface ScheduleTaken {
   name: string
   expect: { revision: number; nextAtMs: number }
-  /** Oldest first. Each job's id follows from the name and the tick. */
+  /** Oldest first. The id of each job is derived from the name and the tick. */
   runs: readonly { atMs: number; job: NewJob }[]
   skipped: number
   /** Why some were skipped. */

@@ -24,9 +24,9 @@ import type { TransactionalStore } from './transactional.ts'
  * `conformance/`. In short:
  *
  * - An answered call is durable. Time is the store's own; callers pass delays, never instants.
- * - One valid lease per job. Whatever a worker writes is compared with the attempt number; a stale write changes
- *   nothing, is answered with `lost`, and leaves an event.
- * - The event is written with the change it describes, in one transaction; the history replays to the row.
+ * - One valid lease per job. Every write of a worker is compared with the attempt number; a stale write changes nothing, is
+ *   answered with `lost`, and leaves an event.
+ * - The event is written with the change it describes, in one transaction; the row can be rebuilt from the history.
  * - Rules stay in core: the store persists a `Change` and never decides one.
  */
 export interface Store
@@ -43,13 +43,13 @@ export interface Store
     ReplayStore,
     ScheduleStore,
     TransactionalStore {
-  /** Declares a job type, or renews its policy. Refuses to weaken one that is locked (P68). */
+  /** Declares job types, or changes their policies. Refuses to weaken a locked policy (P68). */
   register(params: { types: readonly TypeDeclaration[] }): Promise<void>
   types(): Promise<StoredType[]>
 
-  /** Makes a worker known and gives it the number that its leases carry. */
+  /** Registers a worker and returns its key, which its leases carry. */
   enlist(params: { id: string; host: string; pid: number; types: readonly string[] }): Promise<WorkerKey>
-  /** The worker says that it stops; what it still holds is left to its leases. */
+  /** The worker stops. Jobs that it still holds wait until their leases expire. */
   dismiss(params: { worker: WorkerKey }): Promise<void>
   workers(): Promise<StoredWorker[]>
 
@@ -59,41 +59,41 @@ export interface Store
    * whose answer was lost, in any lane.
    */
   claim(params: { worker: WorkerKey; lanes: readonly Lane[]; max: number }): Promise<Claimed>
-  /** Marks attempts as really begun. Answers with the keys whose lease is gone. */
+  /** Marks attempts as started. Returns the keys whose lease is lost. */
   start(params: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }>
-  /** Extends leases in one call, with progress; says which are lost and which should stop because of a cancellation. */
+  /** Renews leases, with progress. Returns the keys whose lease is lost. */
   renew(params: { worker: WorkerKey; leases: readonly Renewal[] }): Promise<Renewed>
   /** Ends attempts. */
   close(params: { worker: WorkerKey; closes: readonly Close[] }): Promise<CloseAnswer[]>
-  /** The same, before this call returns: only for the last moment of a process. Absent where a driver cannot. */
+  /** The same, synchronously: only for the last moment of a process. Absent if the driver cannot. */
   closeNow?(params: { worker: WorkerKey; closes: readonly Close[] }): CloseAnswer[]
-  /** The jobs this worker holds that somebody asked to cancel. Cheap enough to ask often. */
+  /** The jobs of this worker with a request to cancel. Cheap enough to call often. */
   cancellations(params: { worker: WorkerKey }): Promise<Cancellation[]>
 
   /**
-   * Processing jobs whose lease expired (and that were not reported yet), that were claimed long ago without a start,
-   * or that belong to a type in `stuck` and started too long ago.
+   * Processing jobs whose lease expired and that were not reported yet, that were claimed long ago without a start, or that
+   * belong to a type in `stuck` and started too long ago.
    */
   stalled(params: { unstartedForMs: number; stuck?: readonly StuckAge[]; limit: number }): Promise<Stalled[]>
-  /** Takes jobs back from lost workers, or reports them. Refused for one whose lease was renewed meanwhile. */
+  /** Takes jobs back from lost workers, or reports them as orphans. Refused if the lease was renewed meanwhile. */
   reclaim(params: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]>
 
-  /** A person's act on one job, if the job still stands as that person saw it. */
+  /** A person's act on one job, if the job is still as that person saw it. */
   intervene(params: Intervention): Promise<'done' | 'moved-on' | 'dedupe-taken'>
   /**
-   * Something that a job needed or made is gone by retention: an event of the job, once for each reason, and its live
-   * dedupe key is free, because asking again must do the work again. False when it was told already, or the job is not over.
+   * Retention removed a file that a job needed or made: adds an event, once for each reason, and frees the live dedupe key,
+   * because a new submission must do the work again. False if the event exists already or the job has not ended.
    */
   expire(params: Expiry): Promise<boolean>
 
   job(params: { id: string }): Promise<JobRow | null>
-  /** The newest that fit, as many as asked for, however far apart they are: for programs, which know what they ask. */
+  /** The newest matching jobs up to the limit, however long the search takes: for programs. */
   jobs(params: JobFilter): Promise<JobRow[]>
-  /** The same for people, in bounded time: a page may have less than its limit, and yet not be the last. */
+  /** The same in bounded time, for people: a page may have fewer jobs than its limit and not be the last. */
   jobPage(params: JobFilter): Promise<JobPage>
-  /** In bounded time, too: counts up to `max`. */
+  /** Counts up to `max`, in bounded time. */
   countJobs(params: Omit<JobFilter, 'beforeKey' | 'limit'> & { max: number }): Promise<JobCount>
-  /** Failed jobs by how they ended: the newest that fit, `max` of them at most. In bounded time, too. */
+  /** Counts the newest matching failed jobs by type and code, `max` of them at most, in bounded time. */
   countFailed(
     params: Omit<JobFilter, 'status' | 'isActive' | 'beforeKey' | 'limit'> & { max: number },
   ): Promise<FailedCount>
@@ -107,16 +107,16 @@ export interface Store
   nowMs(): Promise<number>
   /** Calls back when work may have become ready through this process. A wake can be lost: polling is the bound. */
   onWake(listener: () => void): () => void
-  /** Finishes what was begun and lets go of the store; later calls are refused. */
+  /** Finishes pending calls and closes the store; later calls are refused. */
   stop(): Promise<void>
 }
 
-/** The store's own short name for a job; never used again for another one. */
+/** The store's own number for a job. It is never reused. */
 export type JobKey = number
 export type WorkerKey = number
 export type BatchKey = number
 
-/** Who did something, and why; kept in the audit trail. */
+/** The actor of a change and the reason, as the audit trail keeps them. */
 export interface By {
   actor: string
   reason: string
@@ -146,16 +146,16 @@ export interface StoredWorker {
 /** The failed job that a person made a new one from. */
 export interface RetriedFrom extends By {
   id: string
-  /** The operation by which it was done: 'jobs.retry' when left out. */
+  /** The operation: 'jobs.retry' when left out. */
   act?: 'dead-letters.replay' | 'replays.start'
-  /** Of the replay that it is a part of. */
+  /** The id of the replay that it is a part of. */
   replay?: string
   /** `retriedAs` of that job when the caller decided. If it has changed, nothing is made. null when left out. */
   retriedAsSeen?: string | null
 }
 
 export interface NewJob {
-  /** Made by the submitter, so that submitting again after an unknown commit finds the job instead of doubling it. */
+  /** Made by the submitter: a submission repeated after an unknown commit finds the job instead of making another. */
   id: string
   type: string
   /** JSON text. */
@@ -164,41 +164,41 @@ export interface NewJob {
   priority: number
   delayMs: number
   dedupe: { key: string; scope: DedupeScope } | null
-  /** The person who handed it in, where one did: then it is in the audit trail. */
+  /** The person who submitted it, if any: then the submission is in the audit trail. */
   by?: By
   /** The failed job that a person made this one from. */
   retriedFrom: RetriedFrom | null
-  /** Why it was refused before any dispatch, where the policy records refusals as failed jobs. */
+  /** Why it was refused, if the policy records refusals as failed jobs. */
   rejected: DecidedFailure | null
-  /** To be told of the refusal, once the job is there. */
+  /** Notices of the refusal. */
   notices?: readonly NewNotice[]
-  /** Id of the batch it belongs to. A job made from a failed one takes that one's place in its batch by itself. */
+  /** The id of its batch. A job made from a failed one takes the place of that one in its batch by itself. */
   batch: string | null
   /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key'. */
   limitKey: string | null
-  /** The trace that the submission is part of (a W3C traceparent): it comes back with each lease. */
+  /** The trace of the submission (a W3C traceparent). Each lease has it. */
   trace?: string | null
-  /** The schedule that makes it, the time it is made for, and who asked for it if that was a person. */
+  /** The schedule that makes it, the tick, and the person who triggered it, if any. */
   scheduled?: { name: string; atMs: number; by?: By }
 }
 
-/** `live`: the key is free again when the job fails or is cancelled. `always`: as long as the job is kept. */
-export interface Expiry {
+interface Expiry {
   id: string
-  /** What is gone, and why, in words for a person. */
+  /** What was removed and why, for people. */
   reason: string
 }
 
+/** `live`: the key is free again when the job fails or is cancelled. `always`: the key is taken while the job is kept. */
 export type DedupeScope = 'live' | 'always'
 
 export interface Submitted {
   id: string
-  /** False when a job with the same dedupe key (or the same id) was there already; `id` is then that job's. */
+  /** False if a job with the same id or dedupe key exists already; `id` is then that job's. */
   isNew: boolean
   status: Status
 }
 
-/** A job type a worker serves. */
+/** A job type that a worker runs. */
 export interface Lane {
   type: string
   ttlMs: number
@@ -207,9 +207,9 @@ export interface Lane {
 export interface Claimed {
   nowMs: number
   leases: Lease[]
-  /** When the next waiting job of these lanes becomes due, if one waits. */
+  /** When the next waiting job of these lanes becomes due, if any. */
   nextDueAtMs: number | null
-  /** The breakers of these lanes, as they stood in the claim; left out where no lane has one. */
+  /** The breakers of these lanes at the time of the claim; left out if no lane has one. */
   breakers?: BreakerStanding[]
 }
 
@@ -225,16 +225,16 @@ export interface Lease {
   priority: number
   createdAtMs: number
   queuedAtMs: number
-  /** Since then it has waited for a worker: since it was submitted, or since its delay or its wait for a retry ended. */
+  /** Since when it has waited for a worker: its submission, or the end of its delay or backoff. */
   dueSinceMs: number
   retriedFrom: string | null
-  /** Its type only went forward when it was submitted: then so does it, whatever the type's policy says by now. */
+  /** Its type was `forwardOnly` when it was submitted; a later change of the policy does not matter. */
   isForwardOnly: boolean
-  /** Its place in a batch; the worker hands it back with the close, so that no row need be read for it. */
+  /** Its batch. The worker passes it back with the close, so that the store need not read it. */
   batch: BatchKey | null
-  /** The trace that its submission was part of. */
+  /** The trace of its submission. */
   trace: string | null
-  /** Where its type has a breaker. */
+  /** If its type has a breaker. */
   guard?: LeaseGuard
 }
 
@@ -253,7 +253,7 @@ export interface Renewal extends Held {
   progress: number | null
 }
 
-export interface Cancellation extends Held {
+interface Cancellation extends Held {
   actor: string
   reason: string
 }
@@ -265,18 +265,18 @@ export interface Renewed {
 
 export interface Close extends Held {
   change: Change
-  /** How long the handler ran; null when it never began. */
+  /** How long the handler ran; null if it never started. */
   ranMs: number | null
-  /** The lease's. */
+  /** The batch of the lease. */
   batch?: BatchKey | null
-  /** To be told if it counts. Absent where nobody is to be told, as for most jobs. */
+  /** Stored if the close is accepted. Most jobs have none. */
   notices?: readonly NewNotice[]
 }
 
 export type CloseAnswer = 'closed' | 'lost'
 
 /** Jobs of this type are stuck when their attempt started this long ago. */
-export interface StuckAge {
+interface StuckAge {
   type: string
   startedForMs: number
 }
@@ -300,10 +300,10 @@ export interface Stalled extends Held {
 }
 
 export interface Reclaim extends Held {
-  /** The row must still be so, or it is left alone. */
+  /** What the reclaiming worker saw. If the row has changed, it is left alone. */
   expect: ReclaimExpectation
   change: Exclude<Change, { to: 'complete' }> | { to: 'orphaned' }
-  /** To be told if it is done. */
+  /** Stored if the reclaim is accepted. */
   notices?: readonly NewNotice[]
 }
 
@@ -326,7 +326,7 @@ export interface Intervention {
     | { kind: 'request-cancel' }
 }
 
-/** What core reads of a job, and what only the store and its callers need. */
+/** The job as core reads it, and what only the store and its callers need. */
 export interface JobRow extends JobRecord {
   key: JobKey
   /** The number of tries of its task: each attempt, and each further try of the stage that an attempt failed with. */
@@ -335,9 +335,9 @@ export interface JobRow extends JobRecord {
   dedupeKey: string | null
   batch: BatchKey | null
   limitKey: string | null
-  /** `seq` of the failure that ended it; null unless it is failed. */
+  /** The `seq` of the failure that ended it; null unless it failed. */
   failure: number | null
-  /** The newest failure, whatever became of it; `failure` says whether the job failed for good. */
+  /** The newest failure, also one that was retried. */
   latestFailure: StoredFailure | null
 }
 
@@ -347,7 +347,7 @@ export interface StoredFailure extends FailureRecord {
 
 export interface JobFilter {
   status?: Status
-  /** Queued or processing: not over yet. */
+  /** Queued or processing. */
   isActive?: boolean
   type?: string
   /** The jobs of all types of this queue. */
@@ -360,34 +360,34 @@ export interface JobFilter {
    * orphans, even if no worker has noticed yet.
    */
   isOrphaned?: boolean
-  /** Id of a batch: the jobs that have a place in it. */
+  /** The id of a batch: the jobs that belong to it. */
   batch?: string
-  /** What a person has in their hand, without saying what it is: see `Meaning` in `job-search.ts`. */
+  /** A text whose kind is not known, such as an id or a code: see `Meaning` in `job-search.ts`. */
   q?: string
   createdSinceMs?: number
   createdBeforeMs?: number
-  /** Id of a job: those that a person made from it. */
+  /** The id of a job: the jobs that a person made from it. */
   retriedFrom?: string
-  /** Newest first, older than this key. */
+  /** Only jobs older than this key. */
   beforeKey?: JobKey
   limit: number
 }
 
 export interface JobPage {
   jobs: JobRow[]
-  /** Give it as `beforeKey` to go on; null when nothing is left. */
+  /** The `beforeKey` of the next page; null if there is none. */
   nextKey: JobKey | null
 }
 
 export interface JobCount {
   count: number
-  /** There are more, or there may be: counting ended before the jobs did. */
+  /** There are or may be more: the count stopped early. */
   isMore: boolean
 }
 
-export interface FailedCount {
+interface FailedCount {
   ends: FailedEnd[]
-  /** There are more, or there may be. */
+  /** There are or may be more. */
   isMore: boolean
 }
 
@@ -419,7 +419,7 @@ export interface PruneRule {
   completeMs: number | null
   failedMs: number | null
   cancelledMs: number | null
-  /** A letter is kept with its job; only when it is gone may the job go. Left out: for ever. */
+  /** How long a dead letter is kept; its job is removed only after it. Left out: for ever. */
   deadLettersMs?: number | null
 }
 
@@ -427,6 +427,6 @@ export interface Pruned {
   /** Jobs. */
   removed: number
   letters: number
-  /** Where to go on; null when the end was reached. */
+  /** Where to continue; null at the end. */
   cursor: number | null
 }

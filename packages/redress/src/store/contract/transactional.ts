@@ -1,23 +1,23 @@
 import type { NewJob, Submitted } from './store.ts'
 
 /**
- * Submitting as part of the caller's own transaction, on the caller's own connection: the job is there if and only if
- * that transaction commits. Absent where a driver cannot.
+ * Submissions inside the caller's transaction, on the caller's connection: the job exists if and only if that transaction
+ * commits. Absent if the driver cannot.
  */
 export interface TransactionalStore {
   /**
-   * All of them or none, also when the caller goes on after a refusal. Answers in the way of the executor: at once for
-   * one that works in this thread, as a promise for one that asks a server.
+   * All of them or none, also if the caller continues after a refusal. A synchronous executor gets its answer at once, an
+   * asynchronous one a promise.
    */
   submitIn?(params: { executor: Executor; jobs: readonly NewJob[] }): Submitted[] | Promise<Submitted[]>
   /** Tells this process's workers that there may be work, for instance after such a commit. Polling is the bound. */
   wake(): void
 }
 
-/** The little of a connection that a driver needs; each driver says which of the two it takes. */
+/** The part of a connection that a driver needs. Each driver takes one of the two. */
 export type Executor = SyncExecutor | AsyncExecutor
 
-/** node:sqlite's `DatabaseSync`, better-sqlite3's `Database`, and their like. */
+/** For example `DatabaseSync` of node:sqlite or `Database` of better-sqlite3. */
 export interface SyncExecutor {
   prepare(sql: string): SyncStatement
 }
@@ -28,7 +28,7 @@ export interface SyncStatement {
   all(...values: SqlValue[]): unknown[]
 }
 
-/** A client of a database server, with its transaction open. */
+/** A client of a database server with an open transaction. */
 export interface AsyncExecutor {
   query(sql: string, values: readonly SqlValue[]): Promise<{ rows: readonly Record<string, unknown>[] }>
 }

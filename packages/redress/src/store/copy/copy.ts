@@ -18,7 +18,7 @@ export interface CopyOptions {
   onProgress?: (progress: CopyProgress) => void
 }
 
-export interface CopyProgress {
+interface CopyProgress {
   table: string
   rows: number
   total: number

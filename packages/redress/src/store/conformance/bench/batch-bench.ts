@@ -48,7 +48,7 @@ export async function endAll(bench: Bench, ends: readonly End[]): Promise<string
   return ids
 }
 
-export const END: Record<End, (lease: { spent: string | null }) => Parameters<BenchWorker['close']>[1]> = {
+const END: Record<End, (lease: { spent: string | null }) => Parameters<BenchWorker['close']>[1]> = {
   complete: () => complete(),
   failed: (lease) => failed(lease),
   'failed for good': (lease) => failed(lease, { isPermanent: true }),

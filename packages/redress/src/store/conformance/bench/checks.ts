@@ -12,7 +12,7 @@ export function checkJob(row: JobRow, events: readonly JobEvent[]): void {
 }
 
 /** The part of a row that its history determines. */
-export function stateOf(row: JobRow): RebuiltState {
+function stateOf(row: JobRow): RebuiltState {
   return {
     status: row.status,
     attempt: row.attempt,

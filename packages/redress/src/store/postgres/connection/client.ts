@@ -20,7 +20,7 @@ export type Pool = Client & {
 }
 
 /** How long the server may be silent before the connection is dropped. */
-export interface Limits {
+interface Limits {
   /** Per statement; the pool's limit when left out. */
   statementMs?: number
   /** For the whole transaction, including the commit. */
@@ -29,8 +29,6 @@ export interface Limits {
 
 type Client = postgres.Sql<{ bigint: number }>
 export type Tx = postgres.TransactionSql<{ bigint: number }>
-/** A part of a statement. */
-export type Fragment = postgres.PendingQuery<postgres.Row[]>
 
 export interface ClientOptions {
   url: string

@@ -1,7 +1,6 @@
 import type * as batches from '../../scripts/batches.ts'
 import type * as history from '../../scripts/history.ts'
 import * as scripts from '../../scripts/jobs/types.ts'
-import type * as letters from '../../scripts/letters/dead-letters.ts'
 import type * as meters from '../../scripts/limits/meters.ts'
 import type { How, ScriptContext } from '../../scripts/tx/context.ts'
 import { type Awaited, awaiting, type Script } from '../../scripts/tx/script.ts'
@@ -10,9 +9,8 @@ import type { Wakes } from './listen.ts'
 import type { PgTx } from './tx.ts'
 
 /** Scripts as hot code of this driver calls them. */
-export type History = Awaited<Sql, typeof history.history>
+type History = Awaited<Sql, typeof history.history>
 export type Batches = Awaited<Sql, batches.Batches>
-export type LetterMarks = Awaited<Sql, typeof letters.letterMarks>
 export type RetryMeters = Awaited<Sql, typeof meters.retryMeters>
 
 /** What each part of the store works with. */
@@ -57,7 +55,7 @@ export interface PgContext {
   wakeWorkers(tx: Sql): void
 }
 
-export type Types = ReturnType<typeof awaitedTypes>
+type Types = ReturnType<typeof awaitedTypes>
 
 /** The job types as scripts ask for them. */
 export function openTypes(): scripts.Types {

@@ -57,22 +57,22 @@ export function openPrimaryPool({ url, schema, connectionsMax }: PrimaryOptions)
   }
 }
 
-export type SideValue = string | number | null
+export type PostgresValue = string | number | null
 
-export interface SideAnswer {
+export interface PostgresAnswer {
   rows: object[]
   /** The number of rows changed or returned. */
   count: number
 }
 
 /** One statement with placeholders `$1`. Integers are numbers. */
-export type Ask = (sql: string, params?: readonly SideValue[]) => Promise<SideAnswer>
+export type PostgresQuery = (sql: string, params?: readonly PostgresValue[]) => Promise<PostgresAnswer>
 
 /** An app's own rows in the database of a store. */
-export interface SideRows {
-  ask: Ask
+export interface PostgresRows {
+  ask: PostgresQuery
   /** One transaction. It may run again after a conflict with another transaction. */
-  transaction<T>(work: (ask: Ask) => Promise<T>): Promise<T>
+  transaction<T>(work: (ask: PostgresQuery) => Promise<T>): Promise<T>
   close(): Promise<void>
 }
 
@@ -85,12 +85,12 @@ const ENDING_S_MAX = 1
  * A small pool beside the store's pool, with the same guarantees. It finds the primary among several hosts, follows a
  * failover, drops a server that does not answer, and never repeats a statement that may have been committed.
  */
-export function openSideRows({ url, schema }: Pick<PrimaryOptions, 'url' | 'schema'>): SideRows {
+export function openPostgresRows({ url, schema }: Pick<PrimaryOptions, 'url' | 'schema'>): PostgresRows {
   const { sql, hosts, acknowledged, leave } = openPrimaryPool({ url, schema, connectionsMax: CONNECTIONS_MAX })
   hosts.watch()
   const doing = 'reading or writing rows of an app'
   const asking =
-    (on: Pick<Pool, 'unsafe'>): Ask =>
+    (on: Pick<Pool, 'unsafe'>): PostgresQuery =>
     async (text, params = []) => {
       const answered = await on.unsafe<object[]>(text, [...params], { prepare: params.length > 0 })
       return { rows: [...answered], count: answered.count }

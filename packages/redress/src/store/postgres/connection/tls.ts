@@ -5,7 +5,7 @@ import { RedressError } from '../../../core/errors.ts'
 
 /** The modes of libpq, from the weakest to the strongest. */
 const MODES = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'] as const
-export type SslMode = (typeof MODES)[number]
+type SslMode = (typeof MODES)[number]
 
 /** How connections to the server are encrypted. */
 export interface Tls {

@@ -6,8 +6,6 @@ import type { AttemptEnd } from './closing-rows.ts'
 
 type Of = Pick<AttemptEnd, 'key' | 'attempt' | 'worker'>
 
-export type ClosesInDoubt = ReturnType<typeof openClosesInDoubt>
-
 /**
  * Closes whose commit was sent and never answered. Their worker sends them again. If they were committed, the fence would
  * refuse them, and the history would show a lost lease that was not lost. So the history is searched first for this end: of

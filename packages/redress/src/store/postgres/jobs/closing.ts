@@ -65,8 +65,6 @@ const RENEWAL_MS_MAX = 10_000
 /** A worker retries by itself, and meanwhile stops handlers whose leases expire. */
 const AT_ONCE = { isImpatient: true } as const
 
-export type Closing = ReturnType<typeof openClosing>
-
 /** The writes that end or extend an attempt. Each begins at the fence. */
 export function openClosing(
   context: PgContext,

@@ -18,8 +18,6 @@ const REST_TIMES = 10
 /** Jobs that are queued again before the reached position are seen after this time at the latest. */
 const REST_MS_MAX = 1_000
 
-export type LinePlaces = ReturnType<typeof openLinePlaces>
-
 /**
  * Where claims begin in the queue: nearly always at its beginning. While a transaction stays open for long, vacuum cannot
  * remove the index entries of claimed jobs, and each claim would skip all of them again. So after a claim that skipped many

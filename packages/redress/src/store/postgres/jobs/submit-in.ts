@@ -119,7 +119,7 @@ const NUMBERS: ReadonlySet<string> = new Set(
  * The caller's connection with the part of our client's interface that a submission uses. It sends one statement at a time,
  * because not every client accepts the next one before the answer.
  */
-export function foreignConnection(executor: AsyncExecutor): Tx {
+function foreignConnection(executor: AsyncExecutor): Tx {
   let last: Promise<unknown> = Promise.resolve()
   const unsafe = (sql: string, values: readonly Value[]) => {
     const given = values.map((value) => (isArray(value) ? literalOf(value) : value))

@@ -17,7 +17,7 @@ import { inPassing, type Transaction, tryLockName } from '../connection/locks.ts
  * wait without blocking others, but PostgreSQL refuses it beside a default partition.
  */
 export const HISTORY_TABLES = ['events', 'failures'] as const
-export type HistoryTable = (typeof HISTORY_TABLES)[number]
+type HistoryTable = (typeof HISTORY_TABLES)[number]
 
 /** Tables exist this many days ahead, so pruning may pause that long. */
 const DAYS_AHEAD = 3
@@ -34,7 +34,7 @@ export interface Partition {
   day: string
 }
 
-export async function partitionsOf(sql: Sql): Promise<Partition[]> {
+async function partitionsOf(sql: Sql): Promise<Partition[]> {
   const rows = await sql<{ table: HistoryTable; name: string }[]>`
     SELECT parent::regclass::text AS table, child.relname::text AS name
     FROM unnest(${[...HISTORY_TABLES]}::text[]) AS parent
@@ -119,7 +119,7 @@ export async function removeHistory(tx: Tx, jobs: readonly JobKey[]): Promise<vo
 }
 
 /** The longest retention in days; null if nothing is ever removed. */
-export function longestKept(rules: readonly PruneRule[]): number | null {
+function longestKept(rules: readonly PruneRule[]): number | null {
   const kept = rules.flatMap(({ completeMs, failedMs, cancelledMs, deadLettersMs }) =>
     [completeMs, failedMs, cancelledMs, deadLettersMs].flatMap((ms) => ms ?? []),
   )

@@ -40,8 +40,6 @@ const nowOf = ({ lease_until, started_at, orphaned_at }: HeldRow): HeldNow => ({
 
 const dueAt = ({ delayMs }: Requeue, nowMs: number): number | null => (delayMs > 0 ? nowMs + delayMs : null)
 
-export type Closing = ReturnType<typeof openClosing>
-
 /** The writes that end or extend an attempt. Each begins at the fence. */
 export function openClosing(
   connection: Connection,

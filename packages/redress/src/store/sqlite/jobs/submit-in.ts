@@ -162,7 +162,7 @@ interface Statement extends SyncStatement {
 }
 
 /** The caller's connection with our interface. Each statement is prepared once. */
-export function foreignConnection(handle: SyncExecutor): Connection {
+function foreignConnection(handle: SyncExecutor): Connection {
   const statements = new Map<string, StatementSync>()
   return {
     prepare(sql) {
@@ -198,7 +198,7 @@ function foreignStatement(handle: SyncExecutor, sql: string): SyncStatement {
 }
 
 /** Whether a transaction is open on this connection. */
-export function isInTransaction(handle: Handle): boolean {
+function isInTransaction(handle: Handle): boolean {
   const isOpen = handle.isTransaction ?? handle.inTransaction
   if (typeof isOpen === 'boolean') return isOpen
   // A BEGIN inside a transaction is refused and harms nothing.
