@@ -161,25 +161,19 @@ export async function detailOfBatch(store: Store, batch: BatchRow): Promise<Batc
   }
 }
 
-const cancelBatchJobs = operation('batches.cancel', {
-  input: z.strictObject(batchActFields),
-  output: batchActedSchema,
-  about: aboutBatch,
-  run: async (context, act) => {
-    const batch = await neededBatch(context.store, act.id, act.owner)
-    return acted(context.store, await cancelBatch(context, act, batch), act)
-  },
-})
+const actOnBatch = (name: 'batches.cancel' | 'batches.retry-failed', act: typeof cancelBatch) =>
+  operation(name, {
+    input: z.strictObject(batchActFields),
+    output: batchActedSchema,
+    about: aboutBatch,
+    run: async (context, given) => {
+      const batch = await neededBatch(context.store, given.id, given.owner)
+      return acted(context.store, await act(context, given, batch), given)
+    },
+  })
 
-const retryFailedJobs = operation('batches.retry-failed', {
-  input: z.strictObject(batchActFields),
-  output: batchActedSchema,
-  about: aboutBatch,
-  run: async (context, act) => {
-    const batch = await neededBatch(context.store, act.id, act.owner)
-    return acted(context.store, await retryFailedOfBatch(context, act, batch), act)
-  },
-})
+const cancelBatchJobs = actOnBatch('batches.cancel', cancelBatch)
+const retryFailedJobs = actOnBatch('batches.retry-failed', retryFailedOfBatch)
 
 async function acted(
   store: Store,

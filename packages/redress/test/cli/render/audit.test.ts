@@ -12,11 +12,6 @@ beforeAll(async () => {
 
 afterAll(() => store.remove())
 
-type Groups = { fingerprint: string; type: string; state: string }[]
-
-const fingerprintOf = async (type: string): Promise<string> =>
-  ((await json(['failures', 'list', '--type', type, ...at])) as Groups)[0]?.fingerprint ?? ''
-
 test('who submits by hand is in the audit trail', async () => {
   const { job } = (await json(['submit', 'pdf.convert', '{"ok":true}', ...at])) as { job: { id: string } }
   expect(await json(['audit', '--act', 'jobs.submit', '--by', 'tess', ...at])).toMatchObject([
@@ -28,7 +23,8 @@ test('who submits by hand is in the audit trail', async () => {
 
 test('what people wrote gives no orders to the terminal', async () => {
   const reason = 'one\u001b[2J\ntwo\u0007'
-  const fingerprint = await fingerprintOf('pdf.fetch')
+  const [group] = (await json(['failures', 'list', '--type', 'pdf.fetch', ...at])) as { fingerprint: string }[]
+  const fingerprint = group?.fingerprint ?? ''
   await redress(['failures', 'resolve', fingerprint, '--reason', reason, '--actor', 'e\u001b[31mve', ...at])
   const { stdout } = await redress(['audit', '--id', fingerprint, ...at])
   expect(stdout).toContain('eve')
