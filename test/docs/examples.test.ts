@@ -42,7 +42,7 @@ test('every command that the documents show is one that exists', () => {
   const shown = pages
     .filter((path) => path.endsWith('.md'))
     .flatMap((path) => readFileSync(join(ROOT, path), 'utf8').match(/^ *(bin\/)?redress .*$/gm) ?? [])
-    .filter((line) => !line.includes('redress is working') && !line.includes('redress: '))
+    .filter((line) => !line.includes('redress is running') && !line.includes('redress: '))
   expect(shown.length).toBeGreaterThan(20)
   for (const line of shown)
     expect(findCommand(line.trim().split(/ +/).slice(1), commands).kind, line).toMatch(/command|help/)

@@ -66,7 +66,7 @@ export const API = {
     },
   },
   list: {
-    summary: 'List jobs, the newest first.',
+    summary: 'List jobs, newest first.',
     description: tenants,
     query: JOBS_QUERY,
     answers: {

@@ -76,7 +76,7 @@ export const API = {
     },
   },
   list: {
-    summary: 'List jobs, the newest first.',
+    summary: 'List jobs, newest first.',
     description: own,
     query: filters.extend({ limit: z.string().optional().describe('at most 100') }),
     answers: { 200: page },

@@ -115,7 +115,7 @@ test('a spec is validated where there is no store, and none is made', async () =
 })
 
 test.each([
-  [['submit', '/nowhere/spec.json'], '/nowhere/spec.json cannot be read.'],
+  [['submit', '/nowhere/spec.json'], 'Cannot read /nowhere/spec.json.'],
   [['submit', import.meta.filename], 'is not JSON'],
   [['orphans', '--timeout', '1s'], '--timeout is for --wait'],
   [['watch', '/nowhere', '--profile', 'proxy_h264_low'], '--profile and --output go together'],
@@ -222,7 +222,7 @@ test('an orphan is listed in the watch folder and by the CLI, marked failed by n
   const ended = await redress(['jobs', 'wait', id, '--timeout', '10ms', ...at], { env })
   expect(ended, 'who waits for its end is told').toMatchObject({
     code: 5,
-    stderr: expect.stringContaining(`Job ${id} is an orphan: its worker is silent, and it waits for a person.`),
+    stderr: expect.stringContaining(`Job ${id} is an orphan: its worker is lost, and it waits for a decision.`),
   })
   expect(await redress(['proxx', 'retry', id, '--reason', 'x', ...at], { env })).toMatchObject({ code: 4 })
   const mark = ['proxx', 'mark-failed', id, '--reason', 'node-2 was unplugged', ...at]

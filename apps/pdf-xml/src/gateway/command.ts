@@ -38,7 +38,7 @@ export const gateway: AppCommand = {
     {
       name: 'log-level',
       kind: 'choice',
-      description: 'what is logged, as JSON lines on standard error',
+      description: 'lowest level that is logged, as JSON lines on standard error',
       choices: LEVELS,
       fallback: 'info',
     },

@@ -160,7 +160,7 @@ export function readSpecFile(call: Pick<CommandCall, 'usage'>, path: string): un
   try {
     text = readFileSync(path === '-' ? 0 : path, 'utf8')
   } catch (error) {
-    throw new RedressError('USAGE', `${path} cannot be read.`, { cause: error, action: 'Check the path.' })
+    throw new RedressError('USAGE', `Cannot read ${path}.`, { cause: error, action: 'Check the path.' })
   }
   try {
     // Some editors write a byte order mark.
@@ -195,8 +195,8 @@ function problemLine(problem: unknown): string {
 function reasonOf(call: CommandCall): string {
   const reason = call.text('reason')
   if (reason !== undefined) return reason
-  throw new RedressError('REASON_REQUIRED', 'No reason is given.', {
-    action: `Add --reason 'why you do this': it is kept in the history.`,
+  throw new RedressError('REASON_REQUIRED', 'A reason is required.', {
+    action: `Add --reason 'why you do this'. It is recorded in the history.`,
   })
 }
 

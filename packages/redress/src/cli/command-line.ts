@@ -48,7 +48,7 @@ function report(error: unknown, argv: readonly string[]): number {
 }
 
 export function reportUnwritten(cause: NodeJS.ErrnoException, argv: readonly string[]): number {
-  const message = `What was asked for cannot be printed: ${cause.code ?? 'writing failed'}.`
+  const message = `The output cannot be written: ${cause.code ?? 'unknown error'}.`
   return report(new RedressError('OUTPUT_FAILED', message, { cause }), argv)
 }
 
@@ -70,14 +70,14 @@ async function helpOn(about: Extract<Found, { kind: 'help' }>['about'], argv: re
 function asJson(error: unknown): object {
   if (error instanceof RedressError) return error.toJSON()
   const message = error instanceof Error ? error.message : String(error)
-  return { code: 'UNEXPECTED', message, action: 'This is a fault of redress itself: report it.' }
+  return { code: 'UNEXPECTED', message, action: 'This is a bug in redress: please report it.' }
 }
 
 /** `CODE: message`, what is wrong in particular, and what to do. */
 function inWords(error: unknown): string {
   if (!(error instanceof RedressError)) {
     const trace = error instanceof Error ? error.stack : String(error)
-    return `UNEXPECTED: this is a fault of redress itself.\n${trace}\n`
+    return `UNEXPECTED: this is a bug in redress: please report it.\n${trace}\n`
   }
   // Some messages name their problems already.
   const problems = error.problems.filter((problem) => !error.message.includes(problem))

@@ -18,15 +18,11 @@ import { RENDERERS, type Rendering } from './render/rendering.ts'
 import { isForServer, openTarget, type Target } from './target/target.ts'
 import { currentUser, terminalOf } from './terminal/terminal.ts'
 
-const APP_OPTION = ownOption(
-  'app FILE',
-  'text',
-  'a module that exports your app: its schemas and hooks are then asked, too',
-)
-const JSONL_OPTION = ownOption('jsonl', 'flag', 'one line of JSON for each item')
-const YES_OPTION = ownOption('yes', 'flag', 'do it without being asked: it cannot be undone')
+const APP_OPTION = ownOption('app FILE', 'text', 'module that exports your app: its schemas and hooks are then applied')
+const JSONL_OPTION = ownOption('jsonl', 'flag', 'print one line of JSON per item')
+const YES_OPTION = ownOption('yes', 'flag', 'do not ask for confirmation; the command cannot be undone')
 const WAIT_OPTIONS = [
-  ownOption('wait', 'flag', 'wait until the job has ended, and answer as `redress jobs wait` does'),
+  ownOption('wait', 'flag', 'wait until the job has ended, as `redress jobs wait` does'),
   TIMEOUT_OPTION,
 ]
 
@@ -66,13 +62,13 @@ const withActor = (spec: OptionSpec): OptionSpec => (spec.field === 'actor' ? { 
 async function perform(name: OperationName, command: Command, parsed: Parsed, fields: readonly OptionSpec[]) {
   const { values } = parsed
   if (isForServer(values) && values.actor !== undefined) {
-    throw usage(command, '--actor is for the store itself: a server knows who you are by your token.')
+    throw usage(command, '--actor cannot be used with a server: the server knows you by your token.')
   }
   const input = inputOf(command, parsed, fields)
   // Where one may be left out, the field says what is kept instead.
   if (fields.some(({ field, fallback }) => field === 'reason' && fallback === null) && values.reason === undefined) {
-    throw new RedressError('REASON_REQUIRED', 'No reason is given.', {
-      action: `Add --reason 'why you do this': it is kept in the history.`,
+    throw new RedressError('REASON_REQUIRED', 'A reason is required.', {
+      action: `Add --reason 'why you do this'. It is recorded in the history.`,
     })
   }
   const timeoutMs = typeof values.timeout === 'string' ? durationMs(values.timeout, '--timeout') : null
@@ -104,7 +100,7 @@ function refuseIfIncomplete(output: object): void {
   const [first] = refused
   if (first === undefined) return
   const count = `${refused.length} of ${items.length}`
-  if (refused.length < items.length) throw new RedressError('PARTLY_DONE', `${count} were not done.`)
+  if (refused.length < items.length) throw new RedressError('PARTLY_DONE', `${count} jobs were refused.`)
   throw new RedressError(first.code, `Nothing was done. ${first.did}`)
 }
 
@@ -140,7 +136,7 @@ function readInputFile(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw new RedressError('USAGE', `${path} cannot be read.`, { cause: error, action: 'Check the path after @.' })
+    throw new RedressError('USAGE', `Cannot read ${path}.`, { cause: error, action: 'Check the path after @.' })
   }
 }
 
@@ -155,13 +151,13 @@ const canAsk = ({ json }: Parsed['values']): boolean =>
 const refuseUnasked = (command: string): RedressError =>
   new RedressError(
     'CONFIRMATION_REQUIRED',
-    `redress ${command} cannot be undone, and there is nobody here who could be asked.`,
+    `redress ${command} cannot be undone and needs confirmation, but this is not a terminal.`,
   )
 
 /** What would be done is said by the operation itself, so that the question is about what it is about. */
 async function confirmed(target: Target, name: OperationName, input: object): Promise<void> {
   const { did } = (await target.perform(name, { ...input, dryRun: true })) as { did: string }
-  await ask(`${did.replace(/^Nothing was done\. /, '')}\nThis cannot be undone. Do it?`)
+  await ask(`${did.replace(/^Nothing was done\. /, '')}\nThis cannot be undone. Continue?`)
 }
 
 interface Streams {
@@ -178,8 +174,8 @@ export async function ask(question: string, { input, output }: Streams = TERMINA
   const answer = await Promise.race([lines.question(`${question} [y/N] `), closed])
   lines.close()
   if (/^y(es)?$/i.test(answer.trim())) return
-  throw new RedressError('CONFIRMATION_REQUIRED', 'Nothing was done: it was not confirmed.', {
-    action: 'Answer y to do it, or add --yes.',
+  throw new RedressError('CONFIRMATION_REQUIRED', 'Nothing was done: the confirmation is missing.', {
+    action: 'Answer y, or add --yes.',
   })
 }
 

@@ -43,7 +43,7 @@ function scopesWithin(own: readonly string[], asked: unknown, who: string): read
   const scopes = splitScopes(asked as string | string[])
   const beyond = scopes.find((scope) => !own.includes(scope) && !own.includes(`${scope.split('.')[0]}.*`))
   if (beyond === undefined) return scopes
-  throw new RedressError('ROLE_TOO_LOW', `${who} cannot give out ${beyond}, which is not in its own scopes.`)
+  throw new RedressError('ROLE_TOO_LOW', `${who} cannot grant ${beyond}, which is not in its own scopes.`)
 }
 
 /** Throws unless this caller may do it, and answers with the input as it is to be performed for them. */
@@ -70,7 +70,7 @@ export function admitted(
   if (name === 'jobs.retry' && input.input !== undefined) {
     throw new RedressError(
       'ROLE_TOO_LOW',
-      `A retry with another input needs the role ${entry.role}; ${caller.name} has owner.`,
+      `A retry with a new input needs the role ${entry.role}; ${caller.name} has owner.`,
     )
   }
   // Whatever was asked for: only their own is looked at.

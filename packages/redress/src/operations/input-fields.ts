@@ -6,23 +6,23 @@ import type { By } from '../store/contract/store.ts'
 /** Fields that several operations have in their input. */
 
 export const idField = z.string().min(1).describe('id of the job')
-export const ownerField = z.string().min(1).optional().describe('only if it is a job of this owner')
+export const ownerField = z.string().min(1).optional().describe('only if the job has this owner')
 export const typeField = z.string().min(1).describe('name of the job type')
 export const limitField = (most: number) =>
-  z.coerce.number().int().min(1).max(most).default(50).describe(`how many at most (up to ${most})`)
+  z.coerce.number().int().min(1).max(most).default(50).describe(`maximum number of items (up to ${most})`)
 export const cursorField = z.coerce
   .number()
   .int()
   .min(1)
   .optional()
-  .describe('go on after the last page, with its nextCursor')
+  .describe('continue after the last page: its nextCursor')
 export const durationInput = z.union([z.string(), z.number()])
-export const dryRunField = z.boolean().default(false).describe('say what would be done, and do nothing')
+export const dryRunField = z.boolean().default(false).describe('only show what would be done')
 
 /** Of every act: who does it and why is kept for ever. `requireActorAndReason` checks both and says what is missing. */
 export const actorFields = {
   actor: z.string().default('').describe('who does it'),
-  reason: z.string().default('').describe('why: kept in the audit trail'),
+  reason: z.string().default('').describe('why: recorded in the audit trail'),
   dryRun: dryRunField,
 }
 

@@ -102,7 +102,7 @@ function refusal(name: OperationName, found: readonly string[]): RedressError {
   const problems = found
     .slice(0, PROBLEMS_MAX)
     .map((problem) => (problem.length > PROBLEM_CHARS_MAX ? `${problem.slice(0, PROBLEM_CHARS_MAX)}…` : problem))
-  return new RedressError('OPTION_INVALID', `${name} cannot be done like this: ${problems.join('; ')}.`, { problems })
+  return new RedressError('OPTION_INVALID', `The input of ${name} is invalid: ${problems.join('; ')}.`, { problems })
 }
 
 const inWords = ({ code, input }: { code?: string; input?: unknown }): string | undefined =>

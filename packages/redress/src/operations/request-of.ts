@@ -13,7 +13,7 @@ export function requestOf(name: OperationName, input: object): { method: string;
     delete rest[field]
     // A browser's address has no such parts: it would be another path.
     if (['', '.', '..'].includes(value)) {
-      throw new RangeError(`${name} cannot be done like this: ${field}: ${JSON.stringify(value)}.`)
+      throw new RangeError(`The input of ${name} is invalid: ${field}: ${JSON.stringify(value)}.`)
     }
     return encodeURIComponent(value)
   })

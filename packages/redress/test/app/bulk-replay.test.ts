@@ -62,7 +62,7 @@ describe('a plan', () => {
     const plan = await app.replays.plan({ type: 'order', ...WHO, patch: { note: 'x' } })
     expect(plan).toMatchObject({
       ...{ isDone: true, willRun: 3, unchecked: [] },
-      did: `Planned replay ${plan.replay?.id}: 3 will run, 2 will be skipped. Nothing runs until it is started.`,
+      did: `Planned replay ${plan.replay?.id}: 3 will run, 2 will be skipped. It runs when it is started.`,
       skipped: expect.arrayContaining([
         { code: 'already-replayed', letters: 1, example: { offset: replayed?.offset, why: expect.any(String) } },
         {
@@ -115,9 +115,9 @@ describe('a plan', () => {
   })
 
   test.each([
-    [{}, 'No letters are named'],
+    [{}, 'A filter is missing'],
     [{ type: 'order', rate: '0/s' }, 'rate: write'],
-    [{ type: 'order', canary: 2, canaryFailures: 2 }, 'canaryFailures: of a canary of 2, fewer than 2 may fail.'],
+    [{ type: 'order', canary: 2, canaryFailures: 2 }, 'canaryFailures: must be less than canary (2).'],
     [{ type: 'order', since: 'last week' }, 'since'],
   ])('that cannot be meant is refused: %j', async (parts, message) => {
     const { app } = await withLetters(1)

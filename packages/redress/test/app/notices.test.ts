@@ -173,7 +173,7 @@ describe('from the outbox to a channel', () => {
     await kit.app.submit('work', {})
     await kit.drain()
     expect(ops.heard).toHaveLength(1)
-    const why = 'no program has declared a channel owner here'
+    const why = 'no program has declared the channel owner'
     const { notices } = await kit.app.perform('notices.list', { waiting: true })
     expect(notices).toMatchObject([{ state: 'waiting', relayedAt: null, waiting: [{ channel: 'owner', why }] }])
     const owner = keepingChannel()

@@ -218,7 +218,7 @@ describe('an operator', () => {
       paused: { actor: 'olga', reason: 'a test' },
     })
     const again = await kit.app.schedules.pause('nightly', by)
-    expect(again).toMatchObject({ isDone: false, did: expect.stringContaining('was paused already, by olga') })
+    expect(again).toMatchObject({ isDone: false, did: expect.stringContaining('was already paused by olga') })
     kit.clock.jump(2 * 86_400_000)
     await kit.app.schedules.resume('nightly', by)
     await kit.advance('1d')
@@ -258,7 +258,7 @@ describe('an operator', () => {
     })
     await expect(kit.app.schedules.trigger('nightli', by)).rejects.toMatchObject({
       code: 'SCHEDULE_NOT_FOUND',
-      message: 'There is no schedule nightli; there are: nightly.',
+      message: 'There is no schedule nightli; known schedules: nightly.',
     })
     for (const kind of ['pause', 'resume', 'trigger'] as const) {
       const answer = await kit.app.perform(`schedules.${kind}`, { name: 'nightly', ...by, dryRun: true })

@@ -82,7 +82,7 @@ test('dead letters are listed by offset, the newest first, page by page, and the
   await page.getByRole('link', { name: 'Clear' }).click()
   await page.getByLabel('Type').fill('no.such')
   await page.getByLabel('Type').blur()
-  await page.getByText('No dead letter is like that.').waitFor()
+  await page.getByText('No dead letter matches.').waitFor()
 })
 
 test('a letter is replayed from its row, with the filter and the place on the page kept', async () => {
@@ -119,7 +119,7 @@ test('letters are purged one by one and all that match, after their number was s
   const rows = page.locator('[data-row]')
   await page.locator('[data-row="2"]').waitFor()
   await act(page, { open: 'Purge', within: '[data-row="2"]', verb: 'Purge for good' })
-  await told(page).getByText('Purged 1 dead letter for good').waitFor()
+  await told(page).getByText('Purged 1 dead letter;').waitFor()
   await until('three are left', async () => (await rows.count()) === 3)
 
   // Somebody else was faster, and this page has not heard of it.
@@ -136,10 +136,10 @@ test('letters are purged one by one and all that match, after their number was s
   const dialog = page.getByRole('dialog')
   await dialog.getByText('1 of mail.send with BOUNCED').waitFor()
   await dialog.getByText('1 of fax.send with BOUNCED').waitFor()
-  await dialog.getByText('This purges 2 dead letters for good').waitFor()
+  await dialog.getByText('This purges 2 dead letters;').waitFor()
   await dialog.getByLabel('Reason').fill('the newsletter is old')
   await dialog.getByRole('button', { name: 'Purge for good' }).click()
-  await page.getByText('No dead letter is like that.').waitFor()
+  await page.getByText('No dead letter matches.').waitFor()
   expect(page.url()).toContain('code=BOUNCED')
   const { deadLetters } = await desk.app.perform('dead-letters.list', {})
   expect(deadLetters.map(({ offset }) => offset)).toEqual([1, 3, 5])

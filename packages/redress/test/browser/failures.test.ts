@@ -55,7 +55,7 @@ test('a group is put aside for a time, and a snooze without an end is refused in
   await page.getByRole('row').filter({ hasText: 'GW_5XX' }).waitFor()
   await act(page, { open: 'Snooze', verb: 'Snooze', fields: { 'For how long': '' } })
   const dialog = page.getByRole('dialog')
-  await dialog.getByRole('alert').getByText('A snooze needs an end.').waitFor()
+  await dialog.getByRole('alert').getByText('A snooze needs an end: `for` or `more`.').waitFor()
   await dialog.getByLabel('For how long').fill('8h')
   await dialog.getByRole('button', { name: 'Snooze', exact: true }).click()
   await told(page)

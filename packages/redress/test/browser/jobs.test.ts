@@ -73,7 +73,7 @@ describe('finding jobs', () => {
     // What only the server can judge is said in its words.
     await field.fill('x'.repeat(501))
     await field.press('Enter')
-    await page.getByRole('alert').getByText('jobs.list cannot be done like this').waitFor()
+    await page.getByRole('alert').getByText('The input of jobs.list is invalid').waitFor()
   })
 
   test('counts lead to the jobs of a status, and the command line finds the same', async () => {

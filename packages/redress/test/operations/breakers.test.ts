@@ -61,6 +61,6 @@ test('a breaker that is not there is said not to be, with those that are', async
   const { app } = await makeGateway()
   expect(await refusal(app.perform('breakers.show', { name: 'bank' }))).toMatchObject({
     code: 'BREAKER_NOT_FOUND',
-    message: expect.stringContaining('there are: gateway'),
+    message: expect.stringContaining('known breakers: gateway'),
   })
 })

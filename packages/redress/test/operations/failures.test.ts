@@ -138,7 +138,7 @@ describe('what a person does to a group', () => {
     expect(done).toMatchObject({ isDone: true, group: { state: 'resolved', stateBy: 'ann', stateReason: WHO.reason } })
     expect(await refusal(app.perform('failures.resolve', { fingerprint, ...WHO }))).toMatchObject({
       code: 'FAILURE_GROUP_WRONG_STATE',
-      message: expect.stringContaining('resolved already'),
+      message: expect.stringContaining('already resolved'),
     })
     await finish(['GW_5XX'])
     expect(await shown()).toMatchObject({
@@ -156,7 +156,7 @@ describe('what a person does to a group', () => {
   test('snoozed for a time or a number, which it says', async () => {
     const { app, fingerprint, shown, finish, clock } = await failing()
     const { did } = await app.perform('failures.snooze', { fingerprint, ...WHO, for: '8h', more: 2 })
-    expect(did).toMatch(/is snoozed for 8 h, until 2026-.*Z, or until 2 more have failed\.$/)
+    expect(did).toMatch(/is snoozed for 8 h, until 2026-.*Z, or until 2 more failures\.$/)
     expect(await shown()).toMatchObject({ state: 'snoozed', snoozedForMore: 2 })
     await finish(['GW_5XX'])
     expect(await shown()).toMatchObject({ state: 'snoozed', snoozedForMore: 1 })
@@ -164,7 +164,7 @@ describe('what a person does to a group', () => {
     expect(await shown()).toMatchObject({ state: 'open', snoozedUntil: null, snoozedForMore: null })
     expect(await refusal(app.perform('failures.snooze', { fingerprint, ...WHO }))).toMatchObject({
       code: 'OPTION_INVALID',
-      action: expect.stringContaining('for how long'),
+      action: expect.stringContaining('Give a duration'),
     })
   })
 

@@ -21,7 +21,7 @@ describe('a queue', () => {
       paused: { by: 'ann', reason: WHO.reason, until: null },
     })
     expect(paused.did).toBe(
-      'Queue default is paused: what waits in it is not begun until it is resumed; what runs goes on.',
+      'Queue default is paused: queued jobs do not start until it is resumed; running jobs continue.',
     )
     const id = await submit(['ok'])
     await worker.tick()
@@ -30,7 +30,7 @@ describe('a queue', () => {
     expect(queues).toMatchObject([{ type: 'step', queued: 1, paused: { by: 'ann', reason: WHO.reason, until: null } }])
 
     const resumed = await app.perform('queues.resume', { name: 'default', ...WHO })
-    expect(resumed).toMatchObject({ isDone: true, did: 'Queue default goes on.', paused: null })
+    expect(resumed).toMatchObject({ isDone: true, did: 'Queue default is resumed.', paused: null })
     await worker.tick()
     expect(await app.jobs.find(id)).toMatchObject({ status: 'complete' })
     const { entries } = await app.perform('audit.list', { target: 'queue' })
@@ -44,7 +44,7 @@ describe('a queue', () => {
     const { app, clock } = await makeBench()
     const until = new Date(clock.nowMs() + 1_800_000).toISOString()
     const { did, paused } = await app.perform('queues.pause', { name: 'default', ...WHO, for: '30m' })
-    expect(did).toContain('is not begun for 30 m')
+    expect(did).toContain('do not start for 30 m')
     expect(paused).toMatchObject({ until })
     await clock.advance(1_800_000)
     expect((await app.perform('queues.list', {})).queues).toMatchObject([{ paused: null }])
@@ -73,7 +73,7 @@ describe('a queue', () => {
     expect(await pause({ for: 'soon' })).toMatchObject({ code: 'OPTION_INVALID' })
     const unknown = await pause({ name: 'defalt' })
     expect(unknown).toMatchObject({ code: 'QUEUE_UNKNOWN', httpStatus: 404 })
-    expect(unknown.message).toContain('known here: default')
+    expect(unknown.message).toContain('known queues: default')
   })
 
   test('is listed with every type that is declared, and how long the oldest ready job waits', async () => {

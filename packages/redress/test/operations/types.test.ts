@@ -8,7 +8,7 @@ test('types are listed with their policies, and an unknown one names those there
   expect(types).toMatchObject([{ name: 'step', queue: 'default', policy: { retry: { max: 3 } } }])
   expect(await app.perform('policy.show', { type: 'step' })).toMatchObject({ policy: { retry: { max: 3 } } })
   const refused = await refusal(app.perform('policy.show', { type: 'stop' }))
-  expect(refused).toMatchObject({ code: 'TYPE_UNKNOWN', message: expect.stringContaining('declared here: step') })
+  expect(refused).toMatchObject({ code: 'TYPE_UNKNOWN', message: expect.stringContaining('known types: step') })
 })
 
 test('what is shown is one failure again and again until the job ends', async () => {
@@ -72,7 +72,7 @@ test('where another program declared the type, only what every program knows is 
 
 test.each([
   ['GW_5X', 'the nearest is GW_5XX'],
-  [' , ', 'none are given'],
+  [' , ', 'the list is empty'],
   [Array(101).fill('ok').join(), 'at most 100'],
 ])('refuses outcomes that cannot be: %s', async (failures, message) => {
   const { app } = await makeBench()

@@ -39,8 +39,7 @@ export async function perform<Name extends OperationName>(
   } catch (error) {
     if (signal?.aborted) throw error
     const isDryRun = (input as { dryRun?: unknown }).dryRun === true
-    const perhaps =
-      CATALOG[name].mutates && !isDryRun ? ' It may have been done all the same: look before you do it again.' : ''
+    const perhaps = CATALOG[name].mutates && !isDryRun ? ' It may have been done: check before you repeat it.' : ''
     throw new Refused('SERVER_UNREACHABLE', `The server cannot be reached.${perhaps}`, 'Check that it runs.')
   }
   hearTime(response.headers.get('date'), askedAtMs)

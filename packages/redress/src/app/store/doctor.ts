@@ -43,7 +43,7 @@ async function openDoctor(location: string, clock: Clock): Promise<DoctorStore> 
     case 'file':
       return (await import('../../store/sqlite/doctor.ts')).openSqliteDoctor({ path: place.path, nowMs: clock.nowMs })
     case 'memory':
-      throw new RedressError('STORE_NOT_FOUND', 'A store in memory cannot be looked at from another process.')
+      throw new RedressError('STORE_NOT_FOUND', 'A store in memory cannot be read by another process.')
   }
 }
 

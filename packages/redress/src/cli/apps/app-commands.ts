@@ -96,7 +96,7 @@ function callOf(appName: string, does: AppCommand, command: Command, parsed: Par
     const server = does.server ? chosenServer(values) : null
     if (server !== null) {
       if (values.actor !== undefined) {
-        throw usage(command, '--actor is for the store itself: a server knows who you are by your token.')
+        throw usage(command, '--actor cannot be used with a server: the server knows you by your token.')
       }
       const { openRemote } = await import('../target/remote.ts')
       return { kind: 'server', ...openRemote(server.address, values, server.isGiven) }
@@ -117,7 +117,7 @@ function callOf(appName: string, does: AppCommand, command: Command, parsed: Par
       if (given === undefined || (Number.isInteger(Number(given)) && Number(given) >= least)) {
         return given === undefined ? undefined : Number(given)
       }
-      throw new RedressError('OPTION_INVALID', `--${option} must be a whole number from ${least} on, not ${given}.`)
+      throw new RedressError('OPTION_INVALID', `--${option} must be a whole number of at least ${least}, not ${given}.`)
     },
     durationMs(option) {
       const given = text(option)

@@ -49,7 +49,7 @@ export function namedApps(option: unknown): readonly string[] | null {
   const names = given.split(',').flatMap((part) => part.trim() || [])
   if (names.length > 0) return [...new Set(names)]
   if (option === undefined) return null
-  throw new RedressError('OPTION_INVALID', '--apps names no app.', {
+  throw new RedressError('OPTION_INVALID', '--apps is empty.', {
     action: `Installed are ${[SAMPLE, ...installedApps().map(({ app }) => app)].join(', ')}.`,
   })
 }

@@ -11,8 +11,8 @@ import { progressOn } from '../terminal/progress.ts'
 import { currentUser, type Terminal, terminalOf } from '../terminal/terminal.ts'
 
 export const backup: Program = {
-  options: [ownOption('force', 'flag', 'replace a file of that name')],
-  places: [{ name: 'file', description: 'the file to make; its folder must be there' }],
+  options: [ownOption('force', 'flag', 'replace an existing file')],
+  places: [{ name: 'file', description: 'file to create; its folder must exist' }],
   examples: ['redress backup /backups/redress-$(date +%F).db', 'redress backup jobs.db --store "$DATABASE_URL"'],
   run: (_command, parsed) => runBackup(parsed),
 }
@@ -44,15 +44,15 @@ function backupText(made: Backup, store: string, terminal: Terminal): string {
   return [
     tableOf(made.tables, terminal),
     `Backed up ${store} to ${made.file}: ${sizeText(made.bytes)}, checked, version ${made.version}.`,
-    'Not in it: artifacts, and the log that write-ahead policies keep beside the store.',
+    'Not included: artifacts, and the write-ahead log beside the store.',
     '',
   ].join('\n')
 }
 
 export const restore: Program = {
   options: [
-    ownOption('force', 'flag', 'though there is a store already: that one is moved aside, with the time in its name'),
-    ownOption('pause', 'flag', 'pause every queue, so that nothing is begun before you have looked'),
+    ownOption('force', 'flag', 'replace an existing store: it is renamed with the time in its name'),
+    ownOption('pause', 'flag', 'pause every queue, so that no job starts before you resume it'),
   ],
   places: [{ name: 'file', description: 'a file made by `redress backup`' }],
   examples: ['redress restore /backups/redress-2026-11-16.db --data /var/lib/redress --pause'],
@@ -94,13 +94,13 @@ function restoreText(
   terminal: Terminal,
 ): string {
   const next = isPaused
-    ? `Every queue is paused. Look, then let them go on: ${commandName()} queues resume NAME --reason 'say why'${flags}`
-    : 'What was done since the backup is not known to it: those jobs are done again when a worker starts.'
+    ? `Every queue is paused. Resume each when you are ready: ${commandName()} queues resume NAME --reason 'say why'${flags}`
+    : 'Work that was done after the backup is not in it: those jobs run again when a worker starts.'
   return [
     tableOf(tables, terminal),
     `Restored ${store} from ${file}: ${sizeText(bytes)}, checked, version ${version}.`,
-    ...(aside === null ? [] : [`The store that was there is now ${aside}.`]),
-    `Tokens are valid as they were; ${credentialsDropped} sessions and sign-in links are not.`,
+    ...(aside === null ? [] : [`The previous store is now ${aside}.`]),
+    `Tokens stay valid; ${credentialsDropped} sessions and sign-in links were removed.`,
     next,
     '',
   ].join('\n')

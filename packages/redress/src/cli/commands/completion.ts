@@ -63,7 +63,7 @@ async function wordsOfAll(): Promise<Words> {
       ...all.filter(({ words }) => words.length === 1).map(asWord),
       ...groups.map((group) => ({ word: group, summary: `${within(group).map(lastWord).join(', ')}` })),
       ...aliases.map(({ alias, command }) => ({ word: alias, summary: command.summary })),
-      { word: 'help', summary: 'Say what there is.' },
+      { word: 'help', summary: 'Show help.' },
     ],
     second: groups.map((group) => ({ group, words: within(group).map(asWord) })),
     commands: await Promise.all([

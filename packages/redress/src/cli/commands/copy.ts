@@ -11,13 +11,13 @@ import { type Terminal, terminalOf } from '../terminal/terminal.ts'
 
 export const copy: Program = {
   options: [
-    ownOption('from STORE', 'text', 'the store to copy, such as sqlite:.redress/redress.db; it is only read'),
-    ownOption('to STORE', 'text', 'the empty store to fill, such as postgres://user@host/name'),
-    ownOption('dry-run', 'flag', 'only say what would be copied, and what stands in the way'),
+    ownOption('from STORE', 'text', 'store to copy, such as sqlite:.redress/redress.db; it is only read'),
+    ownOption('to STORE', 'text', 'empty store to fill, such as postgres://user@host/name'),
+    ownOption('dry-run', 'flag', 'only show what would be copied, and what prevents it'),
     ownOption(
       'despite-workers',
       'flag',
-      'copy though the source is being worked on: what is done there meanwhile is not in the copy, and may be done twice',
+      'copy although workers use the source: changes during the copy are missing in it, and jobs may run twice',
     ),
   ],
   places: [],
@@ -31,13 +31,13 @@ export const copy: Program = {
 async function run({ values }: Parsed): Promise<number> {
   const { from, to } = values
   if (values.data !== undefined || values.store !== undefined) {
-    throw new RedressError('USAGE', 'redress copy has two stores: --data and --store do not say which is meant.', {
+    throw new RedressError('USAGE', 'redress copy needs two stores: --data and --store cannot be used.', {
       action: 'Give --from and --to instead.',
     })
   }
   if (typeof from !== 'string' || typeof to !== 'string') {
     throw new RedressError('USAGE', `--${typeof from === 'string' ? 'to' : 'from'} is missing.`, {
-      action: 'Say which store is copied and which is filled: redress copy --from STORE --to STORE.',
+      action: 'Usage: redress copy --from STORE --to STORE.',
     })
   }
   const isDryRun = values['dry-run'] === true
@@ -72,8 +72,8 @@ async function copyRowsOfApps(copied: Copied, from: string, to: string | null): 
   } catch (cause) {
     if (to === null) throw cause
     const because = cause instanceof Error ? cause.message : String(cause)
-    throw new RedressError('STORE_FAILED', `The jobs were copied, the rows of apps were not: ${because}`, {
-      action: 'Remove the store that was filled, mend what is named, and copy again: the source is as it was.',
+    throw new RedressError('STORE_FAILED', `The jobs were copied, but not the rows of apps: ${because}`, {
+      action: 'Delete the new store, fix the cause, and copy again. The source is unchanged.',
       cause,
     })
   }
@@ -108,17 +108,17 @@ function verdict(
   if (isDryRun) return [`Nothing was done. This copies ${rows} rows from ${source} to ${target}, which is empty.`]
   if (!copied.isWhole) return [`Nothing was copied: the counts differ, so ${target} was left empty.`]
   return [
-    `Copied ${rows} rows to ${target}. ${source} is as it was.`,
-    'Have your programs use the new one (REDRESS_STORE, or DATABASE_URL), and put the old one away.',
+    `Copied ${rows} rows to ${target}. ${source} is unchanged.`,
+    'Point your programs to the new store (REDRESS_STORE or DATABASE_URL), and archive the old one.',
   ]
 }
 
 function cautions({ textsChanged, eventsMissed, workers }: Copied): string[] {
   return [
     ...(textsChanged > 0
-      ? [`${textsChanged} texts held a NUL character, which PostgreSQL cannot hold; it was replaced by U+FFFD.`]
+      ? [`${textsChanged} texts contained a NUL character, which PostgreSQL cannot store; it was replaced by U+FFFD.`]
       : []),
-    ...(workers.length > 0 ? [`Workers were at work on the source: ${workers.join(', ')}.`] : []),
-    ...(eventsMissed > 0 ? [`${eventsMissed} events that the source has written since are not in the copy.`] : []),
+    ...(workers.length > 0 ? [`Workers were running on the source: ${workers.join(', ')}.`] : []),
+    ...(eventsMissed > 0 ? [`${eventsMissed} events that the source wrote during the copy are missing in it.`] : []),
   ]
 }

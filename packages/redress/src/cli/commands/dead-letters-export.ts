@@ -17,11 +17,11 @@ const FILTERS = optionsOf(OPERATIONS['dead-letters.list'].input).filter(({ field
 export const letterExport: Program = {
   options: [
     ...FILTERS,
-    ownOption('format', 'choice', 'a line of JSON for each, or messages of proto/dead_letter_task.proto', {
+    ownOption('format', 'choice', 'JSON lines, or messages of proto/dead_letter_task.proto', {
       choices: EXPORT_FORMATS,
       fallback: 'jsonl',
     }),
-    ownOption('out FILE', 'text', 'where it goes; a file that is there is not replaced', {
+    ownOption('out FILE', 'text', 'file to write; an existing file is not replaced', {
       fallback: 'standard output',
     }),
     ...SERVER_OPTIONS,
@@ -38,7 +38,7 @@ async function run(command: Command, { values }: Parsed): Promise<void> {
   const format = (values.format ?? 'jsonl') as ExportFormat
   const out = typeof values.out === 'string' ? values.out : null
   if (out === null && format === 'protobuf' && process.stdout.isTTY) {
-    throw usage(command, 'Messages are not for a terminal: name a file with --out.')
+    throw usage(command, 'Protobuf cannot be printed to a terminal: name a file with --out.')
   }
   const filter = Object.fromEntries(
     Object.entries(values).filter(([name]) => FILTERS.some(({ field }) => field === name)),
@@ -71,7 +71,9 @@ async function toStandardOutput(chunks: AsyncIterable<Uint8Array>): Promise<void
 /** Under another name until it is whole: half an export must not be taken for one. */
 async function toFile(chunks: AsyncIterable<Uint8Array>, path: string): Promise<void> {
   if (existsSync(path)) {
-    throw new RedressError('OPTION_INVALID', `${path} is there already.`, { action: 'Choose another name for --out.' })
+    throw new RedressError('OPTION_INVALID', `${path} already exists.`, {
+      action: 'Choose another file name for --out.',
+    })
   }
   const partial = `${path}.partial`
   try {
@@ -84,7 +86,7 @@ async function toFile(chunks: AsyncIterable<Uint8Array>, path: string): Promise<
     await rm(partial, { force: true })
     if (error instanceof RedressError) throw error
     const why = (error as NodeJS.ErrnoException).code ?? 'it was refused'
-    const action = 'Name a file with --out in a folder that is there, may be written and has room. Nothing was kept.'
+    const action = 'Check that the folder of --out exists, is writable and has free space. Nothing was written.'
     throw new RedressError('OUTPUT_FAILED', `${path} cannot be written: ${why}.`, { action, cause: error })
   }
 }

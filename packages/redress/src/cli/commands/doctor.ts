@@ -11,8 +11,8 @@ import { type Style, type Terminal, terminalOf } from '../terminal/terminal.ts'
 
 export const doctor: Program = {
   options: [
-    ownOption('deep', 'flag', 'also look for damage in the file (SQLite): reads all of it'),
-    ownOption('strict', 'flag', 'answer 1 for warnings, too'),
+    ownOption('deep', 'flag', 'also check the whole SQLite file for damage'),
+    ownOption('strict', 'flag', 'exit with 1 for warnings too'),
     ownOption('orphans', 'flag', 'only check for orphans that wait for a person; exit with 1 if there are any'),
     ...SERVER_OPTIONS,
   ],
@@ -107,6 +107,6 @@ function inWords({ store, findings }: Diagnosis, terminal: Terminal): string {
 
 function verdict(findings: readonly Finding[], terminal: Terminal): string {
   const [bad, doubtful] = ['wrong', 'warning'].map((level) => findings.filter((one) => one.level === level).length)
-  if (bad === 0 && doubtful === 0) return terminal.paint('good', 'All is well.')
-  return `${bad} wrong, ${doubtful} to be looked at.`
+  if (bad === 0 && doubtful === 0) return terminal.paint('good', 'No problems found.')
+  return `${bad} wrong, ${doubtful} ${doubtful === 1 ? 'warning' : 'warnings'}.`
 }

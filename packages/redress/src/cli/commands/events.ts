@@ -11,17 +11,17 @@ export const events: Program = {
     ownOption(
       'topic TOPIC',
       'text',
-      'only this: job:ID, batch:ID, owner:NAME, type:NAME, queue:NAME, ...; repeatable',
+      'only this topic: job:ID, batch:ID, owner:NAME, type:NAME, queue:NAME, ...; repeatable',
       {
         isList: true,
         fallback: 'all',
       },
     ),
-    ownOption('after ID', 'text', 'go on after the event with this id; 0 is from the first that is kept', {
+    ownOption('after ID', 'text', 'continue after the event with this id; 0 starts with the oldest stored event', {
       fallback: 'from now on',
     }),
-    ownOption('limit', 'number', 'end after so many'),
-    ownOption('jsonl', 'flag', 'one line of JSON for each event'),
+    ownOption('limit', 'number', 'stop after this many events'),
+    ownOption('jsonl', 'flag', 'print one line of JSON per event'),
     ...SERVER_OPTIONS,
   ],
   places: [],
@@ -48,7 +48,7 @@ async function follow(values: Parsed['values']): Promise<number> {
       topics,
       after: typeof values.after === 'string' ? values.after : null,
       signal: stop.signal,
-      onReady: () => say('Following what happens; Ctrl-C ends it.'),
+      onReady: () => say('Following events; Ctrl-C stops.'),
       onTrouble: say,
     })
     let shown = 0

@@ -3,24 +3,20 @@ import type { ServerOptions } from '../../http/server.ts'
 import { type OptionSpec, ownOption, type Parsed } from '../language/parse.ts'
 
 export const HTTP_OPTIONS: readonly OptionSpec[] = [
-  ownOption('port', 'number', 'port to listen on, 0 for any that is free; else $REDRESS_PORT', { fallback: '7373' }),
+  ownOption('port', 'number', 'port to listen on, 0 for any free port; else $REDRESS_PORT', { fallback: '7373' }),
   ownOption('host ADDRESS', 'text', 'address to listen on; else $REDRESS_HOST', { fallback: '127.0.0.1' }),
-  ownOption('public-url URL', 'text', 'under which people reach it, behind a proxy; else $REDRESS_PUBLIC_URL'),
-  ownOption('allowed-host NAME', 'text', 'a further name that it may be called by; repeatable', { isList: true }),
+  ownOption('public-url URL', 'text', 'public address of the server behind a proxy; else $REDRESS_PUBLIC_URL'),
+  ownOption('allowed-host NAME', 'text', 'additional host name that requests may use; repeatable', { isList: true }),
   ownOption(
     'trust-proxy HOPS',
     'text',
-    'trust X-Forwarded-For from this many proxies, or from these addresses (10.0.0.0/8,127.0.0.1); bare: 1',
+    'trust X-Forwarded-For from this many proxies, or from these addresses (10.0.0.0/8,127.0.0.1); 1 without a value',
     { bare: '1' },
   ),
-  ownOption('no-auth', 'flag', 'let everybody in who reaches it; only for this machine'),
-  ownOption('no-worker', 'flag', 'only serve HTTP, and run no jobs'),
-  ownOption('no-http', 'flag', 'only run jobs, and serve nothing'),
-  ownOption(
-    'no-retry',
-    'flag',
-    'exit at once where the store cannot be reached, instead of saying so and asking again',
-  ),
+  ownOption('no-auth', 'flag', 'no sign-in: everyone who reaches the server has full access; only on this machine'),
+  ownOption('no-worker', 'flag', 'serve HTTP only, run no jobs'),
+  ownOption('no-http', 'flag', 'run jobs only, serve no HTTP'),
+  ownOption('no-retry', 'flag', 'exit if the store cannot be reached, instead of retrying'),
 ]
 
 export interface HttpChoice {
@@ -36,8 +32,8 @@ export function readHttpOptions(values: Parsed['values']): HttpChoice {
   const hasWorker = values['no-worker'] !== true
   if (values['no-http'] === true) {
     if (hasWorker) return { server: null, hasWorker, isRetried: false }
-    throw new RedressError('USAGE', 'Without a worker and without HTTP there is nothing to start.', {
-      action: 'Leave out --no-worker or --no-http.',
+    throw new RedressError('USAGE', '--no-worker and --no-http cannot be combined: nothing would start.', {
+      action: 'Remove one of them.',
     })
   }
   const { REDRESS_PORT, REDRESS_HOST, REDRESS_PUBLIC_URL } = process.env

@@ -28,7 +28,7 @@ export interface Started {
 export function introduction(started: Started, choice: StoreChoice): string {
   const { app, worker, isSample } = started
   const { location } = app
-  const file = location === null ? 'one that the app opened' : placeText(location)
+  const file = location === null ? 'opened by the app' : placeText(location)
   // The app may keep its jobs elsewhere than these options say.
   const flags = location === null || location === choice.location ? choice.flags : storeFlag(location)
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
@@ -38,29 +38,29 @@ export function introduction(started: Started, choice: StoreChoice): string {
   const channels = app.types.flatMap((type) => channelOfType(type) ?? [])
   const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
   return [
-    `redress is ${worker === null ? 'serving' : 'working'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
+    `redress is ${worker === null ? 'serving' : 'running'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
     ...serverLines(started),
     ...pageLines(started),
     `  store   ${file}\n`,
-    `  types   ${types.join(', ') || 'none: the app declares no job type'}\n`,
-    ...(channels.length === 0 ? [] : [`  tells   ${channels.join(', ')}\n`]),
+    `  types   ${types.join(', ') || 'none: the app declares no job types'}\n`,
+    ...(channels.length === 0 ? [] : [`  notify  ${channels.join(', ')}\n`]),
     `  worker  ${worker ?? 'none here (--no-worker)'}\n`,
     ...signInLines(started, `${commandName()} sign-in${flags}`),
     ...(isSample || !started.hasSystems
-      ? ['\nIn another terminal, submit a job, look at it, and ask why:\n\n', me(submit)]
-      : ['\nIn another terminal, look at jobs, and ask why:\n\n']),
+      ? ['\nIn another terminal, submit a job, list jobs, and ask why one failed:\n\n', me(submit)]
+      : ['\nIn another terminal, list jobs, and ask why one failed:\n\n']),
     me('jobs list'),
     me('explain JOB'),
     worker === null
-      ? '\nCtrl-C stops it: requests that are under way may finish.\n\n'
-      : '\nCtrl-C stops it: running jobs may finish, and what has not begun goes back to the queue.\n\n',
+      ? '\nCtrl-C stops it: running requests may finish.\n\n'
+      : '\nCtrl-C stops it: running jobs may finish, all others go back to the queue.\n\n',
   ].join('')
 }
 
 function serverLines({ url, publicUrl, isOpen }: Started): string[] {
   if (url === null) return []
   const elsewhere = publicUrl === null || publicUrl === url ? '' : `, as ${publicUrl}`
-  return [`  server  ${url}${elsewhere}${isOpen ? ' (open to everybody on this machine)' : ''}\n`]
+  return [`  server  ${url}${elsewhere}${isOpen ? ' (no sign-in: open to everyone on this machine)' : ''}\n`]
 }
 
 const pageLines = ({ publicUrl, pages }: Started): string[] =>
@@ -69,7 +69,7 @@ const pageLines = ({ publicUrl, pages }: Started): string[] =>
 function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): string[] {
   if (publicUrl === null || isOpen) return []
   if (signIn !== null) {
-    return [`\nNobody has signed in yet. This link lets the first admin in, once, within the hour:\n\n  ${signIn}\n`]
+    return [`\nNobody has signed in yet. This link signs the first admin in, once, within one hour:\n\n  ${signIn}\n`]
   }
   // The command makes a link to where it believes the server to be.
   const where = publicUrl === addressHere() ? '' : `REDRESS_PUBLIC_URL=${quoted(publicUrl)} `
@@ -88,7 +88,7 @@ export async function firstSignIn(app: App, publicUrl: string): Promise<string |
     role: 'admin',
     for: '1h',
     actor: currentUser() || 'redress',
-    reason: 'the server was started, and nobody has signed in as an admin yet',
+    reason: 'server start: no admin has signed in yet',
   })
   return path === null ? null : `${publicUrl}${path}`
 }

@@ -8,7 +8,11 @@ import type { Program } from '../programs.ts'
 import { openTarget, type Target } from '../target/target.ts'
 import { progressOn } from '../terminal/progress.ts'
 
-export const TIMEOUT_OPTION = ownOption('timeout TIME', 'text', 'wait no longer than this: 30s, 5m; the job goes on')
+export const TIMEOUT_OPTION = ownOption(
+  'timeout TIME',
+  'text',
+  'stop waiting after this time (30s, 5m); the job continues',
+)
 
 export const wait: Program = {
   options: [TIMEOUT_OPTION, ...SERVER_OPTIONS],
@@ -49,7 +53,7 @@ export async function waitAndTell(target: Target, id: string, { timeoutMs, isJso
     }
     default:
       throw new RedressError('JOB_WRONG_STATE', `Job ${id} was ${job.status}.`, {
-        action: 'Submit it again if it is wanted after all.',
+        action: 'Submit it again if it is still needed.',
         jobId: id,
       })
   }
@@ -90,7 +94,7 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
         // It may come back, or somebody may decide; but who waits must not believe that it is worked at.
         if (job.orphanedAt !== null && job.orphanedAt !== orphanedAt) {
           progress.clear()
-          process.stderr.write(`Job ${id} is an orphan: its worker is silent, and it waits for a person.\n`)
+          process.stderr.write(`Job ${id} is an orphan: its worker is lost, and it waits for a decision.\n`)
         }
         orphanedAt = job.orphanedAt
         progress.show({ what: `${job.status}: job ${id}`, done: job.progress, total: 1 })
@@ -109,7 +113,7 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
 }
 
 const tooLong = (id: string, timeoutMs: number): RedressError =>
-  new RedressError('WAIT_OVER', `Job ${id} has not ended within ${formatMs(timeoutMs)}.`, { jobId: id })
+  new RedressError('WAIT_OVER', `Job ${id} did not end within ${formatMs(timeoutMs)}.`, { jobId: id })
 
 /** `next` resolves when something has happened to the job since it was called. */
 function listen(target: Target, id: string, signal: AbortSignal): { next(): Promise<void> } {

@@ -6,7 +6,7 @@ import type { Program } from '../programs.ts'
 import { chooseStore } from '../target/store-option.ts'
 
 export const migrate: Program = {
-  options: [ownOption('dry-run', 'flag', 'only say from which version to which')],
+  options: [ownOption('dry-run', 'flag', 'only show the current and the new version')],
   places: [],
   examples: ['redress migrate --dry-run', 'redress migrate --store "$DATABASE_URL"'],
   run: (_command, parsed) => run(parsed),
@@ -33,7 +33,7 @@ function inWords({
   to: number
   isDryRun: boolean
 }): string {
-  if (from >= to) return `Nothing to do: ${store} is of version ${from}.`
+  if (from >= to) return `Nothing to do: ${store} already has version ${from}.`
   const what = from === 0 ? `the tables of version ${to}` : `version ${from} -> ${to}`
   return isDryRun ? `Nothing was done. This brings ${store} to ${what}.` : `${store}: ${what}.`
 }

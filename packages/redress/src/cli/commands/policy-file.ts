@@ -17,7 +17,10 @@ interface NamedPolicy {
 }
 
 const places = [
-  { name: 'file', description: 'a policy as JSON, { "policy": ..., "codes": ... }, or a module that exports an app' },
+  {
+    name: 'file',
+    description: 'a policy as JSON, { "policy": ..., "codes": ... } as JSON, or a module that exports an app',
+  },
 ]
 export const check: Program = {
   options: [],
@@ -33,7 +36,7 @@ export const check: Program = {
     }
     const terminal = terminalOf(process.stdout, process.env, Date.now())
     const texts = found.map(({ name, policy }) => `${terminal.paint('strong', name)}\n${policyLines(policy, terminal)}`)
-    process.stdout.write(`${texts.join('\n')}\n${terminal.paint('good', 'Nothing contradicts.')}\n`)
+    process.stdout.write(`${texts.join('\n')}\n${terminal.paint('good', 'No contradictions.')}\n`)
   },
 }
 
@@ -44,8 +47,8 @@ export const simulate: Program = {
       'text',
       'outcomes in order: failure codes, ok, crash, unknown; such as GW_5XX,GW_5XX,ok',
     ),
-    ownOption('seed', 'number', 'draws the jitter; without it the middle of its range is taken'),
-    ownOption('type TYPE', 'text', 'the job type, where an app declares several'),
+    ownOption('seed', 'number', 'seed of the jitter; without it, the middle of its range is used'),
+    ownOption('type TYPE', 'text', 'job type, if the app declares several'),
   ],
   places,
   examples: ['redress policy simulate policy.json --failures GW_5XX,crash,ok --seed 7'],
@@ -56,7 +59,7 @@ export const simulate: Program = {
       .map((outcome) => outcome.trim())
       .filter((outcome) => outcome !== '')
     if (outcomes.length === 0) {
-      throw new RedressError('USAGE', 'No outcomes are given to simulate.', {
+      throw new RedressError('USAGE', '--failures is missing.', {
         action: 'Add --failures GW_5XX,GW_5XX,ok with codes of your own, ok, crash or unknown.',
       })
     }

@@ -24,17 +24,19 @@ const WORKER_OPTIONS: readonly OptionSpec[] = [
   ownOption(
     'apps LIST',
     'text',
-    'apps to run, with commas between them: installed ones (pdf-xml), packages, files (./app.ts), or sample; else $REDRESS_APPS',
+    'apps to run, separated by commas: installed apps (pdf-xml), packages, files (./app.ts) or sample; else $REDRESS_APPS',
   ),
-  ownOption('concurrency', 'number', 'jobs that run at once; else $WORKER_CONCURRENCY', { fallback: '10' }),
-  ownOption('grace TIME', 'text', 'how long running jobs may take to finish when it is told to stop', {
+  ownOption('concurrency', 'number', 'maximum number of jobs that run at once; else $WORKER_CONCURRENCY', {
+    fallback: '10',
+  }),
+  ownOption('grace TIME', 'text', 'how long running jobs may finish after a stop signal', {
     fallback: '30s',
   }),
-  ownOption('log-level', 'choice', 'what is logged, as JSON lines on standard error', {
+  ownOption('log-level', 'choice', 'lowest level that is logged, as JSON lines on standard error', {
     fallback: 'info',
     choices: ['debug', 'info', 'warn', 'error'],
   }),
-  ownOption('log-complete', 'flag', 'log the jobs that completed at level info, not only at debug'),
+  ownOption('log-complete', 'flag', 'log completed jobs at level info instead of debug'),
   ownOption('quiet', 'flag', 'no log and no introduction'),
 ]
 
@@ -43,7 +45,7 @@ export const start: Program = {
     ownOption(
       'app FILE',
       'text',
-      'module that exports an app of your own; without it and --apps, the sample and every installed app',
+      'module that exports your app; without it and --apps, the sample and all installed apps run',
     ),
     ...HTTP_OPTIONS,
     ...WORKER_OPTIONS,
@@ -65,7 +67,7 @@ export const start: Program = {
 
 export const worker: Program = {
   options: WORKER_OPTIONS,
-  places: [{ name: 'file', description: 'module whose default export (or `app`) was made by redress()' }],
+  places: [{ name: 'file', description: 'module whose default export (or `app`) is made by redress()' }],
   examples: [
     'redress worker app.ts',
     'redress worker app.ts --concurrency 4 --data /var/lib/redress',
@@ -74,7 +76,7 @@ export const worker: Program = {
   run: async (_command, parsed) => {
     const file = parsed.positionals[0]
     if (file === undefined && namedApps(parsed.values.apps) === null) {
-      throw new RedressError('USAGE', 'A worker needs an app: the file of one, or --apps.')
+      throw new RedressError('USAGE', 'A worker needs an app: give a file, or --apps.')
     }
     await serve(parsed, { file, apps: await chosenApps(parsed.values.apps, file !== undefined) }, WORKER_ONLY)
   },
@@ -99,7 +101,7 @@ function concurrencyOf(option: unknown): number | null {
   if (given === undefined) return null
   if (Number.isInteger(Number(given)) && Number(given) >= 1) return Number(given)
   const name = option === undefined ? 'WORKER_CONCURRENCY' : '--concurrency'
-  throw new RedressError('OPTION_INVALID', `${name} must be a whole number from 1 on, not ${given}.`)
+  throw new RedressError('OPTION_INVALID', `${name} must be a whole number of at least 1, not ${given}.`)
 }
 
 /** Serves and works until it is told to stop. */
@@ -150,7 +152,7 @@ async function storeOf(app: App, server: HttpServer, isQuiet: boolean): Promise<
   } catch (error) {
     if (!(error instanceof RedressError) || error.exitCode !== EXIT_NOT_NOW) throw error
     if (!isQuiet) {
-      process.stderr.write(`${error.code}: ${error.message}\nServing on ${server.url} meanwhile; it is tried again.\n`)
+      process.stderr.write(`${error.code}: ${error.message}\nServing on ${server.url} meanwhile, and retrying.\n`)
     }
     await server.ready
   }
@@ -204,7 +206,7 @@ async function appOf(file: string | undefined, choice: StoreChoice): Promise<App
   const app = await (await import('../apps/load.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(
-      `${file} names its own store (${app.location === null ? 'an open one' : shownLocation(app.location)}); --data and --store are ignored.\n`,
+      `${file} uses its own store (${app.location === null ? 'an open store' : shownLocation(app.location)}); --data and --store are ignored.\n`,
     )
   }
   return app

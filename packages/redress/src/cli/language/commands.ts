@@ -40,41 +40,41 @@ const SINGLE: readonly ProgramLine[] = [
   {
     cli: 'start',
     program: 'start',
-    summary: 'Serve HTTP and run a worker: with your app, or with installed apps.',
+    summary: 'Start the server and a worker, with your app or with installed apps.',
   },
   {
     cli: 'worker [file]',
     program: 'worker',
-    summary: 'Run a worker with the app that a module exports, or with installed apps.',
+    summary: 'Start a worker with the app of a module, or with installed apps.',
   },
-  { cli: 'events', program: 'events', summary: 'Follow what happens, one line per event, until Ctrl-C.' },
+  { cli: 'events', program: 'events', summary: 'Follow live events, one per line, until Ctrl-C.' },
   {
     cli: 'doctor',
     program: 'doctor',
-    summary: 'Check the store and what waits in it, and say what to do about what is wrong. Changes nothing.',
+    summary: 'Check the store, workers and waiting jobs, and suggest fixes. Changes nothing.',
   },
-  { cli: 'migrate', program: 'migrate', summary: 'Bring the tables of a store up to date, or make them.' },
+  { cli: 'migrate', program: 'migrate', summary: 'Create or migrate the tables of a store.' },
   {
     cli: 'copy',
     program: 'copy',
-    summary: 'Copy a whole store into an empty one: from a file to PostgreSQL, or any other way.',
+    summary: 'Copy a store into an empty store, for example from SQLite to PostgreSQL.',
   },
   {
     cli: 'backup <file>',
     program: 'backup',
-    summary: 'Copy a store that is in use into one file, whole and checked.',
+    summary: 'Back up a store, also while it is in use, to one verified file.',
   },
-  { cli: 'restore <file>', program: 'restore', summary: 'Make a store of a backup, in an empty place.' },
-  { cli: 'completion <shell>', program: 'completion', summary: 'Print what makes a shell complete these commands.' },
+  { cli: 'restore <file>', program: 'restore', summary: 'Restore a backup into a new store.' },
+  { cli: 'completion <shell>', program: 'completion', summary: 'Print a shell completion script.' },
 ]
 
 /** Those that stand in a group, after its operations. */
 const GROUPED: readonly ProgramLine[] = [
-  { cli: 'jobs wait <id>', program: 'jobs-wait', summary: 'Wait until a job has ended, and say how.' },
+  { cli: 'jobs wait <id>', program: 'jobs-wait', summary: 'Wait until a job has ended, and report its outcome.' },
   {
     cli: 'dead-letters export',
     program: 'dead-letters-export',
-    summary: 'Write all dead letters that match, as lines of JSON or as protobuf messages.',
+    summary: 'Export all matching dead letters as JSON lines or protobuf messages.',
   },
   {
     cli: 'policy check <file>',
@@ -84,7 +84,7 @@ const GROUPED: readonly ProgramLine[] = [
   {
     cli: 'policy simulate <file>',
     program: 'policy-simulate',
-    summary: 'Print the timeline that a policy would give to a row of outcomes.',
+    summary: 'Print the timeline that a policy gives to a sequence of outcomes.',
   },
 ]
 

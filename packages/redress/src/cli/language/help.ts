@@ -8,11 +8,11 @@ const INDENT = '  '
 export const EXIT_CODES: Readonly<Record<number, string>> = {
   0: 'done',
   1: 'an error',
-  2: 'wrong usage or input',
+  2: 'invalid usage or input',
   3: 'not found',
-  4: 'not allowed, or not in this state',
-  5: 'not now: the store or the server is away or busy, or the time was up',
-  6: 'done in part',
+  4: 'not allowed, or not possible in this state',
+  5: 'not now: the store or the server is unreachable or busy, or a timeout expired',
+  6: 'partly done',
   7: 'the job failed',
 }
 
@@ -31,11 +31,11 @@ export function overview(apps: readonly InstalledPackage[]): string {
     ...section('Run', single),
     ...large.flatMap((group) => section(titleOf(group), commandsOf(group))),
     ...section(
-      'Around them',
+      'Other',
       small.flatMap((group) => commandsOf(group)),
     ),
     ...appSection(apps),
-    'Shorter',
+    'Aliases',
     ...rows(
       Object.entries(ALIASES).map(([short, long]) => {
         const [, ...places] = usageOf(commandNamed(long) as Command).split(long)
@@ -43,16 +43,16 @@ export function overview(apps: readonly InstalledPackage[]): string {
       }),
     ),
     '',
-    'Every command',
+    'Options of every command',
     ...rows(COMMON_OPTIONS.map((option) => [spelled(option), description(option)])),
     '',
-    'Every command that asks or changes jobs',
+    'Options of commands that can use a server',
     ...rows(SERVER_OPTIONS.map((option) => [spelled(option), description(option)])),
     '',
     `Exit codes: ${Object.entries(EXIT_CODES)
       .map(([code, meaning]) => `${code} ${meaning}`)
       .join('; ')}.`,
-    `Begin with \`${commandName()} start\`. A command says more with --help.`,
+    `Start with \`${commandName()} start\`. For the options of a command, add --help.`,
     '',
   ].join('\n')
 }
@@ -60,7 +60,7 @@ export function overview(apps: readonly InstalledPackage[]): string {
 /** Only what their package.json says: to load every app would take too long. */
 function appSection(apps: readonly InstalledPackage[]): string[] {
   const lines = apps.flatMap(({ package: name, commands }) =>
-    commands.map((word) => [word, `of ${name}; see \`${commandName()} ${word} --help\``]),
+    commands.map((word) => [word, `from ${name}; see \`${commandName()} ${word} --help\``]),
   )
   return lines.length === 0 ? [] : ['Commands of installed apps', ...rows(lines), '']
 }
@@ -89,7 +89,7 @@ export function commandHelp(command: Command, { options, places, examples, exitC
       ? []
       : ['', 'Options', ...rows(options.map((option) => [spelled(option), description(option)]))]),
     '',
-    'Every command',
+    'Options of every command',
     ...rows(COMMON_OPTIONS.map((option) => [spelled(option), description(option)])),
     ...(examples.length === 0 ? [] : ['', 'Examples', ...examples.map((example) => INDENT + example)]),
     ...(exitCodes === undefined ? [] : ['', 'Exit codes', ...rows(Object.entries(exitCodes))]),

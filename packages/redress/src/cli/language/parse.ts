@@ -28,19 +28,23 @@ export function ownOption(
 
 /** Options that every command understands. */
 export const COMMON_OPTIONS: readonly OptionSpec[] = [
-  ownOption('data DIR', 'text', 'folder of the store; its file is redress.db', { fallback: '.redress' }),
-  ownOption('store STORE', 'text', 'the store itself, such as sqlite:path/to/file.db; else $REDRESS_STORE'),
-  ownOption('json', 'flag', 'answer with JSON, for programs'),
-  ownOption('help', 'flag', 'say what the command does'),
+  ownOption('data DIR', 'text', 'folder of the store file redress.db', { fallback: '.redress' }),
+  ownOption(
+    'store STORE',
+    'text',
+    'store address: sqlite:path/to/file.db or postgres://user@host/name; else $REDRESS_STORE',
+  ),
+  ownOption('json', 'flag', 'print JSON'),
+  ownOption('help', 'flag', 'show help'),
 ]
 
 /** Options of every command that a server can do as well as the store itself. A token is no argument: all can see those. */
 export const SERVER_OPTIONS: readonly OptionSpec[] = [
-  ownOption('server URL', 'text', 'have it done by the server there, not on the store itself; else $REDRESS_SERVER'),
+  ownOption('server URL', 'text', 'use this server instead of a local store; else $REDRESS_SERVER'),
   ownOption('token-file FILE', 'text', 'file with the token for the server; else $REDRESS_TOKEN, $REDRESS_TOKEN_FILE'),
 ]
 
-export const ACTOR_OPTION = ownOption('actor TEXT', 'text', 'who acts: kept in the history', { fallback: 'you' })
+export const ACTOR_OPTION = ownOption('actor TEXT', 'text', 'who does it: recorded in the history', { fallback: 'you' })
 
 /** What may stand before the words of a command. */
 const EARLY_OPTIONS = [...COMMON_OPTIONS, ...SERVER_OPTIONS]
@@ -157,7 +161,7 @@ export function readOptions(command: Command, rest: readonly string[], specs: re
   const needed = command.positionals.filter(({ isNeeded }) => isNeeded)
   const missing = needed[positionals.length]
   if (missing !== undefined) throw usage(command, `<${missing.name}> is missing.`)
-  if (positionals.length > most) throw usage(command, `"${positionals[most]}" is one word too many.`)
+  if (positionals.length > most) throw usage(command, `Unexpected argument "${positionals[most]}".`)
   return { values, positionals }
 }
 
@@ -191,9 +195,13 @@ function refuseUnknown(tokens: Tokens, specs: readonly OptionSpec[], command?: C
   for (const token of tokens) {
     if (token.kind !== 'option' || specs.some(({ option }) => option === token.name)) continue
     if (command !== undefined && SERVER_OPTIONS.some(({ option }) => option === token.name)) {
-      throw new RedressError('USAGE', `redress ${nameOf(command)} is done here: it has no ${token.rawName}.`, {
-        action: 'Call it where the store can be reached, with --data or --store.',
-      })
+      throw new RedressError(
+        'USAGE',
+        `redress ${nameOf(command)} works on a store only: it has no option ${token.rawName}.`,
+        {
+          action: 'Run it on a machine that can reach the store, with --data or --store.',
+        },
+      )
     }
     const known = specs.map(({ option }) => `--${option}`)
     const meant = nearest(`--${token.name}`, known)

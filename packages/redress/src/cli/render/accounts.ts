@@ -31,8 +31,8 @@ function accountMade(output: OutputOf<'accounts.create'>, { hint, command }: Ren
 function tokenMade(output: OutputOf<'tokens.create'>, { hint, command }: Rendering): string {
   const { did, token, id } = output
   if (token === null || id === null) return `${did}\n`
-  hint(`${did} It is shown this once.`)
-  hint(`Take it back: ${command('tokens', 'revoke', id, '--reason', "'WHY'")}`)
+  hint(`${did} It is shown only once.`)
+  hint(`Revoke it: ${command('tokens', 'revoke', id, '--reason', "'WHY'")}`)
   return `${token}\n`
 }
 
@@ -62,7 +62,7 @@ function tokenList({ tokens, nextCursor }: OutputOf<'tokens.list'>, { terminal, 
     { title: 'LAST USED', of: ({ lastUsedAt }) => (lastUsedAt === null ? 'never' : ago(lastUsedAt, terminal)) },
     { title: 'MADE BY', of: ({ createdBy }) => createdBy, charsMin: 8 },
   ]
-  if (nextCursor !== null) hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) hint(`More: add --cursor ${nextCursor}`)
   return columns(tokens, shape, terminal)
 }
 

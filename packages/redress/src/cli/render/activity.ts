@@ -29,7 +29,7 @@ function activity({ minutes, notCounted }: OutputOf<'activity.show'>, { terminal
     ({ complete, failed, cancelled, faults, waitP50Ms }) =>
       complete + failed + cancelled > 0 || waitP50Ms !== null || FAULTS.some((fault) => faults[fault] > 0),
   )
-  if (notCounted.length > 0) hint(`Not counted, by their policy: ${notCounted.join(', ')}`)
+  if (notCounted.length > 0) hint(`Not counted, because of their policy: ${notCounted.join(', ')}`)
   if (busy.length > 0) return columns(busy, SHAPE, terminal)
   hint(`Nothing happened in ${minutes.length === 1 ? 'this minute' : `the last ${minutes.length} minutes`}.`)
   return ''

@@ -13,7 +13,7 @@ function audit({ entries, nextCursor }: OutputOf<'audit.list'>, { terminal, hint
     { title: 'TO', of: idsOf, charsMin: 16 },
     { title: 'WHY', of: (entry) => entry.reason, charsMin: 12 },
   ]
-  if (nextCursor !== null) hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) hint(`More: add --cursor ${nextCursor}`)
   return columns(entries, shape, terminal)
 }
 

@@ -28,7 +28,7 @@ function batchList({ batches, nextCursor }: OutputOf<'batches.list'>, rendering:
     { title: 'AGE', of: ({ createdAt }) => age(createdAt, terminal), isNumber: true },
     { title: 'NAME', of: ({ name }) => name, charsMin: 8 },
   ]
-  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) rendering.hint(`More: add --cursor ${nextCursor}`)
   return columns(batches, shape, terminal)
 }
 
@@ -42,22 +42,22 @@ function batch(shown: OutputOf<'batches.show'>, { terminal, command, hint }: Ren
     ['roll-up', shown.rollup],
     ['sealed', shown.sealed ? null : 'no: jobs may be added'],
     ['jobs', COUNTS.map((name) => `${counts[name]} ${name}`).join(', ')],
-    ['failed for good', counts.permanent === 0 ? null : counts.permanent],
+    ['cannot be retried', counts.permanent === 0 ? null : counts.permanent],
     ['last error', lastError === null ? null : `${lastError.code}: ${lastError.message}`],
     ['of job', lastError?.jobId ?? null],
     ['dead letter', lastError?.deadLetterOffset ?? null],
     ['created', when(shown.createdAt)],
     ['settled', when(shown.settledAt)],
-    ['settled so often', shown.settlements < 2 ? null : shown.settlements],
+    ['settlements', shown.settlements < 2 ? null : shown.settlements],
     ['expires', shown.expiresAt],
-    ['when settled', shown.onSettled === null ? null : `submits ${shown.onSettled}`],
-    ['tells', shown.notify.join(', ')],
+    ['on settled', shown.onSettled === null ? null : `submits ${shown.onSettled}`],
+    ['notifies', shown.notify.join(', ')],
     ['data', JSON.stringify(shown.data) === '{}' ? null : JSON.stringify(shown.data)],
   ]
   hint(`Its jobs: ${command('jobs', 'list', '--batch', shown.id)}`)
-  const state = `${terminal.paint('quiet', 'state'.padEnd(16))}  ${terminal.paint(STYLES[shown.state], shown.state)}\n`
+  const state = `${terminal.paint('quiet', 'state'.padEnd(17))}  ${terminal.paint(STYLES[shown.state], shown.state)}\n`
   const { codes, isMore } = shown.failures
-  if (isMore) hint('There are more failed jobs than were looked at.')
+  if (isMore) hint('There are more failed jobs than were counted.')
   const failures = codes.length === 0 ? '' : `\n${columns(codes, FAILURES, terminal)}`
   const history = shown.history.length === 0 ? '' : `\n${columns(shown.history, HISTORY, terminal)}`
   return `${state}${facts(lines, terminal)}${failures}${history}`
@@ -87,7 +87,7 @@ const REFUSED: readonly Column<BatchItem>[] = [
 
 function batchActed(output: OutputOf<'batches.cancel'>, { terminal, command, hint }: Rendering): string {
   const refused = output.items.filter(({ code }) => code !== null)
-  hint(`See how it goes: ${command('batches', 'show', output.batch.id)}`)
+  hint(`Next: ${command('batches', 'show', output.batch.id)}`)
   return `${output.did}\n${refused.length === 0 ? '' : `\n${columns(refused, REFUSED, terminal)}`}`
 }
 

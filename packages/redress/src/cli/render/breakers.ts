@@ -78,7 +78,7 @@ function stateOf({ status, computed, forced }: BreakerView): string {
 
 function breakerAct({ did, breaker, isDone }: OutputOf<'breakers.open'>, { hint, command }: Rendering): string {
   if (isDone && breaker.forced !== null) {
-    hint(`To end it: ${command('breakers', 'release', breaker.name)} --reason ${quoted('say why')}`)
+    hint(`Release it: ${command('breakers', 'release', breaker.name)} --reason ${quoted('say why')}`)
   }
   return `${did}\n`
 }

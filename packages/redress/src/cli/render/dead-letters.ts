@@ -9,7 +9,7 @@ import { replayedMatching } from './replays.ts'
 
 function letterList(shown: OutputOf<'dead-letters.list'>, rendering: Rendering): string {
   const { terminal } = rendering
-  if (shown.nextAfter !== null) rendering.hint(`There are more: add --after ${shown.nextAfter}, in the same order`)
+  if (shown.nextAfter !== null) rendering.hint(`More: add --after ${shown.nextAfter}, with the same --order`)
   const shape: Column<LetterView>[] = [
     { title: 'OFFSET', of: (letter) => letter.offset, isNumber: true },
     { title: 'JOB', of: (letter) => letter.jobId },
@@ -31,7 +31,7 @@ function letter(shown: OutputOf<'dead-letters.show'>, { terminal, command, hint 
       ['type', shown.type],
       ['owner', shown.owner],
       ['attempts', shown.attempts],
-      ['set aside', when(shown.at)],
+      ['created', when(shown.at)],
       ['replayed', shown.replays === 0 ? null : `${when(shown.replayedAt)}${times(shown.replays)}`],
       ['as job', shown.replayedAs],
       ['input', JSON.stringify(shown.input)],
@@ -50,7 +50,7 @@ const replayedStyle = ({ replays }: LetterView): Style => (replays === 0 ? 'quie
 const times = (count: number): string => (count === 1 ? '' : `, ${count} times in all`)
 
 function replayedLetter(output: OutputOf<'dead-letters.replay'>, { hint, command }: Rendering): string {
-  if (output.job !== null) hint(`See how it goes: ${command('explain', output.job.id)}`)
+  if (output.job !== null) hint(`Next: ${command('explain', output.job.id)}`)
   return `${output.did}\n`
 }
 

@@ -24,8 +24,8 @@ function failureGroups(shown: OutputOf<'failures.list'>, { terminal, hint }: Ren
     { title: 'FAULT', of: (group) => group.fault },
     { title: 'MESSAGE', of: (group) => group.message, charsMin: 12 },
   ]
-  if (shown.nextCursor !== null) hint(`There are more: add --cursor ${shown.nextCursor}`)
-  if (shown.notGrouped.length > 0) hint(`Not grouped, by their policy: ${shown.notGrouped.join(', ')}`)
+  if (shown.nextCursor !== null) hint(`More: add --cursor ${shown.nextCursor}`)
+  if (shown.notGrouped.length > 0) hint(`Not grouped, because of their policy: ${shown.notGrouped.join(', ')}`)
   if (shown.groups.length > 0) return columns(shown.groups, shape, terminal)
   hint('No failures.')
   return ''
@@ -46,15 +46,15 @@ function failureGroup(group: OutputOf<'failures.show'>, { terminal, command }: R
       ['last seen', when(group.lastSeenAt)],
       ['state', `${group.state} since ${when(group.stateSince)}${by}`],
       ['snoozed until', endOf(group)],
-      ['last day', `${group.hours.map(({ count }) => count).join(' ')}  (per hour, the present one last)`],
+      ['last day', `${group.hours.map(({ count }) => count).join(' ')}  (per hour, the current one last)`],
     ],
     terminal,
   )
   const parts = [
     lines,
-    section('What they have in common', topValues(group, terminal), terminal),
+    section('Most frequent values', topValues(group, terminal), terminal),
     section('Newest jobs', jobsOf(group, terminal), terminal),
-    section('Their batches', batchesOf(group, terminal), terminal),
+    section('Batches', batchesOf(group, terminal), terminal),
     section('History', historyOf(group, terminal), terminal),
     group.sample === null
       ? ''
@@ -66,7 +66,7 @@ function failureGroup(group: OutputOf<'failures.show'>, { terminal, command }: R
 }
 
 function endOf({ snoozedUntil, snoozedForMore }: FailureGroupView): string | null {
-  const more = snoozedForMore === null ? null : `${snoozedForMore} more have failed`
+  const more = snoozedForMore === null ? null : `${snoozedForMore} more failures`
   return [snoozedUntil, more].filter((end) => end !== null).join(', or until ') || null
 }
 

@@ -32,8 +32,8 @@ function jobList({ jobs, nextCursor }: OutputOf<'orphans.list'>, rendering: Rend
     { title: 'ERROR', of: (job) => errorOf(job), charsMin: 8, style: styleOf },
   ]
   // A hint for a person is no part of the data.
-  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
-  return jobs.length === 0 ? 'None so far.\n' : columns(jobs, shape, terminal)
+  if (nextCursor !== null) rendering.hint(`More: add --cursor ${nextCursor}`)
+  return jobs.length === 0 ? 'No jobs on this page.\n' : columns(jobs, shape, terminal)
 }
 
 function errorOf({ errorCode, retryAfter, held: [hold] }: JobView): string {
@@ -66,20 +66,20 @@ function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): st
     ['worker', shown.worker],
     ['lease until', when(shown.leaseUntil)],
     ['orphaned', when(shown.orphanedAt)],
-    ['asked to cancel', when(shown.cancelRequestedAt)],
+    ['cancel requested', when(shown.cancelRequestedAt)],
     ['dead letter', shown.deadLettered ? 'yes' : null],
     ['error', shown.errorCode === null ? null : `${shown.errorCode}: ${shown.errorMessage}`],
     ['input', JSON.stringify(shown.input)],
     ['result', shown.result === null ? null : JSON.stringify(shown.result)],
     [
-      'can be done',
+      'actions',
       shown.actions
         .filter(({ allowed }) => allowed)
         .map(({ name }) => name)
         .join(', ') || 'nothing',
     ],
   ]
-  return `${terminal.paint('quiet', 'status'.padEnd(15))}  ${status}\n${facts(lines, terminal)}\nWhy: ${command('explain', shown.id)}\n`
+  return `${terminal.paint('quiet', 'status'.padEnd(16))}  ${status}\n${facts(lines, terminal)}\nWhy: ${command('explain', shown.id)}\n`
 }
 
 function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command }: Rendering): string {
@@ -123,14 +123,14 @@ export function failureBlock(failure: FailureView, terminal: Rendering['terminal
       ['worker', failure.worker],
       ['phase', `${failure.phase} (layer: ${failure.layer})`],
       ['fault', failure.fault],
-      ['known by', failure.rule],
+      ['rule', failure.rule],
       ['state', `${failure.from ?? 'submission'} -> ${failure.to}`],
       ['decided', decision.because],
       [
         'by',
         `${decision.rule}; ${decision.budget.name} ${decision.budget.before} -> ${decision.budget.after} of ${decision.budget.max}`,
       ],
-      ['same as', failure.fingerprint],
+      ['group', failure.fingerprint],
       ['context', Object.keys(failure.context).length === 0 ? null : JSON.stringify(failure.context)],
       ['caused by', failure.causes.map(({ name, message }) => `${name}: ${message}`).join(' <- ')],
     ],
@@ -152,12 +152,12 @@ function triesOf({ attemptCount, maxAttempts }: { attemptCount: number; maxAttem
 }
 
 function did(output: OutputOf<'jobs.retry'>, { hint, command }: Rendering): string {
-  if (output.isDone) hint(`See how it goes: ${command('explain', output.job.id)}`)
+  if (output.isDone) hint(`Next: ${command('explain', output.job.id)}`)
   return `${output.did}\n`
 }
 
 function submitted(output: OutputOf<'jobs.submit'>, { hint, command }: Rendering): string {
-  if (output.job !== null) hint(`See how it goes: ${command('explain', output.job.id)}`)
+  if (output.job !== null) hint(`Next: ${command('explain', output.job.id)}`)
   return `${output.did}\n`
 }
 

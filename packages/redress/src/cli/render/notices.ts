@@ -6,7 +6,7 @@ import type { Renderers, Rendering } from './rendering.ts'
 
 function notices({ notices: shown, nextCursor }: OutputOf<'notices.list'>, rendering: Rendering): string {
   const { terminal } = rendering
-  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) rendering.hint(`More: add --cursor ${nextCursor}`)
   const reasons = new Set(shown.flatMap(({ waiting }) => waiting.map(({ why }) => why)))
   for (const why of reasons) rendering.hint(`Waiting: ${why}.`)
   return columns(
@@ -30,10 +30,10 @@ const stateOf = ({ state, waiting }: NoticeView): string =>
 function deliveries(output: OutputOf<'notices.deliveries'>, rendering: Rendering): string {
   const { terminal } = rendering
   const { deliveries: shown, nextCursor } = output
-  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) rendering.hint(`More: add --cursor ${nextCursor}`)
   const failed = shown.find(({ state }) => state === 'failed')
   if (failed !== undefined) {
-    rendering.hint(`Send a failed one again: ${rendering.command('jobs', 'retry', failed.id)} --reason 'say why'`)
+    rendering.hint(`Retry a failed delivery: ${rendering.command('jobs', 'retry', failed.id)} --reason 'say why'`)
   }
   return columns(
     shown,
@@ -71,7 +71,7 @@ function answerOf({ answer, error, refused }: DeliveryView): string {
 }
 
 function testedChannel(output: OutputOf<'notices.test'>, { hint, command }: Rendering): string {
-  if (output.isDone) hint(`See how it goes: ${command('notices', 'deliveries')}`)
+  if (output.isDone) hint(`Next: ${command('notices', 'deliveries')}`)
   return `${output.did}\n`
 }
 

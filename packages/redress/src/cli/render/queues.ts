@@ -32,7 +32,7 @@ function pausedOf({ paused }: QueueView): string {
 
 function queueActed(output: OutputOf<'queues.pause'>, { hint, command }: Rendering): string {
   if (output.isDone && output.paused !== null) {
-    hint(`Let it go on: ${command('queues', 'resume', output.queue)} --reason ${quoted('say why')}`)
+    hint(`Resume it: ${command('queues', 'resume', output.queue)} --reason ${quoted('say why')}`)
   }
   return `${output.did}\n`
 }

@@ -29,7 +29,7 @@ function replayList({ replays, nextCursor }: OutputOf<'replays.list'>, rendering
     { title: 'BY', of: ({ startedBy, plannedBy }) => (startedBy ?? plannedBy).actor, charsMin: 6 },
     { title: 'WHY', of: ({ startedBy, plannedBy }) => (startedBy ?? plannedBy).reason, charsMin: 10 },
   ]
-  if (nextCursor !== null) rendering.hint(`There are more: add --cursor ${nextCursor}`)
+  if (nextCursor !== null) rendering.hint(`More: add --cursor ${nextCursor}`)
   return columns(replays, shape, terminal)
 }
 
@@ -48,7 +48,7 @@ function planned(output: OutputOf<'replays.plan'>, rendering: Rendering): string
 
 export function replayedMatching(output: OutputOf<'dead-letters.replay-matching'>, rendering: Rendering): string {
   const { hint, command } = rendering
-  if (output.replay !== null) hint(`See how it goes: ${command('replays', 'show', output.replay.id)}`)
+  if (output.replay !== null) hint(`Next: ${command('replays', 'show', output.replay.id)}`)
   return summary(output, rendering)
 }
 
@@ -56,12 +56,12 @@ function summary({ did, skipped, unchecked }: OutputOf<'replays.plan'>, { termin
   const table = skipped.length === 0 ? '' : `\n${columns(skipped, SKIPPED, terminal)}`
   const types = unchecked.map(({ type, letters }) => `${letters} of ${type}`).join(', ')
   const note =
-    types === '' ? '' : `\nNot checked here: ${types}. A worker that knows the type does it before each goes.\n`
+    types === '' ? '' : `\nNot checked here: ${types}. A worker that knows the type checks each one before it runs.\n`
   return `${did}\n${table}${note}`
 }
 
 function actedOnReplay(output: OutputOf<'replays.start'>, { hint, command }: Rendering): string {
-  hint(`See how it goes: ${command('replays', 'show', output.replay.id)}`)
+  hint(`Next: ${command('replays', 'show', output.replay.id)}`)
   return `${output.did}\n`
 }
 
@@ -71,7 +71,7 @@ const ITEMS: readonly Column<ReplayItemView>[] = [
   { title: 'STATE', of: ({ state }) => state, style: ({ state }) => (state === 'skipped' ? 'quiet' : 'plain') },
   { title: 'JOB', of: ({ jobId }) => jobId },
   {
-    title: 'IS NOW',
+    title: 'STATUS',
     of: ({ state, jobStatus }) => (state === 'submitted' ? (jobStatus ?? 'removed') : null),
     style: ({ jobStatus }) => (jobStatus === 'failed' ? 'bad' : jobStatus === 'complete' ? 'good' : 'plain'),
   },
@@ -105,10 +105,10 @@ function replay(shown: OutputOf<'replays.show'>, { terminal, command, hint }: Re
   ]
   const isWaiting = shown.state === 'running' && shown.waitingTypes.length > 0
   const types = shown.waitingTypes.map(({ type }) => type).join(', ')
-  if (isWaiting) hint(`What waits is done by a worker that knows ${types}.`)
+  if (isWaiting) hint(`The remaining letters need a worker that knows ${types}.`)
   const next = NEXT[shown.state]
   if (next !== undefined) hint(`${next[0]}: ${command('replays', next[1], shown.id)} --reason ${why()}`)
-  if (shown.nextAfter !== null) hint(`There are more letters: add --after ${shown.nextAfter}`)
+  if (shown.nextAfter !== null) hint(`More letters: add --after ${shown.nextAfter}`)
   const state = `${terminal.paint('quiet', 'state'.padEnd(10))}  ${terminal.paint(STYLES[shown.state], shown.state)}\n`
   const items = shown.items.length === 0 ? '' : `\n${columns(shown.items, ITEMS, terminal)}`
   return `${state}${facts(lines, terminal)}${items}`
@@ -119,10 +119,10 @@ const progress = ({ submitted, skipped, waiting, state }: ReplayView): string =>
 
 const NEXT: Readonly<Partial<Record<ReplayView['state'], [string, string]>>> = {
   planned: ['Start it', 'start'],
-  canary: ['Hold it', 'pause'],
-  running: ['Hold it', 'pause'],
-  paused: ['Go on', 'resume'],
-  stopped: ['Go on all the same', 'resume'],
+  canary: ['Pause it', 'pause'],
+  running: ['Pause it', 'pause'],
+  paused: ['Resume it', 'resume'],
+  stopped: ['Resume it anyway', 'resume'],
 }
 
 const why = (): string => quoted('say why')

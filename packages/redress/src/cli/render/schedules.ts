@@ -41,7 +41,7 @@ function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): s
       ['schedule', shown.name],
       ['state', shown.state === 'undeclared' ? `no longer declared: ${undeclared}` : inWords(shown)],
       ['paused', paused && `${when(paused.at)} by ${paused.actor}: ${paused.reason}`],
-      ['cannot run', problem && `${problem.message}  (since ${problem.at})`],
+      ['problem', problem && `${problem.message}  (since ${problem.at})`],
       ['cron', `${shown.cron}  (${shown.timezone})`],
       ['job', shown.type],
       ['input', shown.input === null ? 'made by the program for each run' : JSON.stringify(shown.input)],
@@ -61,12 +61,12 @@ function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): s
 
 const MISSED: Readonly<Record<ScheduleView['missed'], string>> = {
   skip: 'skip: they do not run',
-  once: 'once: one run stands for all of them',
+  once: 'once: one run for all of them',
   all: 'all: each runs, at most 100 at a time',
 }
 
 function scheduleActed(output: OutputOf<'schedules.pause'>, { hint, command }: Rendering): string {
-  if (output.jobId !== null) hint(`See how it goes: ${command('explain', output.jobId)}`)
+  if (output.jobId !== null) hint(`Next: ${command('explain', output.jobId)}`)
   return `${output.did}\n`
 }
 

@@ -25,7 +25,7 @@ const marksOf = ({ locked, forwardOnly }: Policy): string =>
   [locked ? 'locked' : '', forwardOnly ? 'forward only' : ''].filter(Boolean).join(', ')
 
 function policyPreview(shown: OutputOf<'policy.preview'>, { hint }: Rendering): string {
-  if (!shown.isCodesKnown) hint(`The codes of ${shown.type} are known only to the program that declares it.`)
+  if (!shown.isCodesKnown) hint(`Only the program that declares ${shown.type} knows its failure codes.`)
   return shown.text
 }
 

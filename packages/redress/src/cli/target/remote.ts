@@ -55,7 +55,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
   async function perform(name: OperationName, input: object): Promise<unknown> {
     const answer = await ask({ ...addressed(name, input), mutates: CATALOG[name].mutates })
     if (isAnswerTo(name, answer)) return answer
-    throw notRedress(base, 'it does not answer as one would')
+    throw notRedress(base, 'its answer has another format')
   }
 
   async function connect(options: FollowOptions, lastId: string | null, silence: AbortSignal): Promise<Response> {
@@ -68,7 +68,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
       })
       if (response.ok && response.headers.get('content-type')?.startsWith('text/event-stream')) return response
       await readAnswer(base, response)
-      throw notRedress(base, 'it does not answer with events')
+      throw notRedress(base, 'it does not send events')
     } catch (error) {
       throw asUnreachable(base, error, false, ANSWER_MS_MAX)
     }
@@ -99,7 +99,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
         silence.stop()
       }
       if (signal.aborted) return
-      if (tries === 0) onTrouble(`The connection to ${base} broke; it is taken up again where it was.`)
+      if (tries === 0) onTrouble(`The connection to ${base} broke; reconnecting, no events are lost.`)
       await pause(Math.min(AGAIN_MS * 2 ** tries++, AGAIN_MS_MAX), signal)
     }
   }
@@ -131,14 +131,14 @@ function addressed(name: OperationName, input: object): ReturnType<typeof reques
 async function readAnswer(base: string, response: Response): Promise<unknown> {
   if (response.status >= 300 && response.status < 400) {
     const to = response.headers.get('location') ?? 'nowhere'
-    throw notRedress(base, `it sends its callers to ${to}; give that address if it is the right one`)
+    throw notRedress(base, `it redirects to ${to}; use that address if it is the right one`)
   }
   const isJson = response.headers.get('content-type')?.includes('json') === true
   const text = await response.text()
   const answer = isJson ? parsed(text) : undefined
   if (response.ok && answer !== undefined) return answer
   const error = (answer as { error?: Partial<Refusal> } | undefined)?.error
-  if (typeof error?.code !== 'string') throw notRedress(base, `it answered ${response.status}, and not as one would`)
+  if (typeof error?.code !== 'string') throw notRedress(base, `it answered ${response.status} in another format`)
   throw refusalOf(error as Refusal, response.status)
 }
 
@@ -183,7 +183,7 @@ function asUnreachable(base: string, error: unknown, mutates: boolean, withinMs:
   if (error instanceof RedressError) return error
   const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } }
   if (name === 'AbortError') return error
-  const perhaps = mutates ? ' It may have been done all the same: look before you do it again.' : ''
+  const perhaps = mutates ? ' It may have been done: check before you repeat it.' : ''
   if (name === 'TimeoutError') {
     return new RedressError('SERVER_UNREACHABLE', `${base} did not answer within ${withinMs / 1000} s.${perhaps}`, {
       cause: error,
@@ -205,7 +205,7 @@ function checkedAddress(text: string): string {
   if (isOne && url.username === '' && url.password === '' && url.search === '' && url.hash === '') {
     return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
   }
-  throw new RedressError('USAGE', 'The address of the server is not one such as https://jobs.example.org.', {
+  throw new RedressError('USAGE', 'The server address is invalid; it must be like https://jobs.example.org.', {
     action: 'Check --server or REDRESS_SERVER; a token goes into REDRESS_TOKEN or a file.',
   })
 }
@@ -222,7 +222,7 @@ function readToken(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw new RedressError('USAGE', `The token cannot be read from ${path}.`, {
+    throw new RedressError('USAGE', `Cannot read the token from ${path}.`, {
       cause: error,
       action: 'Check the path.',
     })
@@ -233,8 +233,8 @@ function readToken(path: string): string {
 function checkedToken(text: string, where: string): string {
   const token = text.trim()
   if (/^[\x21-\x7e]+$/.test(token)) return token
-  throw new RedressError('USAGE', `What is in ${where} is not a token: one word is expected.`, {
-    action: 'Make one with `redress tokens create`, and keep nothing else there.',
+  throw new RedressError('USAGE', `${where} does not contain a token: one word is expected.`, {
+    action: 'Create one with `redress tokens create`, and store nothing else there.',
   })
 }
 

@@ -14,7 +14,7 @@ export interface StoreChoice {
 /** `--store`, or `--data`, or the environment, or the folder's own. */
 export function chooseStore({ data, store }: { data?: unknown; store?: unknown }): StoreChoice {
   if (typeof data === 'string' && typeof store === 'string') {
-    throw new RedressError('USAGE', '--data and --store both say where the store is.', { action: 'Give one of them.' })
+    throw new RedressError('USAGE', '--data and --store cannot be combined.', { action: 'Give only one of them.' })
   }
   if (typeof store === 'string') return { location: store, flags: storeFlag(store), isGiven: true }
   if (typeof data !== 'string') return { location: defaultLocation(), flags: '', isGiven: false }
@@ -30,7 +30,7 @@ export function refuseMissingStore(location: string): void {
   if (place.kind === 'postgres' || (place.kind === 'file' && existsSync(place.path))) return
   const where =
     place.kind === 'memory'
-      ? 'A store in memory cannot be looked at from another process.'
+      ? 'A store in memory cannot be read by another process.'
       : `There is no store at ${place.path}.`
   throw new RedressError('STORE_NOT_FOUND', where)
 }

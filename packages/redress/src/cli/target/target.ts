@@ -64,12 +64,12 @@ export function chosenServer(
     return { address: named, isGiven: false }
   }
   if (values['token-file'] === undefined) return null
-  throw new RedressError('USAGE', '--token-file is for a server, and none is named.', { action: 'Add --server URL.' })
+  throw new RedressError('USAGE', '--token-file needs a server.', { action: 'Add --server URL.' })
 }
 
 const twoPlaces = (other: string): RedressError =>
-  new RedressError('USAGE', `--server and ${other} do not go together: the server has a store of its own.`, {
-    action: 'Give one of them.',
+  new RedressError('USAGE', `--server and ${other} cannot be combined: the server has its own store.`, {
+    action: 'Give only one of them.',
   })
 
 /** Whether it is a server that will do it: it knows by itself who asks. */

@@ -19,29 +19,29 @@ export type AccountView = z.infer<typeof accountView>
 
 const accountActed = z.object({
   isDone: z.boolean(),
-  did: z.string().describe('one sentence: what was done, or would be'),
+  did: z.string().describe('what was done, or would be, in one sentence'),
   account: accountView.nullable(),
 })
 
 export const accountNameField = z
   .string()
-  .refine(isName, 'must begin with a letter, then letters, digits and . _ : -')
-  .describe('name of the account: its jobs are those whose owner has this name')
+  .refine(isName, 'must start with a letter, followed by letters, digits and . _ : -')
+  .describe('name of the account; it owns the jobs with this owner')
 
 /** What makes something new explains itself well enough; who wants to say why can. */
 export const newFields = {
   ...actorFields,
-  reason: z.string().default('no reason given').describe('why: kept in the audit trail'),
+  reason: z.string().default('no reason given').describe('why: recorded in the audit trail'),
 }
 
 const createAccount = operation('accounts.create', {
   input: z.strictObject({
     name: accountNameField,
     email: z
-      .email('is not an address such as ann@example.com')
+      .email('must be an email address such as ann@example.com')
       .max(EMAIL_CHARS_MAX)
       .optional()
-      .describe('where mail for its owner goes'),
+      .describe('email address for notices to its owner'),
     ...newFields,
   }),
   output: accountActed,
@@ -49,10 +49,10 @@ const createAccount = operation('accounts.create', {
     requireActorAndReason(by, `account ${name}`)
     if (dryRun) {
       if ((await find(store, name)) !== undefined) throw taken(name)
-      return { isDone: false, did: `Nothing was done. This makes the account ${name}.`, account: null }
+      return { isDone: false, did: `Nothing was done. This creates the account ${name}.`, account: null }
     }
     if ((await store.addAccount({ name, email, by })) === 'taken') throw taken(name)
-    return { isDone: true, did: `The account ${name} is there.`, account: viewAccount(await needed(store, name)) }
+    return { isDone: true, did: `The account ${name} is created.`, account: viewAccount(await needed(store, name)) }
   },
 })
 
@@ -68,14 +68,14 @@ const disableAccount = operation('accounts.disable', {
   run: async ({ store }, { name, dryRun, ...by }) => {
     const before = await needed(store, name)
     requireActorAndReason(by, `account ${name}`)
-    const already = `Nothing was done: the account ${name} was disabled already.`
+    const already = `Nothing was done: the account ${name} is already disabled.`
     if (before.disabledAtMs !== null) return { isDone: false, did: already, account: viewAccount(before) }
     if (dryRun) {
-      const did = `Nothing was done. This ends all tokens and sessions of ${name} for good; its jobs stay as they are.`
+      const did = `Nothing was done. This disables the account ${name} and revokes all its tokens and sessions. Its jobs stay.`
       return { isDone: false, did, account: viewAccount(before) }
     }
     const isDone = (await store.disableAccount({ name, by })) === 'disabled'
-    const did = isDone ? `The account ${name} is disabled: its tokens and sessions are worth nothing now.` : already
+    const did = isDone ? `The account ${name} is disabled, and its tokens and sessions are revoked.` : already
     return { isDone, did, account: viewAccount(await needed(store, name)) }
   },
 })
@@ -95,7 +95,7 @@ export async function refuseNoAccount(store: Store, name: string): Promise<void>
   if (disabledAtMs !== null) throw new RedressError('ACCOUNT_NOT_FOUND', `The account ${name} is disabled.`)
 }
 
-const taken = (name: string): RedressError => new RedressError('ACCOUNT_EXISTS', `There is an account ${name} already.`)
+const taken = (name: string): RedressError => new RedressError('ACCOUNT_EXISTS', `The account ${name} already exists.`)
 
 const viewAccount = ({ name, email, createdAtMs, disabledAtMs }: StoredAccount): AccountView => ({
   name,

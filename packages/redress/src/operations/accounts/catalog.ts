@@ -9,14 +9,14 @@ export const ACCOUNTS = {
     mutates: true,
     needsActor: true,
     creates: true,
-    summary: 'Make an account: a name that owns jobs, and that tokens can stand for.',
+    summary: 'Create an account, which owns jobs and can have tokens.',
   },
   'accounts.list': {
     cli: 'accounts list',
     http: 'GET /api/accounts',
     role: 'admin',
     mutates: false,
-    summary: 'List the accounts, also those that were disabled.',
+    summary: 'List all accounts, including disabled ones.',
   },
   'accounts.disable': {
     cli: 'accounts disable <name>',
@@ -25,7 +25,7 @@ export const ACCOUNTS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'End all tokens and sessions of an account for good; its name stays taken.',
+    summary: 'Disable an account and revoke its tokens and sessions. Its name cannot be used again.',
   },
   'tokens.create': {
     cli: 'tokens create',
@@ -35,14 +35,14 @@ export const ACCOUNTS = {
     needsActor: true,
     creates: true,
     grantsAccess: true,
-    summary: 'Make a token for a program or a person; it is shown this once.',
+    summary: 'Create a token for a program or a person. It is shown only once.',
   },
   'tokens.list': {
     cli: 'tokens list',
     http: 'GET /api/tokens',
     role: 'admin',
     mutates: false,
-    summary: 'List tokens, sessions or sign-in links, the newest first, without their secrets.',
+    summary: 'List tokens, sessions or sign-in links without their secrets, newest first.',
   },
   'tokens.revoke': {
     cli: 'tokens revoke <id>',
@@ -51,7 +51,7 @@ export const ACCOUNTS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'End a token, a session or a sign-in link for good.',
+    summary: 'Revoke a token, a session or a sign-in link.',
   },
   'sign-in-links.create': {
     cli: 'sign-in',
@@ -61,6 +61,6 @@ export const ACCOUNTS = {
     needsActor: true,
     creates: true,
     grantsAccess: true,
-    summary: 'Make a link that signs somebody in to the pages of the server, once.',
+    summary: 'Create a link that signs one person in to the dashboard, once.',
   },
 } as const satisfies Record<string, CatalogEntry>

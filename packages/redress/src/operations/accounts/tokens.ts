@@ -17,22 +17,20 @@ const LIST_MAX = 1_000
 const KINDS = ['token', 'session', 'link'] as const
 const STATES = ['active', 'expired', 'revoked', 'used', 'disabled'] as const
 
-const ROLE_MEANS = 'what it allows: viewer looks, operator acts, admin lets others in; owner sees only its own account'
+const ROLE_MEANS = 'viewer reads, operator changes jobs, admin manages access, owner has only the jobs of its account'
 const roleField = z.enum(ROLES).describe(ROLE_MEANS)
 const roleFieldOr = (role: Role) => z.enum(ROLES).default(role).describe(ROLE_MEANS)
 
 const scopesField = z
   .union([z.string(), z.array(z.string())])
   .optional()
-  .describe(
-    `only these operations ('jobs.list') or groups of them ('jobs.*'), with commas; all of the role when left out`,
-  )
+  .describe(`only these operations ('jobs.list') or groups ('jobs.*'), separated by commas; default: all of the role`)
 
 /** Of what was made, or with `dryRun` would be. */
 const credentialFacts = {
   isDone: z.boolean(),
-  did: z.string().describe('one sentence: what was done, or would be'),
-  id: z.string().nullable().describe('what it is called by: no secret'),
+  did: z.string().describe('what was done, or would be, in one sentence'),
+  id: z.string().nullable().describe('id for tokens.revoke; not secret'),
   name: z.string(),
   role: z.enum(ROLES),
   account: z.string().nullable(),
@@ -47,7 +45,7 @@ const tokenView = z.object({
   role: z.enum(ROLES),
   account: z.string().nullable(),
   scopes: z.array(z.string()).nullable().describe('null: all that the role allows'),
-  state: z.enum(STATES).describe('disabled: its account is'),
+  state: z.enum(STATES).describe('disabled: its account is disabled'),
   createdAt: z.string(),
   createdBy: z.string(),
   expiresAt: z.string().nullable(),
@@ -60,29 +58,29 @@ const createToken = operation('tokens.create', {
   input: z.strictObject({
     name: z
       .string()
-      .refine(isName, 'must begin with a letter, then letters, digits and . _ : -')
-      .describe('who uses it: the audit trail calls them so, unless it has an account'),
+      .refine(isName, 'must start with a letter, followed by letters, digits and . _ : -')
+      .describe('name of its user in the audit trail, unless it has an account'),
     role: roleField,
-    account: accountNameField.optional().describe('the account it stands for; needed for an owner'),
+    account: accountNameField.optional().describe('account that it acts for; required for the role owner'),
     scopes: scopesField,
-    expires: durationInput.default('90d').describe(`how long it is good: '90d', '12h', or 'never'`),
+    expires: durationInput.default('90d').describe(`lifetime: '90d', '12h', or 'never'`),
     ...newFields,
   }),
   output: z.object({ ...credentialFacts, token: z.string().nullable().describe('the secret: it is not shown again') }),
   run: async (context, { expires, ...asked }) => {
     const forMs = expires === 'never' ? null : lifetimeMs(expires, 'expires', DURATION_MS_MAX)
     const { secret, ...made } = await makeCredential(context, 'token', asked, forMs)
-    const until = made.expiresAt === null ? 'for ever' : `until ${made.expiresAt}`
-    const what = `token ${made.name} with the role ${made.role}, good ${until}`
+    const until = made.expiresAt === null ? 'forever' : `until ${made.expiresAt}`
+    const what = `token ${made.name} with the role ${made.role}, valid ${until}`
     if (secret === null)
-      return { isDone: false, did: `Nothing was done. This makes the ${what}.`, ...made, token: null }
-    return { isDone: true, did: `Here is the ${what}.`, ...made, token: secret }
+      return { isDone: false, did: `Nothing was done. This creates the ${what}.`, ...made, token: null }
+    return { isDone: true, did: `Created the ${what}.`, ...made, token: secret }
   },
 })
 
 const listTokens = operation('tokens.list', {
   input: z.strictObject({
-    kind: z.enum(KINDS).default('token').describe('tokens, sessions of browsers, or sign-in links'),
+    kind: z.enum(KINDS).default('token').describe('tokens, browser sessions, or sign-in links'),
     limit: limitField(LIST_MAX),
     cursor: cursorField,
   }),
@@ -104,12 +102,12 @@ const revokeToken = operation('tokens.revoke', {
     const before = await neededToken(store, id)
     requireActorAndReason(by, `token ${id}`)
     const what = `${before.kind} ${before.name} (${before.role})`
-    const already = `Nothing was done: the ${what} was revoked already.`
+    const already = `Nothing was done: the ${what} is already revoked.`
     if (before.revokedAt !== null) return { isDone: false, did: already, token: before }
-    if (isDry) return { isDone: false, did: `Nothing was done. This ends the ${what} for good.`, token: before }
+    if (isDry) return { isDone: false, did: `Nothing was done. This revokes the ${what}.`, token: before }
     const isDone = (await store.revokeCredential({ id, by })) === 'revoked'
     const token = await neededToken(store, id)
-    return { isDone, did: isDone ? `The ${what} is worth nothing now.` : already, token }
+    return { isDone, did: isDone ? `The ${what} is revoked.` : already, token }
   },
 })
 
@@ -121,13 +119,13 @@ const signInPath = (code: string): string => `/sign-in?code=${encodeURIComponent
 const createSignInLink = operation('sign-in-links.create', {
   input: z.strictObject({
     role: roleFieldOr('admin'),
-    account: accountNameField.optional().describe('the account it stands for; needed for an owner'),
+    account: accountNameField.optional().describe('account that it acts for; required for the role owner'),
     name: z
       .string()
       .min(1)
       .max(200)
       .optional()
-      .describe('what the audit trail calls whoever comes in by it; else the account, or who makes it'),
+      .describe('name of the person in the audit trail; else the account, or the actor'),
     scopes: scopesField,
     for: durationInput.default('15m').describe(`how long it can be used: '15m', '1d'`),
     ...newFields,
@@ -135,15 +133,15 @@ const createSignInLink = operation('sign-in-links.create', {
   output: z.object({
     ...credentialFacts,
     code: z.string().nullable().describe('the secret: it works once and is not shown again'),
-    path: z.string().nullable().describe('what to open on the server'),
+    path: z.string().nullable().describe('path of the link on the server'),
   }),
   run: async (context, { for: length, name, ...asked }) => {
     const forMs = lifetimeMs(length, 'for', LINK_MS_MAX)
     const named = { ...asked, name: name ?? asked.account ?? asked.actor }
     const { secret, ...made } = await makeCredential(context, 'link', named, forMs)
     const what = `a link that signs ${made.name} in once with the role ${made.role}, until ${made.expiresAt}`
-    if (secret === null) return { isDone: false, did: `Nothing was done. This makes ${what}.`, ...made, ...NO_LINK }
-    return { isDone: true, did: `Here is ${what}.`, ...made, code: secret, path: signInPath(secret) }
+    if (secret === null) return { isDone: false, did: `Nothing was done. This creates ${what}.`, ...made, ...NO_LINK }
+    return { isDone: true, did: `Created ${what}.`, ...made, code: secret, path: signInPath(secret) }
   },
 })
 
@@ -163,7 +161,10 @@ async function makeCredential(
   const account = accountName ?? null
   requireActorAndReason({ actor, reason }, `${kind} ${name}`)
   if (role === 'owner' && account === null) {
-    throw new RedressError('OPTION_INVALID', 'account: an owner needs one; its jobs are what it sees.')
+    throw new RedressError(
+      'OPTION_INVALID',
+      'account: required for the role owner, which has only the jobs of its account.',
+    )
   }
   const scopes = readScopes(given, role)
   if (account !== null) await refuseNoAccount(store, account)
@@ -186,7 +187,7 @@ async function makeCredential(
 function lifetimeMs(value: string | number, field: string, msMax: number): number {
   const ms = durationMs(value, field)
   if (ms > 0 && ms <= msMax) return ms
-  const limit = ms === 0 ? 'must be longer than nothing' : `must be at most ${msMax / DAY_MS} days`
+  const limit = ms === 0 ? 'must be longer than zero' : `must be at most ${msMax / DAY_MS} days`
   throw new RedressError('OPTION_INVALID', `${field}: ${limit}.`)
 }
 
@@ -229,14 +230,14 @@ const GROUPS = [...new Set(NAMES.map((name) => `${name.split('.')[0]}.*`))]
 function readScopes(given: z.infer<typeof scopesField>, role: Role): string[] | null {
   if (given === undefined) return null
   const scopes = splitScopes(given)
-  if (scopes.length === 0) throw refused('none is given; leave it out for all that the role allows')
+  if (scopes.length === 0) throw refused('the list is empty; leave it out to allow everything that the role allows')
   for (const scope of scopes) {
     const names = namesIn(scope)
     if (names.length === 0) {
       const meant = nearest(scope, [...NAMES, ...GROUPS])
       throw refused(`there is no operation ${scope}${meant === null ? '' : `; the nearest is ${meant}`}`)
     }
-    if (!names.some((name) => mayRole(role, CATALOG[name]))) throw refused(`the role ${role} may not do ${scope}`)
+    if (!names.some((name) => mayRole(role, CATALOG[name]))) throw refused(`the role ${role} does not allow ${scope}`)
   }
   return scopes
 }

@@ -7,10 +7,10 @@ import { operation } from '../operation.ts'
 
 const activitySchema = z.strictObject({
   from: time,
-  to: time.describe('when this was read: the last minute is not over yet'),
+  to: time.describe('when this was read; the last minute is incomplete'),
   // The oldest first, also those in which nothing happened.
   minutes: z.array(z.strictObject({ at: time, ...minuteFields })),
-  notCounted: z.array(name).describe('types of which nothing is counted, by their policy'),
+  notCounted: z.array(name).describe('types whose policy turns counting off'),
 })
 
 const MINUTES_MAX = 1_440
@@ -23,9 +23,9 @@ const showActivity = operation('activity.show', {
       .min(1)
       .max(MINUTES_MAX)
       .default(60)
-      .describe(`how many minutes, up to the present one (up to ${MINUTES_MAX})`),
+      .describe(`number of minutes, including the current one (up to ${MINUTES_MAX})`),
     type: typeField.optional().describe('only jobs of this type'),
-    queue: z.string().min(1).optional().describe('only jobs of the types of this queue'),
+    queue: z.string().min(1).optional().describe('only jobs of this queue'),
   }),
   output: activitySchema,
   run: async ({ store }, { minutes: count, type, queue }) => {

@@ -6,6 +6,6 @@ export const ACTIVITY = {
     http: 'GET /api/activity',
     role: 'viewer',
     mutates: false,
-    summary: 'Show by the minute how jobs ended, whose fault failures were, and how long jobs waited.',
+    summary: 'Show per minute how jobs ended, the faults of failures, and how long jobs waited.',
   },
 } as const satisfies Record<string, CatalogEntry>

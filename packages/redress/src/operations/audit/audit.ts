@@ -22,10 +22,10 @@ export type AuditView = z.infer<typeof entrySchema>
 const auditTrail = operation('audit.list', {
   input: z.strictObject({
     // Not `actor`: that is who performs an operation, and doors fill it in.
-    by: z.string().min(1).optional().describe('only what this person did'),
-    act: z.string().min(1).optional().describe(`only this operation ('jobs.retry'), or all that begin so ('jobs')`),
-    target: z.string().min(1).optional().describe(`only what was done to this kind of thing: 'job', 'queue', ...`),
-    id: z.string().min(1).optional().describe('only what was done to this one'),
+    by: z.string().min(1).optional().describe('only entries of this actor'),
+    act: z.string().min(1).optional().describe(`only this operation ('jobs.retry'), or all of a group ('jobs')`),
+    target: z.string().min(1).optional().describe(`only entries about this kind of target: 'job', 'queue', ...`),
+    id: z.string().min(1).optional().describe('only entries about this id'),
     since: momentField('not older than this'),
     until: momentField('older than this'),
     limit: limitField(LIST_MAX),

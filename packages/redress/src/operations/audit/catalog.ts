@@ -6,6 +6,6 @@ export const AUDIT = {
     http: 'GET /api/audit',
     role: 'viewer',
     mutates: false,
-    summary: 'Show who did what, why, and to which ids, the newest first.',
+    summary: 'Show the audit trail: who did what, why, and to which ids, newest first.',
   },
 } as const satisfies Record<string, CatalogEntry>

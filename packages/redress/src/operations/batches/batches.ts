@@ -80,12 +80,12 @@ const batchFailuresSchema = z.strictObject({
     z.strictObject({
       code: name,
       fault: z.enum(FAULTS),
-      message: text.describe('of the newest of them'),
+      message: text.describe('message of the newest failure'),
       count,
-      retryable: count.describe('so many of them a person may retry, as far as their policy says'),
+      retryable: count.describe('how many of them a person may retry, by their policy'),
     }),
   ),
-  isMore: flag.describe('there are more failed jobs than were looked at'),
+  isMore: flag.describe('there are more failed jobs than were counted'),
 })
 type BatchFailures = z.infer<typeof batchFailuresSchema>
 export type BatchFailureCode = BatchFailures['codes'][number]
@@ -102,7 +102,7 @@ const batchActedSchema = z.strictObject({
       code: z
         .enum(Object.keys(ERRORS) as ErrorCode[])
         .nullable()
-        .describe('why not, where it was refused'),
+        .describe('why it was refused; null if it was done'),
     }),
   ),
 })
@@ -110,14 +110,14 @@ type BatchActed = z.infer<typeof batchActedSchema>
 export type BatchItem = BatchActed['items'][number]
 
 const batchIdField = z.string().min(1).describe('id of the batch')
-const batchOwnerField = z.string().min(1).optional().describe('only if it is a batch of this owner')
+const batchOwnerField = z.string().min(1).optional().describe('only if the batch has this owner')
 const batchActFields = { id: batchIdField, ...actorFields, owner: batchOwnerField }
 
 const listBatches = operation('batches.list', {
   input: z.strictObject({
     state: z.enum(BATCH_STATES).optional().describe('only batches in this state'),
     owner: z.string().min(1).optional().describe('only batches of this owner'),
-    name: z.string().min(1).optional().describe('only batches of this name'),
+    name: z.string().min(1).optional().describe('only batches with this name'),
     limit: limitField(LIST_MAX),
     cursor: cursorField,
   }),

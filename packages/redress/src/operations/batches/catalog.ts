@@ -7,7 +7,7 @@ export const BATCHES = {
     role: 'viewer',
     allowsOwners: true,
     mutates: false,
-    summary: 'List batches with their counts, the newest first.',
+    summary: 'List batches with their counts, newest first.',
   },
   'batches.show': {
     cli: 'batches show <id>',
@@ -25,7 +25,7 @@ export const BATCHES = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'Cancel what waits in a batch, and ask what runs to stop.',
+    summary: 'Cancel the queued jobs of a batch, and ask the running ones to stop.',
   },
   'batches.retry-failed': {
     cli: 'batches retry <id>',
@@ -34,6 +34,6 @@ export const BATCHES = {
     allowsOwners: true,
     mutates: true,
     needsActor: true,
-    summary: 'Retry every failed job of a batch, each as its policy says.',
+    summary: 'Retry every failed job of a batch, as its policy allows.',
   },
 } as const satisfies Record<string, CatalogEntry>

@@ -22,7 +22,7 @@ const mode = z.enum(['hold', 'fail-fast'])
 
 const breakerSchema = z.strictObject({
   name,
-  status: status.describe('what holds: what was forced, or else what was computed'),
+  status: status.describe('the state in effect: the forced one, or else the computed one'),
   why: text,
   nextChangeAt: timeOrNull,
   computed: z.strictObject({ status, since: time, reason: text, triesAt: timeOrNull, passed: count }),
@@ -32,7 +32,7 @@ const breakerSchema = z.strictObject({
   window: z.strictObject({ calls: count, failed: count, ratio: number }),
   mode: z.enum(['mixed', 'hold', 'fail-fast']),
   underWay: count,
-  allowed: number.nullable().describe('how many may be under way at once; null for any number'),
+  allowed: number.nullable().describe('how many calls may run at once; null: no limit'),
   heldJobs: count,
   types: z.array(z.strictObject({ name, mode })),
   probe: z.strictObject({
@@ -57,25 +57,25 @@ const breakerDetailSchema = z.strictObject({
   }),
   calls: z
     .array(z.strictObject({ at: time, succeeded: count, failed: count }))
-    .describe('by the second in which they ended, the newest last; none from before it last changed'),
+    .describe('per second, newest last; only calls since the last change of state'),
   history: z
     .array(
       z.strictObject({
         at: time,
         kind: z.enum(SUBJECT_EVENTS.breaker),
-        status: status.describe('how it stood then'),
+        status: status.describe('its state then'),
         actor: name.nullable(),
         reason: text,
         until: timeOrNull,
       }),
     )
-    .describe('the newest first'),
+    .describe('newest first'),
 })
 
 const breakerActedSchema = z.strictObject({ ...done, breaker: breakerSchema })
 type BreakerActed = z.infer<typeof breakerActedSchema>
 
-const nameField = z.string().min(1).describe('name of the breaker: of the dependency that it guards')
+const nameField = z.string().min(1).describe('name of the breaker, which is the name of its dependency')
 
 const listBreakers = operation('breakers.list', {
   input: z.strictObject({}),
@@ -118,7 +118,7 @@ const showBreaker = operation('breakers.show', {
 const actFields = { name: nameField, ...actorFields }
 const forceFields = {
   ...actFields,
-  for: durationInput.optional().describe(`how long: '10m', '2h'; when left out, until it is released`),
+  for: durationInput.optional().describe(`how long: '10m', '2h'; without it, until it is released`),
 }
 
 const openBreaker = operation('breakers.open', {
@@ -140,12 +140,12 @@ async function force(
 ): Promise<BreakerActed> {
   await neededFor(store, name, { actor, reason })
   const forMs = duration === undefined ? null : durationMs(duration, 'for')
-  if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: a breaker cannot be forced for no time at all.')
+  if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: must be longer than zero.')
   const end = forMs === null ? 'until it is released' : `for ${formatMs(forMs)}`
-  const does = `is forced ${status} ${end}`
-  if (dryRun) return answer(store, name, false, `Nothing was done. This is what would be: breaker ${name} ${does}.`)
+  const does = `forced ${status} ${end}`
+  if (dryRun) return answer(store, name, false, `Nothing was done. Breaker ${name} would be ${does}.`)
   await store.forceBreaker({ name, status, forMs, by: { actor, reason } })
-  return answer(store, name, true, `Breaker ${name} ${does}.`)
+  return answer(store, name, true, `Breaker ${name} is ${does}.`)
 }
 
 const releaseBreaker = operation('breakers.release', {
@@ -154,8 +154,8 @@ const releaseBreaker = operation('breakers.release', {
   run: async ({ store }, { name, actor, reason, dryRun }) => {
     const { forced, state } = await neededFor(store, name, { actor, reason })
     if (forced === null) return answer(store, name, false, `Nothing was done: breaker ${name} is not forced.`)
-    const then = `what was computed counts again: ${state.status}`
-    if (dryRun) return answer(store, name, false, `Nothing was done. With this, of breaker ${name} ${then}.`)
+    const then = `its computed state is in effect: ${state.status}`
+    if (dryRun) return answer(store, name, false, `Nothing was done. This releases breaker ${name}; ${then}.`)
     await store.releaseBreaker({ name, by: { actor, reason } })
     return answer(store, name, true, `Breaker ${name} is no longer forced; ${then}.`)
   },
@@ -169,19 +169,19 @@ const probeBreaker = operation('breakers.probe', {
     const breaker = await neededFor(store, name, { actor, reason })
     if (isInForce(breaker.forced, breaker.nowMs)) {
       const status = effectiveStatus(breaker, breaker.nowMs)
-      throw new RedressError('BREAKER_FORCED', `Breaker ${name} is forced ${status}: trying would not change that.`)
+      throw new RedressError('BREAKER_FORCED', `Breaker ${name} is forced ${status}: a probe would not change that.`)
     }
-    if (dryRun) return answer(store, name, false, `Nothing was done. With this, ${name} is tried at once.`)
+    if (dryRun) return answer(store, name, false, `Nothing was done. This tests ${name} now.`)
     const trier = await store.tryBreaker({ name, by: { actor, reason } })
     const probed = await context.probe?.(name)
-    if (probed === 'busy') return answer(store, name, true, `A health probe of ${name} is under way already.`)
+    if (probed === 'busy') return answer(store, name, true, `A health probe of ${name} is already running.`)
     if (probed) {
       const said = probed.passed ? 'passed' : `failed: ${probed.said}`
       return answer(store, name, true, `The health probe of ${name} ${said}.`)
     }
     if (trier === 'closed') return answer(store, name, false, `Nothing was done: breaker ${name} is closed.`)
-    const next = trier === 'probe' ? 'a worker makes its health probe within a second or two' : 'jobs are tried at once'
-    return answer(store, name, true, `Breaker ${name} does not wait any longer: ${next}.`)
+    const next = trier === 'probe' ? 'a worker runs its health probe within two seconds' : 'workers try jobs now'
+    return answer(store, name, true, `Breaker ${name} no longer waits: ${next}.`)
   },
 })
 
@@ -201,7 +201,7 @@ async function neededBreaker(store: Store, name: string): Promise<StoredBreaker>
   const found = breakers.find((breaker) => breaker.name === name)
   if (found !== undefined) return found
   const names = breakers.map((breaker) => breaker.name).join(', ') || 'none'
-  throw new RedressError('BREAKER_NOT_FOUND', `There is no breaker ${name}; there are: ${names}.`)
+  throw new RedressError('BREAKER_NOT_FOUND', `There is no breaker ${name}; known breakers: ${names}.`)
 }
 
 async function viewBreaker(store: Store, breaker: StoredBreaker): Promise<BreakerView> {

@@ -6,14 +6,14 @@ export const BREAKERS = {
     http: 'GET /api/breakers',
     role: 'viewer',
     mutates: false,
-    summary: 'Show the circuit breakers: how they stand, why, and what they hold.',
+    summary: 'List the circuit breakers with their states, reasons and held jobs.',
   },
   'breakers.show': {
     cli: 'breakers show <name>',
     http: 'GET /api/breakers/:name',
     role: 'viewer',
     mutates: false,
-    summary: 'Show one breaker with its thresholds, its newest calls and its history.',
+    summary: 'Show one breaker with its thresholds, newest calls and history.',
   },
   'breakers.open': {
     cli: 'breakers open <name>',
@@ -29,7 +29,7 @@ export const BREAKERS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Force a breaker closed, so that its dependency is called whatever the counts say.',
+    summary: 'Force a breaker closed, so that its dependency is called in any case.',
   },
   'breakers.release': {
     cli: 'breakers release <name>',
@@ -37,7 +37,7 @@ export const BREAKERS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'End what was forced, so that the counts decide again.',
+    summary: 'Release a forced breaker, so that call counts decide again.',
   },
   'breakers.probe': {
     cli: 'breakers probe <name>',
@@ -45,6 +45,6 @@ export const BREAKERS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Have a dependency tried now instead of after the cooldown.',
+    summary: 'Test a dependency now instead of after the cooldown.',
   },
 } as const satisfies Record<string, CatalogEntry>

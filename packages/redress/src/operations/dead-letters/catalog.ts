@@ -6,14 +6,14 @@ export const DEAD_LETTERS = {
     http: 'GET /api/dead-letters',
     role: 'viewer',
     mutates: false,
-    summary: 'List dead letters by offset, the oldest first.',
+    summary: 'List dead letters by offset, oldest first.',
   },
   'dead-letters.show': {
     cli: 'dead-letters show <offset>',
     http: 'GET /api/dead-letters/:offset',
     role: 'viewer',
     mutates: false,
-    summary: 'Show one dead letter with its input and its cause.',
+    summary: 'Show one dead letter with its input and its failure.',
   },
   'dead-letters.replay': {
     cli: 'dead-letters replay <offset>',
@@ -21,7 +21,7 @@ export const DEAD_LETTERS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Make a new job from a dead letter, with its input or another.',
+    summary: 'Create a new job from a dead letter, with the same input or a new one.',
   },
   'dead-letters.replay-matching': {
     cli: 'dead-letters replay-matching',
@@ -29,7 +29,7 @@ export const DEAD_LETTERS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Plan and start the replay of all dead letters that match.',
+    summary: 'Plan and start a replay of all matching dead letters.',
   },
   'dead-letters.purge': {
     cli: 'dead-letters purge [offset]',
@@ -38,6 +38,6 @@ export const DEAD_LETTERS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'Remove a dead letter for good, or all that match; their jobs stay failed.',
+    summary: 'Purge one dead letter, or all that match. Their jobs stay failed.',
   },
 } as const satisfies Record<string, CatalogEntry>

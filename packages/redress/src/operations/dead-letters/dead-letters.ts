@@ -24,14 +24,14 @@ const letterSchema = z.strictObject({
   type: name,
   queue: name,
   owner: name.nullable(),
-  batchId: id.nullable().describe('of the batch that its job was made in'),
+  batchId: id.nullable().describe('id of the batch of its job'),
   attempts: count.describe(
     'number of tries of the task: each attempt, and each further try of the stage that an attempt failed with',
   ),
   at: time,
   failure: failureSchema,
   input: anything,
-  jobStatus: status.describe('of the job that it is about'),
+  jobStatus: status.describe('status of its job'),
   replays: count,
   replayedAt: timeOrNull,
   replayedAs: id.nullable(),
@@ -42,20 +42,17 @@ export type LetterView = z.infer<typeof letterSchema>
 
 const letterListSchema = z.strictObject({
   deadLetters: z.array(letterSchema),
-  nextAfter: count.nullable().describe('give it as after, with the same order, to go on; null when nothing is left'),
+  nextAfter: count
+    .nullable()
+    .describe('pass it as after, with the same order, for the next page; null on the last page'),
 })
 export type LetterList = z.infer<typeof letterListSchema>
 
 const listLetters = operation('dead-letters.list', {
   input: z.strictObject({
     ...filterFields,
-    order: z.enum(['oldest', 'newest']).default('oldest').describe('which come first'),
-    after: z.coerce
-      .number()
-      .int()
-      .min(0)
-      .default(0)
-      .describe('only letters that come after this offset in their order'),
+    order: z.enum(['oldest', 'newest']).default('oldest').describe('sort order'),
+    after: z.coerce.number().int().min(0).default(0).describe('only letters after this offset, in the sort order'),
     limit: limitField(LETTERS_MAX),
   }),
   output: letterListSchema,
@@ -87,13 +84,13 @@ const replayLetter = operation('dead-letters.replay', {
   input: z.strictObject({
     offset: offsetField,
     ...actorFields,
-    input: z.unknown().optional().describe('another input for the new job'),
-    again: z.boolean().default(false).describe('also if it was replayed already'),
+    input: z.unknown().optional().describe('new input for the new job'),
+    again: z.boolean().default(false).describe('replay it even if it was already replayed'),
   }),
   output: z.strictObject({
     ...done,
     letter: letterSchema,
-    job: jobSchema.nullable().describe('the new one; null when nothing was done'),
+    job: jobSchema.nullable().describe('the new job; null if nothing was done'),
   }),
   run: async (context, { offset, actor, reason, dryRun, input, again }) => {
     const { store } = context
@@ -157,7 +154,7 @@ const purgeLetters = operation('dead-letters.purge', {
   }),
   output: z.strictObject({
     ...done,
-    letters: count.describe('how many were purged, or with dryRun would be'),
+    letters: count.describe('how many were purged, or would be with dryRun'),
     byCause: z.array(z.strictObject({ type: name, code: name, letters: count })),
   }),
   run: async ({ store }, { offset, all, actor, reason, dryRun, ...given }) => {
@@ -168,7 +165,7 @@ const purgeLetters = operation('dead-letters.purge', {
     const { letters, lastOffset, byCause } = await store.countDeadLetters(filter)
     const counted = `${letters} dead ${letters === 1 ? 'letter' : 'letters'}`
     if (dryRun || letters === 0) {
-      const did = `Nothing was done. ${letters === 0 ? 'No dead letter is like that.' : `This purges ${counted} for good; their jobs stay failed.`}`
+      const did = `Nothing was done. ${letters === 0 ? 'No dead letter matches.' : `This purges ${counted}; their jobs stay failed.`}`
       return { isDone: false, did, letters, byCause }
     }
     let purged = 0
@@ -185,7 +182,7 @@ const purgeLetters = operation('dead-letters.purge', {
       purged += step.purged
       after = step.cursor
     }
-    const did = `Purged ${purged} dead ${purged === 1 ? 'letter' : 'letters'} for good; their jobs stay failed.`
+    const did = `Purged ${purged} dead ${purged === 1 ? 'letter' : 'letters'}; their jobs stay failed.`
     return { isDone: purged > 0, did, letters: purged, byCause }
   },
 })
@@ -193,10 +190,14 @@ const purgeLetters = operation('dead-letters.purge', {
 /** Each step is durable by itself: what was purged before the trouble is purged. */
 function stoppedAt(purged: number, of: number, cause: unknown): RedressError {
   const code = cause instanceof RedressError ? cause.code : 'STORE_FAILED'
-  return new RedressError('PARTLY_DONE', `${purged} of ${of} dead letters were purged, and then it ended: ${code}.`, {
-    cause,
-    action: 'Do it again for the rest.',
-  })
+  return new RedressError(
+    'PARTLY_DONE',
+    `${purged} of ${of} dead letters were purged, then an error stopped it: ${code}.`,
+    {
+      cause,
+      action: 'Run it again for the rest.',
+    },
+  )
 }
 
 function viewLetter(letter: StoredDeadLetter): LetterView {

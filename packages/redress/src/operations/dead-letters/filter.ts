@@ -8,14 +8,14 @@ export const filterFields = {
   type: typeField.optional().describe('only letters of this job type'),
   code: z.string().min(1).optional().describe('only letters with this failure code'),
   owner: z.string().min(1).optional().describe('only letters of this owner'),
-  fingerprint: z.string().min(1).optional().describe('only letters that failed in the same way'),
-  since: momentField('not set aside before this'),
-  until: momentField('set aside before this'),
-  replayed: z.enum(['yes', 'no']).optional().describe('only letters that were replayed, or were not'),
+  fingerprint: z.string().min(1).optional().describe('only letters of this failure group'),
+  since: momentField('only letters since'),
+  until: momentField('only letters before'),
+  replayed: z.enum(['yes', 'no']).optional().describe('only letters that were replayed (yes), or were not (no)'),
 }
 
 export const offsetField = z.coerce.number().int().min(1).describe('offset of the dead letter')
-export const allField = z.boolean().default(false).describe('every letter there is, where nothing else is said')
+export const allField = z.boolean().default(false).describe('all dead letters, instead of a filter')
 
 const fields = z.object(filterFields)
 
@@ -36,10 +36,10 @@ export function filterOf(given: z.output<typeof fields>, nowMs: number): LetterF
 export function refuseAccidentalAll(filter: LetterFilter, all: boolean, what: string): void {
   const isFiltered = Object.keys(filter).length > 0
   if (isFiltered && all) {
-    throw new RedressError('OPTION_INVALID', 'Both a filter and all are given: it is one or the other.')
+    throw new RedressError('OPTION_INVALID', 'A filter and `all` cannot be combined.')
   }
   if (isFiltered || all) return
-  throw new RedressError('OPTION_INVALID', `No letters are named: this would ${what} every dead letter there is.`, {
-    action: 'Name them by type, code, owner, fingerprint, since or until; or say `all`.',
+  throw new RedressError('OPTION_INVALID', `A filter is missing: this would ${what} every dead letter.`, {
+    action: 'Give type, code, owner, fingerprint, since, until or replayed; or `all`.',
   })
 }

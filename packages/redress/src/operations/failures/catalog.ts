@@ -6,14 +6,14 @@ export const FAILURES = {
     http: 'GET /api/failures',
     role: 'viewer',
     mutates: false,
-    summary: 'List failures grouped by their cause, the newest first.',
+    summary: 'List failures grouped by cause, newest first.',
   },
   'failures.show': {
     cli: 'failures show <fingerprint>',
     http: 'GET /api/failures/:fingerprint',
     role: 'viewer',
     mutates: false,
-    summary: 'Show one group of failures: a sample, its top values, its newest jobs, its last day.',
+    summary: 'Show one failure group: a sample, the most frequent values, the newest jobs, the last day.',
   },
   'failures.resolve': {
     cli: 'failures resolve <fingerprint>',
@@ -21,7 +21,7 @@ export const FAILURES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Say that the cause of a group of failures is mended; a new one makes it regressed.',
+    summary: 'Mark a failure group as resolved. A new failure makes it regressed.',
   },
   'failures.snooze': {
     cli: 'failures snooze <fingerprint>',
@@ -29,7 +29,7 @@ export const FAILURES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Put a group of failures aside for a time, or until so many more have failed.',
+    summary: 'Snooze a failure group for a time, or until a number of new failures.',
   },
   'failures.reopen': {
     cli: 'failures reopen <fingerprint>',
@@ -37,6 +37,6 @@ export const FAILURES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Put a group of failures back among the open ones.',
+    summary: 'Reopen a failure group.',
   },
 } as const satisfies Record<string, CatalogEntry>

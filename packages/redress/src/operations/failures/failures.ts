@@ -29,8 +29,8 @@ const groupSchema = z.strictObject({
   code: name,
   fault: z.enum(FAULTS),
   message: text,
-  count: count.describe('failures, not jobs; pruned ones are still counted'),
-  finalCount: count.describe('those of them that ended their job'),
+  count: count.describe('number of failures, not jobs; includes pruned ones'),
+  finalCount: count.describe('failures that ended their job'),
   firstSeenAt: time,
   lastSeenAt: time,
   state: z.enum(GROUP_STATES),
@@ -39,7 +39,7 @@ const groupSchema = z.strictObject({
   stateBy: name.nullable(),
   stateReason: text.nullable(),
   snoozedUntil: timeOrNull,
-  snoozedForMore: z.int().nullable().describe('so many more failures end the snooze'),
+  snoozedForMore: z.int().nullable().describe('how many more failures end the snooze'),
 })
 export type FailureGroupView = z.infer<typeof groupSchema>
 
@@ -48,7 +48,7 @@ const groupListSchema = z.strictObject({
     z.strictObject({
       ...groupSchema.shape,
       queue: name,
-      hours: z.array(count).describe('failures in each of the last 24 hours, the present hour last'),
+      hours: z.array(count).describe('failures in each of the last 24 hours, the current hour last'),
     }),
   ),
   nextCursor,
@@ -94,12 +94,12 @@ const listFailureGroups = operation('failures.list', {
     type: typeField.optional().describe('only failures of this job type'),
     code: z.string().min(1).optional().describe('only failures with this code'),
     state: z.enum(GROUP_STATES).optional().describe('only groups in this state'),
-    fault: z.enum(FAULTS).optional().describe('only failures of which this is at fault'),
-    since: momentField('only what was seen since'),
+    fault: z.enum(FAULTS).optional().describe('only failures with this fault'),
+    since: momentField('only groups seen since'),
     q: z.string().min(1).optional().describe('part of the message, the code, the type or the fingerprint'),
-    sort: z.enum(FAILURE_GROUP_SORTS).default('last-seen').describe('what comes first'),
+    sort: z.enum(FAILURE_GROUP_SORTS).default('last-seen').describe('sort order'),
     limit: limitField(LIST_MAX),
-    cursor: z.string().optional().describe('go on after the last page, with its nextCursor'),
+    cursor: z.string().optional().describe('continue after the last page: its nextCursor'),
   }),
   output: groupListSchema,
   run: async ({ store }, { type, code, state, fault, since, q, sort, limit, cursor }) => {
@@ -191,13 +191,13 @@ const snoozeFailureGroup = operation('failures.snooze', {
   input: z.strictObject({
     ...groupActFields,
     for: durationInput.optional().describe(`for how long: '30m', '8h', '7d'`),
-    more: z.coerce.number().int().min(1).max(MORE_MAX).optional().describe('until so many more have failed'),
+    more: z.coerce.number().int().min(1).max(MORE_MAX).optional().describe('until this many more failures'),
   }),
   output: groupActedSchema,
   run: (context, { for: duration, more, ...act }) => {
     if (duration === undefined && more === undefined) {
-      throw new RedressError('OPTION_INVALID', 'A snooze needs an end.', {
-        action: `Say for how long (for: '8h'), or after how many more failures (more: 100), or both.`,
+      throw new RedressError('OPTION_INVALID', 'A snooze needs an end: `for` or `more`.', {
+        action: `Give a duration (for: '8h'), a number of failures (more: 100), or both.`,
       })
     }
     const forMs = duration === undefined ? null : durationMs(duration, 'for')
@@ -215,7 +215,7 @@ async function actOn(
   requireActorAndReason({ actor, reason }, `failure group ${fingerprint}`)
   const expect = group.state
   if (!ACT_LEADS_FROM[act.to].includes(expect)) {
-    throw new RedressError('FAILURE_GROUP_WRONG_STATE', `Failure group ${fingerprint} is ${expect} already.`)
+    throw new RedressError('FAILURE_GROUP_WRONG_STATE', `Failure group ${fingerprint} is already ${expect}.`)
   }
   const becomes = describe(act, await store.nowMs())
   if (dryRun) {
@@ -236,7 +236,7 @@ function describe(act: GroupAct, nowMs: number): string {
   if (act.to === 'resolved') return 'resolved; a new failure makes it regressed'
   const ends = [
     ...(act.forMs === null ? [] : [`for ${formatMs(act.forMs)}, until ${isoTime(nowMs + act.forMs)}`]),
-    ...(act.more === null ? [] : [`until ${act.more} more have failed`]),
+    ...(act.more === null ? [] : [`until ${act.more} more failures`]),
   ]
   return `snoozed ${ends.join(', or ')}`
 }
@@ -246,7 +246,7 @@ async function neededGroup(store: Store, fingerprint: string): Promise<FailureGr
   await foldAll(store)
   const found = await store.failureGroup({ fingerprint })
   if (found !== null) return found
-  throw new RedressError('FAILURE_GROUP_NOT_FOUND', `No group of failures has the fingerprint ${fingerprint}.`, {
+  throw new RedressError('FAILURE_GROUP_NOT_FOUND', `There is no failure group ${fingerprint}.`, {
     action:
       'See `redress failures list`. Failures of a type whose policy has aggregates: false are not grouped: see its jobs.',
   })

@@ -8,7 +8,7 @@ export const JOBS = {
     mutates: true,
     needsActor: true,
     creates: true,
-    summary: 'Hand in a job.',
+    summary: 'Submit a job.',
   },
   'jobs.list': {
     cli: 'jobs list',
@@ -16,7 +16,7 @@ export const JOBS = {
     role: 'viewer',
     allowsOwners: true,
     mutates: false,
-    summary: 'List jobs, the newest first.',
+    summary: 'List jobs, newest first.',
   },
   'jobs.count': {
     cli: 'jobs count',
@@ -24,7 +24,7 @@ export const JOBS = {
     role: 'viewer',
     allowsOwners: true,
     mutates: false,
-    summary: 'Count jobs, with the same filters, up to 10,000.',
+    summary: 'Count jobs, with the filters of the list, up to 10,000.',
   },
   'jobs.show': {
     cli: 'jobs show <id>',
@@ -40,7 +40,7 @@ export const JOBS = {
     role: 'viewer',
     allowsOwners: true,
     mutates: false,
-    summary: 'Say why a job was retried or died, and what can be done.',
+    summary: 'Explain why a job waits, was retried or failed, and what can be done.',
   },
   'jobs.events': {
     cli: 'jobs events <id>',
@@ -56,7 +56,7 @@ export const JOBS = {
     role: 'viewer',
     allowsOwners: true,
     mutates: false,
-    summary: 'Show the failures of a job in full, each with its decision.',
+    summary: 'Show every failure of a job, with its decision.',
   },
   'jobs.retry': {
     cli: 'jobs retry <id>',
@@ -65,7 +65,7 @@ export const JOBS = {
     allowsOwners: true,
     mutates: true,
     needsActor: true,
-    summary: 'Retry a failed job, in place or as a new job, as its policy says.',
+    summary: 'Retry a failed job, in place or as a new job, as its policy requires.',
   },
   'jobs.cancel': {
     cli: 'jobs cancel <id>',
@@ -75,7 +75,7 @@ export const JOBS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'Cancel a job that waits, or tell the worker of a running one to stop.',
+    summary: 'Cancel a queued job, or ask the worker of a running job to stop.',
   },
   'jobs.mark-failed': {
     cli: 'jobs mark-failed <id>',
@@ -84,13 +84,13 @@ export const JOBS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'End a job as failed, for instance an orphan.',
+    summary: 'Mark a job as failed, for example an orphan.',
   },
   'orphans.list': {
     cli: 'orphans list',
     http: 'GET /api/orphans',
     role: 'viewer',
     mutates: false,
-    summary: 'List jobs whose worker is gone and that wait for a person.',
+    summary: 'List jobs whose worker is lost and that wait for a decision.',
   },
 } as const satisfies Record<string, CatalogEntry>

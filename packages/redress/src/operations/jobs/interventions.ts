@@ -18,15 +18,15 @@ const jobActFields = { id: idField, ...actorFields }
 
 const jobActedSchema = z.strictObject({
   ...done,
-  job: jobSchema.describe('as it stands now: the new one where a retry made a new job'),
+  job: jobSchema.describe('its current state; the new job if the retry made one'),
 })
 export type JobActed = z.infer<typeof jobActedSchema>
 
 const retryInput = z.strictObject({
   ...jobActFields,
   owner: ownerField,
-  input: z.unknown().optional().describe('another input, where a retry makes a new job'),
-  newId: z.string().optional().describe('a UUID of your own for the new job, so that retrying twice makes one'),
+  input: z.unknown().optional().describe('new input, if the retry makes a new job'),
+  newId: z.string().optional().describe('your own UUID for the new job: a second retry with it makes no second job'),
   again: z.boolean().default(false).describe('retry again, even if it was already retried'),
 })
 const cancelInput = z.strictObject({ ...jobActFields, owner: ownerField })
@@ -67,13 +67,13 @@ export async function retryJob(context: Context, act: RetryAct): Promise<JobActe
     throw new RedressError(
       'NOT_ALLOWED_BY_POLICY',
       `A job of type ${job.type} is retried in place, with the input it has.`,
-      { action: 'Submit a new job with the other input.', jobId: job.id },
+      { action: 'Submit a new job with the new input.', jobId: job.id },
     )
   }
   if (act.newId !== undefined) {
     throw new RedressError(
       'NOT_ALLOWED_BY_POLICY',
-      `A job of type ${job.type} is retried in place: there is no new job to be given an id.`,
+      `A job of type ${job.type} is retried in place: newId is only for a new job.`,
       { action: 'Leave newId out.', jobId: job.id },
     )
   }
@@ -148,7 +148,7 @@ const DID: Readonly<Record<Intervention['act']['kind'], string>> = {
   'retry-in-place': 'is back in the queue',
   'mark-failed': 'is failed',
   cancel: 'is cancelled',
-  'request-cancel': 'was asked to cancel; its worker will be told',
+  'request-cancel': 'is being cancelled: its worker is asked to stop',
 }
 
 async function intervene(
@@ -164,9 +164,9 @@ async function intervene(
   const now = await neededJob(store, id)
   if (answer === 'done') return { isDone: true, did: `Job ${id} ${DID[act.kind]}.`, job: view(now) }
   if (answer === 'dedupe-taken') {
-    const message = `Job ${id} cannot go back: another job now holds its dedupe key (${job.dedupeKey}), and one job per key may live.`
+    const message = `Job ${id} cannot be requeued: another live job holds its dedupe key (${job.dedupeKey}).`
     throw new RedressError('JOB_WRONG_STATE', message, {
-      action: 'Let its twin finish, or cancel that one first.',
+      action: 'Wait until that job ends, or cancel it first.',
       jobId: id,
     })
   }

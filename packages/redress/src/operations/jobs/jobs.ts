@@ -38,7 +38,7 @@ type JobList = z.infer<typeof jobListSchema>
 
 const jobListingSchema = z.strictObject({
   ...jobListSchema.shape,
-  activeCount: count.describe('queued or processing, of the owner who was asked for; 1000 stands for more, too'),
+  activeCount: count.describe('queued and processing jobs of the owner, counted up to 1000'),
   timestamp: time.describe(`when this was read, by the store's clock`),
 })
 
@@ -48,13 +48,13 @@ type JobDetail = z.infer<typeof jobDetailSchema>
 const filterFields = {
   status: z.enum(STATUSES).optional().describe('only jobs of this status'),
   type: typeField.optional().describe('only jobs of this type'),
-  queue: z.string().min(1).optional().describe('only jobs of the types of this queue'),
+  queue: z.string().min(1).optional().describe('only jobs of this queue'),
   owner: z.string().min(1).optional().describe('only jobs of this owner'),
   code: z.string().min(1).optional().describe('only failed jobs that ended with this code'),
-  batch: z.string().min(1).optional().describe('only jobs that have a place in this batch'),
-  retriedFrom: z.string().min(1).optional().describe('only jobs that somebody made from this one, by its id'),
-  since: momentField('only jobs created since then'),
-  until: momentField('only jobs created before then'),
+  batch: z.string().min(1).optional().describe('only jobs of this batch'),
+  retriedFrom: z.string().min(1).optional().describe('only retries of the job with this id'),
+  since: momentField('only jobs created since'),
+  until: momentField('only jobs created before'),
   q: z
     .string()
     .trim()
@@ -82,8 +82,7 @@ async function filterOf(store: Store, { since, until, ...rest }: FilterInput): P
 }
 
 const CURSOR_HELP =
-  'go on after the last page, with its nextCursor; where few jobs fit, a page may have less than its limit, or none, and ' +
-  'yet not be the last'
+  'continue after the last page: its nextCursor; a page with fewer jobs than the limit is not always the last'
 
 const listJobs = operation('jobs.list', {
   input: z.strictObject({ ...filterFields, limit: limitField(LIST_MAX), cursor: cursorField.describe(CURSOR_HELP) }),
@@ -100,7 +99,7 @@ const listJobs = operation('jobs.list', {
 
 const countJobs = operation('jobs.count', {
   input: z.strictObject(filterFields),
-  output: z.strictObject({ count, isMore: flag.describe('there are more, or there may be: counting has a bound') }),
+  output: z.strictObject({ count, isMore: flag.describe('there may be more: counting stops at a limit') }),
   run: async ({ store }, asked) => store.countJobs({ ...(await filterOf(store, asked)), max: COUNT_MAX }),
 })
 
@@ -214,15 +213,15 @@ async function groupOf(store: Store, { latestFailure, policy }: JobRow): Promise
 const submitJob = operation('jobs.submit', {
   input: z.strictObject({
     type: typeField,
-    input: z.unknown().default({}).describe('the input, as its type wants it; {} when left out'),
-    owner: z.string().min(1).optional().describe('whose job it is'),
-    priority: z.coerce.number().int().optional().describe('higher goes first; 0 when left out'),
-    delay: durationInput.optional().describe(`not to begin before this long: '30s', '5m', '2h'`),
-    dedupe: z.string().min(1).optional().describe('a key: one live job per key'),
-    limitKey: z.string().min(1).optional().describe('whose turn it takes, where its type limits jobs per key'),
-    id: z.string().optional().describe('a UUID of your own, so that submitting twice makes one job'),
+    input: z.unknown().default({}).describe('the input, as its job type requires; default {}'),
+    owner: z.string().min(1).optional().describe('owner of the job'),
+    priority: z.coerce.number().int().optional().describe('higher numbers run first; default 0'),
+    delay: durationInput.optional().describe(`earliest start, from now: '30s', '5m', '2h'`),
+    dedupe: z.string().min(1).optional().describe('dedupe key: at most one live job per key'),
+    limitKey: z.string().min(1).optional().describe('limit key, if the type limits jobs per key'),
+    id: z.string().optional().describe('your own UUID for the job: a second submission with it makes no second job'),
     batch: z.string().min(1).optional().describe('id of an open batch to add it to'),
-    actor: z.string().max(200).optional().describe('who hands it in: kept in the audit trail'),
+    actor: z.string().max(200).optional().describe('who submits it: recorded in the audit trail'),
     dryRun: dryRunField,
   }),
   output: z.strictObject({ ...done, job: jobSchema.nullable() }),
@@ -235,7 +234,7 @@ const submitJob = operation('jobs.submit', {
     const [submitted] = await store.submit({ jobs: [job] })
     const { id, isNew, status } = submitted as Submitted
     const row = await neededJob(store, id)
-    const did = isNew ? `Submitted job ${id}.` : `Nothing was submitted: job ${id} is the same, and is ${status}.`
+    const did = isNew ? `Submitted job ${id}.` : `Nothing was submitted: job ${id} already exists and is ${status}.`
     return { isDone: isNew, did, job: viewJob(row, actionsFor(row)) }
   },
 })

@@ -51,10 +51,10 @@ export async function retryMadeBefore(store: Store, { id, owner, newId }: RetryA
 /** The answer to a retry that was asked for twice. */
 function madeBefore(made: JobRow, failed: JobRow): JobActed {
   if (made.retriedFrom === failed.id) {
-    const did = `Nothing was done: job ${made.id} was made from job ${failed.id} before.`
+    const did = `Nothing was done: job ${made.id} is already a retry of job ${failed.id}.`
     return { isDone: false, did, job: viewJob(made, actionsFor(made)) }
   }
-  throw new RedressError('OPTION_INVALID', `newId is the id of a job that is no retry of job ${failed.id}.`, {
+  throw new RedressError('OPTION_INVALID', `newId is the id of a job that is not a retry of job ${failed.id}.`, {
     action: 'Make a new UUID for the new job.',
     jobId: failed.id,
   })
@@ -67,8 +67,8 @@ async function submitOnce(store: Store, job: NewJob, failed: JobRow, isEdited: b
   if (outcome === 'keyless') return submitOne(store, { ...job, dedupe: null })
   throw new RedressError(
     'JOB_WRONG_STATE',
-    `Job ${failed.id} has a twin: ${submitted.id} holds the same dedupe key and is ${submitted.status}. Nothing was done.`,
-    { action: 'Look at the twin: it may have done the work already.', jobId: failed.id },
+    `Nothing was done: job ${submitted.id} holds the dedupe key of job ${failed.id} and is ${submitted.status}.`,
+    { action: 'Check that job: it may have done the work already.', jobId: failed.id },
   )
 }
 

@@ -6,14 +6,14 @@ export const NOTICES = {
     http: 'GET /api/notices',
     role: 'viewer',
     mutates: false,
-    summary: 'Show what is told to whom: the outbox, the newest first.',
+    summary: 'List notices and their channels, newest first.',
   },
   'notices.deliveries': {
     cli: 'notices deliveries',
     http: 'GET /api/notices/deliveries',
     role: 'viewer',
     mutates: false,
-    summary: 'Show what became of each delivery, the newest first.',
+    summary: 'List deliveries of notices with their outcomes, newest first.',
   },
   'notices.test': {
     cli: 'notices test <channel>',

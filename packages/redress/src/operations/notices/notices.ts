@@ -20,10 +20,10 @@ const listedNoticeSchema = z.strictObject({
   subject: text,
   channels: z.array(name),
   state: z.enum(['relayed', 'waiting']),
-  waiting: z.array(z.strictObject({ channel: name, why: text })).describe('the channels it still waits for'),
-  repeats: count.describe('of the same cause, and counted here instead of told'),
+  waiting: z.array(z.strictObject({ channel: name, why: text })).describe('channels that have not taken it yet'),
+  repeats: count.describe('further notices of the same cause, counted instead of sent'),
   lastAt: time,
-  repeatsTold: count.describe('repeats of the notice before, told with this one'),
+  repeatsTold: count.describe('repeats of the notice before, reported with this one'),
   relayedAt: timeOrNull,
   notice: noticeSchema,
 })
@@ -31,7 +31,7 @@ export type NoticeView = z.infer<typeof listedNoticeSchema>
 
 const deliverySchema = z.strictObject({
   // Also the `webhook-id`, and the beginning of the Message-ID.
-  id: id.describe('of the job that delivers it'),
+  id: id.describe('id of the job that delivers it'),
   notice: count.describe('seq of the notice'),
   kind: name,
   channel: name,
@@ -39,12 +39,12 @@ const deliverySchema = z.strictObject({
   to: z.array(text),
   attempts: count,
   maxAttempts: count,
-  answer: text.nullable().describe('what the receiver said when it took it'),
+  answer: text.nullable().describe('the answer of the receiver'),
   refused: z.array(z.strictObject({ to: text, answer: text })),
   later: z
     .strictObject({ to: z.array(text), id })
     .nullable()
-    .describe('those who were put off, and the delivery that goes on with them'),
+    .describe('recipients that were deferred, and the delivery that retries them'),
   error: z.strictObject({ code: name, message: text, answer: text.nullable(), at: time }).nullable(),
   createdAt: time,
   nextAttemptAt: timeOrNull,
@@ -54,7 +54,7 @@ export type DeliveryView = z.infer<typeof deliverySchema>
 
 const listNotices = operation('notices.list', {
   input: z.strictObject({
-    waiting: z.boolean().default(false).describe('only those that wait for a channel'),
+    waiting: z.boolean().default(false).describe('only notices that wait for a channel'),
     limit: limitField(LIST_MAX),
     cursor: cursorField,
   }),
@@ -91,13 +91,13 @@ function viewNotice(stored: StoredNotice, known: ReadonlySet<string>): NoticeVie
 
 const whyWaiting = (channel: string, known: ReadonlySet<string>): string =>
   known.has(channel)
-    ? `the next worker of a program that has the channel ${channel} takes it`
-    : `no program has declared a channel ${channel} here`
+    ? `a worker with the channel ${channel} will take it`
+    : `no program has declared the channel ${channel}`
 
 const listDeliveries = operation('notices.deliveries', {
   input: z.strictObject({
-    channel: channelField.optional().describe('only those of this channel'),
-    failed: z.boolean().default(false).describe('only those that failed for good'),
+    channel: channelField.optional().describe('only deliveries of this channel'),
+    failed: z.boolean().default(false).describe('only deliveries that failed'),
     limit: limitField(LIST_MAX),
     cursor: cursorField,
   }),
@@ -166,7 +166,7 @@ const testChannel = operation('notices.test', {
   input: z.strictObject({
     channel: channelField,
     ...actorFields,
-    reason: actorFields.reason.describe('why: it is told, and kept in the audit trail'),
+    reason: actorFields.reason.describe('why: part of the notice, and recorded in the audit trail'),
   }),
   output: z.strictObject({ ...done, notice: count.nullable().describe('seq of the notice') }),
   run: async ({ store }, { channel, actor, reason, dryRun }) => {
@@ -174,10 +174,7 @@ const testChannel = operation('notices.test', {
     const known = await channelsOf(store)
     if (!known.includes(channel)) {
       const names = known.join(', ') || 'none'
-      throw new RedressError(
-        'CHANNEL_UNKNOWN',
-        `No program has declared the channel ${channel} here; declared: ${names}.`,
-      )
+      throw new RedressError('CHANNEL_UNKNOWN', `There is no channel ${channel}; known channels: ${names}.`)
     }
     if (dryRun) {
       return { isDone: false, did: `Nothing was done. This sends a test notice through ${channel}.`, notice: null }
@@ -185,7 +182,7 @@ const testChannel = operation('notices.test', {
     const content = { kind: 'test', actor, reason } as const
     const notice = { channels: [channel], subject: `channel:${channel}`, cause: channel, windowMs: 0, content }
     const [added] = await store.addNotices({ notices: [notice], by: { actor, reason, act: 'notices.test' } })
-    const did = `A test notice for ${channel} is in the outbox; the next worker of a program that has this channel sends it.`
+    const did = `A test notice for ${channel} is in the outbox; a worker with this channel sends it.`
     return { isDone: true, did, notice: added?.seq ?? null }
   },
 })

@@ -6,7 +6,7 @@ export const QUEUES = {
     http: 'GET /api/queues',
     role: 'viewer',
     mutates: false,
-    summary: 'Count the jobs of each type by status; say which queues are paused, by whom and why.',
+    summary: 'Show the queues: jobs of each type by status, and pauses with actor and reason.',
   },
   'queues.pause': {
     cli: 'queues pause <name>',
@@ -14,7 +14,7 @@ export const QUEUES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Begin nothing more of a queue, until it is resumed or for a time. What runs goes on.',
+    summary: 'Pause a queue, for a time or until it is resumed. Running jobs continue.',
   },
   'queues.resume': {
     cli: 'queues resume <name>',
@@ -22,6 +22,6 @@ export const QUEUES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Let a paused queue go on.',
+    summary: 'Resume a paused queue.',
   },
 } as const satisfies Record<string, CatalogEntry>

@@ -11,7 +11,7 @@ const pauseSchema = z.strictObject({
   at: time,
   by: name,
   reason: text,
-  until: timeOrNull.describe('null: until somebody resumes it'),
+  until: timeOrNull.describe('null: until it is resumed'),
 })
 type PauseView = z.infer<typeof pauseSchema>
 
@@ -20,14 +20,14 @@ const queueSchema = z.strictObject({
   type: name,
   queue: name,
   queued: count,
-  waiting: count.describe('of the queued: not due yet'),
+  waiting: count.describe('queued jobs that are not due yet'),
   processing: count,
-  orphaned: count.describe('of those in processing: their worker is gone'),
+  orphaned: count.describe('processing jobs whose worker is lost'),
   complete: count,
   failed: count,
   cancelled: count,
   paused: pauseSchema.nullable(),
-  oldestReadyMs: number.nullable().describe('how long the job that is ready for longest has waited'),
+  oldestReadyMs: number.nullable().describe('how long the oldest ready job has waited'),
 })
 export type QueueView = z.infer<typeof queueSchema>
 
@@ -58,16 +58,16 @@ const queueActFields = { name: z.string().min(1).describe('name of the queue'), 
 const pauseQueue = operation('queues.pause', {
   input: z.strictObject({
     ...queueActFields,
-    for: durationInput.optional().describe(`resume by itself after this long: '30m', '2h'`),
+    for: durationInput.optional().describe(`resume automatically after this time: '30m', '2h'`),
   }),
   output: queueActedSchema,
   run: async ({ store }, { name, actor, reason, dryRun, for: length }) => {
     const before = await neededQueue(store, name)
     requireActorAndReason({ actor, reason }, `queue ${name}`)
     const forMs = length === undefined ? null : durationMs(length, 'for')
-    if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: a pause must last longer than nothing.')
+    if (forMs === 0) throw new RedressError('OPTION_INVALID', 'for: the pause must be longer than zero.')
     const until = forMs === null ? 'until it is resumed' : `for ${formatMs(forMs)}`
-    const waits = `what waits in it is not begun ${until}; what runs goes on`
+    const waits = `queued jobs do not start ${until}; running jobs continue`
     if (dryRun) {
       return { isDone: false, did: `Nothing was done. This pauses queue ${name}: ${waits}.`, ...viewOf(before) }
     }
@@ -90,7 +90,7 @@ const resumeQueue = operation('queues.resume', {
     const answer = await store.resumeQueue({ name, by: { actor, reason } })
     const now = viewOf(await neededQueue(store, name))
     if (answer === 'not-paused') return { isDone: false, did: NOT_PAUSED(name), ...now }
-    return { isDone: true, did: `Queue ${name} goes on.`, ...now }
+    return { isDone: true, did: `Queue ${name} is resumed.`, ...now }
   },
 })
 
@@ -101,7 +101,7 @@ async function neededQueue(store: Store, name: string): Promise<StoredQueue> {
   const found = queues.find((queue) => queue.name === name)
   if (found !== undefined) return found
   const names = queues.map((queue) => queue.name).join(', ') || 'none'
-  throw new RedressError('QUEUE_UNKNOWN', `No job type has the queue ${name}; known here: ${names}.`)
+  throw new RedressError('QUEUE_UNKNOWN', `There is no queue ${name}; known queues: ${names}.`)
 }
 
 const viewOf = ({ name, paused }: StoredQueue) => ({ queue: name, paused: viewPause(paused) })

@@ -8,7 +8,7 @@ export const REPLAYS = {
     mutates: true,
     needsActor: true,
     creates: true,
-    summary: 'Choose dead letters to replay, and say which would run and which would not.',
+    summary: 'Select dead letters to replay, and show which will run and which will be skipped.',
   },
   'replays.start': {
     cli: 'replays start <id>',
@@ -16,7 +16,7 @@ export const REPLAYS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Start a planned replay; workers do it.',
+    summary: 'Start a planned replay. Workers run it.',
   },
   'replays.pause': {
     cli: 'replays pause <id>',
@@ -24,7 +24,7 @@ export const REPLAYS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Hold a replay where it is.',
+    summary: 'Pause a replay.',
   },
   'replays.resume': {
     cli: 'replays resume <id>',
@@ -32,7 +32,7 @@ export const REPLAYS = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Go on with a replay that was paused, or that its canary stopped.',
+    summary: 'Resume a replay that was paused, or that its canary stopped.',
   },
   'replays.abort': {
     cli: 'replays abort <id>',
@@ -41,20 +41,20 @@ export const REPLAYS = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'End a replay for good, with what it has done so far.',
+    summary: 'Abort a replay. Jobs that it made stay.',
   },
   'replays.list': {
     cli: 'replays list',
     http: 'GET /api/replays',
     role: 'viewer',
     mutates: false,
-    summary: 'List replays, the newest first.',
+    summary: 'List replays, newest first.',
   },
   'replays.show': {
     cli: 'replays show <id>',
     http: 'GET /api/replays/:id',
     role: 'viewer',
     mutates: false,
-    summary: 'Show how far a replay is, and what became of each letter.',
+    summary: 'Show the progress of a replay and the outcome of each letter.',
   },
 } as const satisfies Record<string, CatalogEntry>

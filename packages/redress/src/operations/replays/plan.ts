@@ -28,8 +28,8 @@ export async function planReplay(context: Context, planning: Planning): Promise<
   const plan = planOf(planning)
   const { letters: matching, lastOffset } = await store.countDeadLetters(filter)
   if (matching > LETTERS_MAX) {
-    throw new RedressError('OPTION_INVALID', `${matching} letters are like that; one replay takes ${LETTERS_MAX}.`, {
-      action: 'Narrow the selection, for instance with since and until.',
+    throw new RedressError('OPTION_INVALID', `${matching} letters match; one replay takes at most ${LETTERS_MAX}.`, {
+      action: 'Narrow the filter, for example with since and until.',
     })
   }
   const id = context.makeId()
@@ -76,7 +76,7 @@ async function obstacleNow(
 
 function planOf({ rate, canary, canaryFailures }: Planning): ReplayPlan {
   if (canaryFailures > 0 && canaryFailures >= canary) {
-    throw new RedressError('OPTION_INVALID', `canaryFailures: of a canary of ${canary}, fewer than ${canary} may fail.`)
+    throw new RedressError('OPTION_INVALID', `canaryFailures: must be less than canary (${canary}).`)
   }
   return { canary, canaryFailuresMax: canaryFailures, perSecond: rate === undefined ? null : perSecondOf(rate) }
 }
@@ -114,7 +114,7 @@ class Summary {
 }
 
 function sentence(replay: StoredReplay | null, counts: string, dryRun: boolean, total: number): string {
-  if (total === 0) return 'Nothing was planned: no dead letter is like that.'
-  if (replay !== null) return `Planned replay ${replay.id}: ${counts}. Nothing runs until it is started.`
+  if (total === 0) return 'Nothing was planned: no dead letter matches.'
+  if (replay !== null) return `Planned replay ${replay.id}: ${counts}. It runs when it is started.`
   return dryRun ? `Nothing was done. Of ${total}, ${counts}.` : `Nothing was planned: ${counts}.`
 }

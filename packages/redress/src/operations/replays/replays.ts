@@ -31,7 +31,7 @@ const skipCode = z.enum(SKIPS)
 const replaySchema = z.strictObject({
   id,
   state: z.enum(REPLAY_STATES),
-  why: text.describe('why it stands so'),
+  why: text.describe('why it is in this state'),
   selection: z.strictObject({
     type: name.exactOptional(),
     code: name.exactOptional(),
@@ -41,7 +41,7 @@ const replaySchema = z.strictObject({
     until: time.exactOptional(),
     replayed: flag.exactOptional(),
   }),
-  patch: anything.describe('JSON merge patch for each input; null where they stay as they are'),
+  patch: anything.describe('JSON merge patch for each input; null: inputs stay unchanged'),
   perSecond: number.nullable(),
   canary: count,
   canaryFailuresMax: count,
@@ -64,23 +64,23 @@ const itemSchema = z.strictObject({
   state: z.enum(['waiting', 'skipped', 'submitted']),
   skip: z.strictObject({ code: skipCode, why: text }).nullable(),
   jobId: id.nullable(),
-  jobStatus: status.nullable().describe('as it is now; null where there is no job, or none any more'),
+  jobStatus: status.nullable().describe('current status; null if there is no job'),
 })
 export type ReplayItemView = z.infer<typeof itemSchema>
 
 const replayDetailSchema = z.strictObject({
   ...replaySchema.shape,
-  jobs: z.record(z.enum([...STATUSES, 'gone']), count).describe('the jobs it made, as they stand now'),
+  jobs: z.record(z.enum([...STATUSES, 'gone']), count).describe('current statuses of its jobs'),
   skippedBy: z.array(z.strictObject({ code: skipCode, letters: count })),
   waitingTypes: z.array(z.strictObject({ type: name, letters: count })),
   items: z.array(itemSchema),
-  nextAfter: count.nullable().describe('give it as after for more of them; null when nothing is left'),
+  nextAfter: count.nullable().describe('pass it as after for the next page; null on the last page'),
 })
 
 export const replayPlannedSchema = z.strictObject({
   ...done,
   replay: replaySchema.nullable().describe('null when nothing was planned'),
-  willRun: count.describe('how many would become jobs, as things are now'),
+  willRun: count.describe('how many letters would become jobs now'),
   skipped: z.array(
     z.strictObject({ code: skipCode, letters: count, example: z.strictObject({ offset: count, why: text }) }),
   ),
@@ -98,11 +98,17 @@ const planFields = {
   ...filterFields,
   all: allField,
   ...actorFields,
-  rate: durationInput.optional().describe(`how many at most: '5/s', '90/m', '200/h'`),
-  canary: z.coerce.number().int().min(0).max(10_000).default(0).describe('try so many first, and wait how they end'),
-  canaryFailures: z.coerce.number().int().min(0).default(0).describe('so many of the canary may fail'),
+  rate: durationInput.optional().describe(`maximum rate: '5/s', '90/m', '200/h'`),
+  canary: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(0)
+    .describe('run this many first, and wait for their outcomes'),
+  canaryFailures: z.coerce.number().int().min(0).default(0).describe('how many jobs of the canary may fail'),
   patch: z.unknown().optional().describe('JSON merge patch (RFC 7396) for each input'),
-  again: z.boolean().default(false).describe('also letters that were replayed already'),
+  again: z.boolean().default(false).describe('also letters that were already replayed'),
 }
 export const planInput = z.strictObject(planFields)
 
@@ -126,10 +132,10 @@ type ReplayActed = z.infer<typeof replayActedSchema>
 const actInput = z.strictObject({ ...actorFields, id: idOfReplay })
 
 const DID: Readonly<Record<ReplayAct, string>> = {
-  start: 'is started; any worker that knows its types does it',
-  pause: 'is paused; jobs that were made already go on',
-  resume: 'goes on',
-  abort: 'is aborted; jobs that were made already go on',
+  start: 'is started; workers that know its types run it',
+  pause: 'is paused; jobs that it made continue',
+  resume: 'is resumed',
+  abort: 'is aborted; jobs that it made continue',
 }
 
 export async function actOnReplay(
@@ -158,10 +164,17 @@ const WHY_NOT: Readonly<Partial<Record<ReplayState, string>>> = {
   aborted: 'it was aborted; plan a new one for what is left',
 }
 
+const DONE: Readonly<Record<ReplayAct, string>> = {
+  start: 'started',
+  pause: 'paused',
+  resume: 'resumed',
+  abort: 'aborted',
+}
+
 function wrongState(name: ReplayAct, { id, state, why }: StoredReplay): RedressError {
   return new RedressError(
     'REPLAY_WRONG_STATE',
-    `Replay ${id} is ${state}, so there is no ${name}: ${WHY_NOT[state] ?? why}.`,
+    `Replay ${id} is ${state}, so it cannot be ${DONE[name]}: ${WHY_NOT[state] ?? why}.`,
   )
 }
 

@@ -6,14 +6,14 @@ export const SCHEDULES = {
     http: 'GET /api/schedules',
     role: 'viewer',
     mutates: false,
-    summary: 'List the schedules with their next and last runs.',
+    summary: 'List schedules with their next and last runs.',
   },
   'schedules.show': {
     cli: 'schedules show <name>',
     http: 'GET /api/schedules/:name',
     role: 'viewer',
     mutates: false,
-    summary: 'Show one schedule in full.',
+    summary: 'Show one schedule.',
   },
   'schedules.pause': {
     cli: 'schedules pause <name>',
@@ -21,7 +21,7 @@ export const SCHEDULES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Stop the runs of a schedule until it is resumed.',
+    summary: 'Pause a schedule until it is resumed.',
   },
   'schedules.resume': {
     cli: 'schedules resume <name>',
@@ -29,7 +29,7 @@ export const SCHEDULES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Let a paused schedule run again, from its next tick on.',
+    summary: 'Resume a paused schedule from its next tick.',
   },
   'schedules.trigger': {
     cli: 'schedules trigger <name>',
@@ -37,7 +37,7 @@ export const SCHEDULES = {
     role: 'operator',
     mutates: true,
     needsActor: true,
-    summary: 'Run a schedule now, beside its ticks.',
+    summary: 'Run a schedule now, in addition to its ticks.',
   },
   'schedules.remove': {
     cli: 'schedules remove <name>',
@@ -46,6 +46,6 @@ export const SCHEDULES = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'Remove a schedule that no program declares any more.',
+    summary: 'Remove a schedule that is no longer declared.',
   },
 } as const satisfies Record<string, CatalogEntry>

@@ -15,11 +15,11 @@ const scheduleSchema = z.strictObject({
   name,
   state: z
     .enum(['active', 'paused', 'undeclared', 'ended'])
-    .describe('undeclared: no working program declares it, so nothing takes its ticks'),
+    .describe('undeclared: no running program declares it, so its ticks do not run'),
   cron: text,
   timezone: text,
   type: name,
-  input: anything.describe('null when the program makes it for each run'),
+  input: anything.describe('null if the program makes it for each run'),
   missed: z.enum(MISSED_RULES),
   owner: name.nullable(),
   priority: number,
@@ -28,17 +28,17 @@ const scheduleSchema = z.strictObject({
   lastJob: z.strictObject({ id, status: status.nullable().describe('null when retention removed the job') }).nullable(),
   runs: count,
   skipped: count,
-  problem: z.strictObject({ message: text, at: time }).nullable().describe('why the tick that is due cannot be taken'),
+  problem: z.strictObject({ message: text, at: time }).nullable().describe('why the due tick cannot run'),
   paused: z.strictObject({ at: time, actor: name, reason: text }).nullable(),
   declaredAt: time,
-  seenAt: time.describe('when a working program last declared it'),
+  seenAt: time.describe('when a running program last declared it'),
 })
 export type ScheduleView = z.infer<typeof scheduleSchema>
 
 const scheduleActedSchema = z.strictObject({
   ...done,
-  schedule: scheduleSchema.nullable().describe('as it stands now; null when it was removed'),
-  jobId: id.nullable().describe('the job that a trigger made'),
+  schedule: scheduleSchema.nullable().describe('its current state; null if it was removed'),
+  jobId: id.nullable().describe('job that the trigger made'),
 })
 type ScheduleActed = z.infer<typeof scheduleActedSchema>
 
@@ -74,15 +74,15 @@ const triggerSchedule = act('trigger')
 const removeSchedule = act('remove')
 
 const WOULD: Readonly<Record<ScheduleAct['kind'], string>> = {
-  pause: 'stops its runs; ticks that come meanwhile are skipped',
-  resume: 'lets it run again, from its next tick on',
-  trigger: 'submits a job now; its ticks stay as they are',
+  pause: 'pauses it; its ticks are skipped until it is resumed',
+  resume: 'resumes it from its next tick',
+  trigger: 'submits a job now; its ticks stay unchanged',
   remove: 'removes it; it comes back when a program that declares it starts',
 }
 
 const DID: Readonly<Record<ScheduleAct['kind'], string>> = {
-  pause: 'is paused: ticks that come meanwhile are skipped',
-  resume: 'runs again, from its next tick on',
+  pause: 'is paused; its ticks are skipped until it is resumed',
+  resume: 'is resumed from its next tick',
   trigger: 'runs now',
   remove: 'is removed; it comes back when a program that declares it starts',
 }
@@ -123,7 +123,7 @@ function refuseDeclared(schedule: StoredSchedule, nowMs: number): void {
 function standing(schedule: StoredSchedule | undefined): string {
   const paused = schedule?.paused
   if (!paused) return 'is not paused'
-  return `was paused already, by ${paused.actor} at ${isoTime(paused.atMs)}: ${paused.reason}`
+  return `was already paused by ${paused.actor} at ${isoTime(paused.atMs)}: ${paused.reason}`
 }
 
 async function jobNow({ store, prepare, inputOfSchedule }: Context, schedule: StoredSchedule): Promise<NewJob> {
@@ -131,13 +131,9 @@ async function jobNow({ store, prepare, inputOfSchedule }: Context, schedule: St
   const tick = { schedule: name, scheduledFor: isoTime(await store.nowMs()), isTriggered: true }
   const input = await (inputOfSchedule?.(tick, payload) ?? (payload === null ? undefined : JSON.parse(payload)))
   if (input === undefined) {
-    throw new RedressError(
-      'SCHEDULE_INVALID',
-      `The input of schedule ${name} is made by the program that declares it.`,
-      {
-        action: `Trigger it there, with app.schedules.trigger(), or submit a job of type ${type} yourself.`,
-      },
-    )
+    throw new RedressError('SCHEDULE_INVALID', `Only the program that declares schedule ${name} can make its input.`, {
+      action: `Call app.schedules.trigger() in that program, or submit a job of type ${type}.`,
+    })
   }
   return prepare(type, input, { priority, ...(owner !== null && { owner }) })
 }
@@ -146,7 +142,7 @@ async function neededSchedule(store: Store, name: string): Promise<StoredSchedul
   const [schedule] = await store.schedules({ names: [name] })
   if (schedule !== undefined) return schedule
   const known = (await store.schedules()).map((one) => one.name).join(', ') || 'none'
-  throw new RedressError('SCHEDULE_NOT_FOUND', `There is no schedule ${name}; there are: ${known}.`)
+  throw new RedressError('SCHEDULE_NOT_FOUND', `There is no schedule ${name}; known schedules: ${known}.`)
 }
 
 function viewSchedule(schedule: StoredSchedule, nowMs: number): ScheduleView {

@@ -33,7 +33,7 @@ const showPolicy = operation('policy.show', {
   output: z.strictObject({
     type: name,
     policy: policySchema,
-    fields: z.array(policyFieldSchema).describe('the same, field by field, as its author would write it'),
+    fields: z.array(policyFieldSchema).describe('the same, field by field, as its author writes it'),
   }),
   run: async ({ store }, { type }) => {
     const policy = await neededPolicy(store, type)
@@ -46,7 +46,7 @@ async function neededPolicy(store: Store, type: string): Promise<Policy> {
   const found = known.find(({ name }) => name === type)
   if (found !== undefined) return found.policy
   const names = known.map(({ name }) => name).join(', ') || 'none'
-  throw new RedressError('TYPE_UNKNOWN', `No program has declared the job type ${type}; declared here: ${names}.`)
+  throw new RedressError('TYPE_UNKNOWN', `There is no job type ${type}; known types: ${names}.`)
 }
 
 const codeSchema = z.strictObject({ code: name, fault: z.enum(FAULTS), retry: z.enum(RETRY_CLASSES), message: text })
@@ -56,9 +56,9 @@ const previewSchema = z.strictObject({
   type: name,
   outcomes: z.array(name),
   steps: z.array(stepSchema),
-  text: text.describe('the same for people'),
+  text: text.describe('the same as text'),
   codes: z.array(codeSchema).describe(`the type's own failure codes`),
-  isCodesKnown: flag.describe('false where this program has not declared the type: then codes is empty'),
+  isCodesKnown: flag.describe('false if this program has not declared the type: then codes is empty'),
 })
 
 const WORDS = ['ok', 'crash', 'unknown'] as const
@@ -73,9 +73,13 @@ const previewPolicy = operation('policy.preview', {
       .string()
       .optional()
       .describe(
-        'outcomes in order, with commas: failure codes, ok, crash, unknown; when left out, one failure again and again',
+        'outcomes in order, separated by commas: failure codes, ok, crash, unknown; default: one failure repeated',
       ),
-    seed: z.coerce.number().int().optional().describe('draws the jitter; without it the middle of its range is taken'),
+    seed: z.coerce
+      .number()
+      .int()
+      .optional()
+      .describe('seed of the jitter; without it, the middle of its range is used'),
   }),
   output: previewSchema,
   run: async ({ store, codesOf }, { type, failures, seed }) => {
@@ -106,18 +110,18 @@ function readOutcomes(text: string, type: string, policy: Policy, known: Taxonom
     .split(',')
     .map((outcome) => outcome.trim())
     .filter((outcome) => outcome !== '')
-  if (outcomes.length === 0) throw refused(`none are given: name codes, ${WORDS.join(', ')}, or leave it out`)
-  if (outcomes.length > OUTCOMES_MAX) throw refused(`there are ${outcomes.length}; at most ${OUTCOMES_MAX} are tried`)
+  if (outcomes.length === 0)
+    throw refused(`the list is empty; give failure codes, ${WORDS.join(', ')}, or leave it out`)
+  if (outcomes.length > OUTCOMES_MAX)
+    throw refused(`${outcomes.length} outcomes are given; at most ${OUTCOMES_MAX} are allowed`)
   const accepted = [...WORDS, ...Object.keys(known ?? ENGINE_CODES), ...Object.keys(policy.retry.perCode)]
   const other = outcomes.find((outcome) => !accepted.includes(outcome))
   if (other === undefined) return outcomes
   if (known === undefined) {
-    throw refused(
-      `${other} may be a code of ${type}, but this program has not declared ${type} and does not know its codes`,
-    )
+    throw refused(`${other} is unknown: this program has not declared ${type}, so it does not know its codes`)
   }
   const meant = nearest(other, accepted)
-  throw refused(`${other} is no failure code of ${type}${meant === null ? '' : `; the nearest is ${meant}`}`)
+  throw refused(`${other} is not a failure code of ${type}${meant === null ? '' : `; the nearest is ${meant}`}`)
 }
 
 const refused = (problem: string): RedressError => new RedressError('OPTION_INVALID', `failures: ${problem}.`)

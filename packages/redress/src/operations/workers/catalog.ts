@@ -6,6 +6,6 @@ export const WORKERS = {
     http: 'GET /api/workers',
     role: 'viewer',
     mutates: false,
-    summary: 'List the workers that are, or were, at this store.',
+    summary: 'List the workers of this store.',
   },
 } as const satisfies Record<string, CatalogEntry>

@@ -19,7 +19,7 @@ const workerSchema = z.strictObject({
 
 const listWorkers = operation('workers.list', {
   input: z.strictObject({
-    all: z.boolean().default(false).describe('also those that stopped or have not been seen for long'),
+    all: z.boolean().default(false).describe('also stopped and silent workers'),
   }),
   output: z.strictObject({ workers: z.array(workerSchema) }),
   run: async ({ store }, { all }) => {

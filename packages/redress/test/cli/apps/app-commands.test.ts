@@ -70,10 +70,14 @@ describe('a command of an installed app', () => {
 
   test.each([
     [['show'], '<id> is missing.', 'Usage: redress thumbs show <id> [part] [options]'],
-    [['show', '7', '--size', '0'], '--size must be a whole number from 1 on, not 0.', ''],
+    [['show', '7', '--size', '0'], '--size must be a whole number of at least 1, not 0.', ''],
     [['show', '7', '--format', 'jpgg'], '--format must be one of png, jpg', 'Did you mean "jpg"?'],
     [['show', '7', '--lod'], 'redress thumbs show has no option --lod.', 'Did you mean --loud?'],
-    [['show', '7', '--server', 'http://x'], 'redress thumbs show is done here: it has no --server.', ''],
+    [
+      ['show', '7', '--server', 'http://x'],
+      'redress thumbs show works on a store only: it has no option --server.',
+      '',
+    ],
     [['shwo', '7'], 'There is no command "thumbs shwo".', 'Did you mean `redress thumbs show`?'],
     [['refuse'], 'No thumbs today.', 'Usage: redress thumbs refuse'],
   ])('refuses wrong usage as any command does: %j', async (words, message, action) => {
@@ -108,14 +112,14 @@ describe('a command of an installed app', () => {
     expect(code).toBe(0)
     expect(stdout).toMatch(/^kind +jobs +actor\nserver +0 +its token\n\{"[^\n]*\n$/)
     expect(stdout).not.toContain('\u001b')
-    expect(named).toMatchObject({ code: 2, stderr: expect.stringContaining('--actor is for the store itself') })
+    expect(named).toMatchObject({ code: 2, stderr: expect.stringContaining('--actor cannot be used with a server') })
   })
 
   test('has its help: of the group, of the command, and a line in the overview', async () => {
     const cwd = withThumbs()
     const of = async (...args: string[]) => (await redressAlone(args, { cwd })).stdout
     expect(await of('--help')).toMatch(
-      /Commands of installed apps\n(.*\n)* {2}thumbs +of thumbs; see `.*thumbs --help`/,
+      /Commands of installed apps\n(.*\n)* {2}thumbs +from thumbs; see `.*thumbs --help`/,
     )
     const group = await of('thumbs')
     expect(group).toContain('thumbs show <id> [part]  Show a thumb.')

@@ -172,7 +172,7 @@ describe('--apps refuses', () => {
       'OPTION_INVALID',
       ['./a.ts and ./b.ts are both the app "mine"'],
     ],
-    ['an empty list', ' , ', {}, 'OPTION_INVALID', ['--apps names no app', 'watermark']],
+    ['an empty list', ' , ', {}, 'OPTION_INVALID', ['--apps is empty', 'watermark']],
   ]
   test.each(cases)('%s', async (_what, apps, files, code, says) => {
     const answer = await redressAlone(['start', '--apps', apps], { cwd: project(files) })

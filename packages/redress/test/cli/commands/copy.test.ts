@@ -84,7 +84,7 @@ describe('what is refused', () => {
     expect(stderr).toContain('--despite-workers')
     const despite = await redress(['copy', '--from', from, '--to', to, '--despite-workers'])
     expect(despite.code).toBe(0)
-    expect(despite.stdout).toContain('Workers were at work on the source: worker-1')
+    expect(despite.stdout).toContain('Workers were running on the source: worker-1')
   })
 
   test('a target that holds something', async () => {
@@ -103,7 +103,7 @@ describe('what is refused', () => {
     [['--to', 'sqlite:none.db'], 2, '--from is missing.'],
     [['--from', 'sqlite:a.db', '--to', 'sqlite:./a.db'], 2, 'Both are the same store'],
     [['--from', 'sqlite::memory:', '--to', 'sqlite:./a.db'], 2, 'A store in memory'],
-    [['--from', 'sqlite:a.db', '--to', 'sqlite:b.db', '--store', 'sqlite:c.db'], 2, 'redress copy has two stores'],
+    [['--from', 'sqlite:a.db', '--to', 'sqlite:b.db', '--store', 'sqlite:c.db'], 2, 'redress copy needs two stores'],
   ])('wrong usage: %j', async (args, exit, message) => {
     const { code, stderr } = await redress(['copy', ...args], { cwd: temporaryFolder() })
     expect(stderr).toContain(message)

@@ -25,7 +25,7 @@ test('a store that is not there is made, once', async () => {
   expect(await json(['migrate', ...at])).toEqual({ isDone: true, store: file, from: 0, to: SQLITE.length })
   expect(await redress(['migrate', ...at])).toMatchObject({
     code: 0,
-    stdout: `Nothing to do: ${file} is of version ${SQLITE.length}.\n`,
+    stdout: `Nothing to do: ${file} already has version ${SQLITE.length}.\n`,
   })
 })
 

@@ -75,7 +75,7 @@ test('a link that nobody has used is made anew at the next start; --quiet makes 
 test('--no-auth lets everybody of this machine in, and is refused for other addresses', async () => {
   const data = folder()
   const { stdout } = await running(['start', '--apps', 'sample', '--no-auth', '--no-worker', '--data', data], READY)
-  expect(stdout()).toContain('(open to everybody on this machine)')
+  expect(stdout()).toContain('(no sign-in: open to everyone on this machine)')
   expect(linkIn(stdout())).toBe('')
   expect(await json(['jobs', '--server', urlIn(stdout())])).toEqual([])
   const { code, stderr } = await redressAlone([
@@ -114,7 +114,7 @@ describe('parts of it', () => {
   })
 
   test.each([
-    [['--no-http', '--no-worker'], 'there is nothing to start'],
+    [['--no-http', '--no-worker'], '--no-worker and --no-http cannot be combined'],
     [['--port', '70000'], '--port must be a port from 0 to 65535'],
     [['--public-url', 'jobs.example.org'], 'is not an address such as'],
   ])('what cannot be is refused before anything starts: %j', async (words, message) => {
@@ -137,7 +137,7 @@ describe('a store that is away', () => {
 
   test('is waited for: the server says so meanwhile', async () => {
     const { child, stderr, ended } = await running(['start', '--apps', 'sample', ...away], {
-      says: 'it is tried again',
+      says: 'and retrying',
     })
     expect(stderr()).toMatch(/^STORE_UNREACHABLE: /m)
     const url = /Serving on (\S+)/.exec(stderr())?.[1] ?? ''

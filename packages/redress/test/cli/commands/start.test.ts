@@ -65,7 +65,7 @@ describe('start', () => {
       export default app
     `)
     const { stdout } = await running(['worker', file, '--data', folder()], { says: 'Ctrl-C stops it' })
-    expect(stdout()).toMatch(/types {3}mine\n {2}tells {3}ops\n/)
+    expect(stdout()).toMatch(/types {3}mine\n {2}notify {2}ops\n/)
     expect(stdout()).toContain("submit mine '{}'")
   })
 
@@ -217,7 +217,7 @@ describe('worker', () => {
     const [data, own] = [folder(), join(folder(), 'own.db')]
     const file = appModule(`export const app = redress({ store: 'sqlite:${own}' })\napp.job('x', { run: () => 1 })`)
     const { stdout, stderr } = await running(['worker', file, '--data', data], { says: 'Ctrl-C stops it' })
-    expect(stderr()).toContain(`names its own store (sqlite:${own})`)
+    expect(stderr()).toContain(`uses its own store (sqlite:${own})`)
     expect(stdout()).toContain(`--store sqlite:${own}`)
   })
 

@@ -66,9 +66,13 @@ test.each([
   [['jobs', 'list', '--json=yes'], '--json takes no value.', 'Usage: redress jobs list'],
   [['jobs', 'list', '--limit', '1', '--limit', '2'], '--limit is given twice.', 'Usage'],
   [['jobs', 'show'], '<id> is missing.', 'Usage: redress jobs show <id> [options]'],
-  [['jobs', 'show', 'one', 'two'], '"two" is one word too many.', 'Usage: redress jobs show <id>'],
+  [['jobs', 'show', 'one', 'two'], 'Unexpected argument "two".', 'Usage: redress jobs show <id>'],
   [['jobs', 'retry', 'x', '--reason', '--dry-run'], '--reason needs a value.', 'Usage: redress jobs retry <id>'],
-  [['jobs', 'list', '--data', 'a', '--store', 'sqlite:b'], '--data and --store both say', 'Give one of them.'],
+  [
+    ['jobs', 'list', '--data', 'a', '--store', 'sqlite:b'],
+    '--data and --store cannot be combined',
+    'Give only one of them.',
+  ],
 ])('wrong usage is answered with what is wrong and what was probably meant: %j', async (args, message, action) => {
   const { code, stdout, stderr } = await redressAlone(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })

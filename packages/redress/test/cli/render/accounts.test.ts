@@ -24,7 +24,7 @@ test('a token is made by one command, which prints it and nothing else', async (
   const { code, stdout, stderr } = await redress(['tokens', 'create', '--role', 'operator', '--name', 'ci', ...at])
   expect(code).toBe(0)
   expect(stdout).toMatch(/^rdr_[\w-]{43}\n$/)
-  expect(stderr).toContain('It is shown this once.')
+  expect(stderr).toContain('It is shown only once.')
   expect(stderr).toContain('redress tokens revoke ')
   expect(stderr).not.toContain(stdout.trim())
   expect(await authenticate(store, stdout.trim())).toMatchObject({ name: 'ci', role: 'operator' })
@@ -59,7 +59,7 @@ test('a token is revoked with a reason', async () => {
   }
   expect(await redress(['tokens', 'revoke', id, ...at])).toMatchObject({ code: 2 })
   const revoked = await redress(['tokens', 'revoke', id, '--reason', 'it leaked', '--yes', ...at])
-  expect(revoked).toMatchObject({ code: 0, stdout: 'The token ci (viewer) is worth nothing now.\n' })
+  expect(revoked).toMatchObject({ code: 0, stdout: 'The token ci (viewer) is revoked.\n' })
   expect(await authenticate(store, token)).toBeNull()
   expect(await redress(['tokens', 'revoke', 'none', '--reason', 'it leaked', '--yes', ...at])).toMatchObject({
     code: 3,
@@ -69,7 +69,7 @@ test('a token is revoked with a reason', async () => {
 test('an account is made, listed and disabled', async () => {
   expect((await redress(['accounts', 'list', ...at])).stderr).toBe('No accounts.\n')
   const made = await redress(['accounts', 'create', 'ann', '--email', 'ann@example.com', ...at])
-  expect(made).toMatchObject({ code: 0, stdout: 'The account ann is there.\n' })
+  expect(made).toMatchObject({ code: 0, stdout: 'The account ann is created.\n' })
   expect(made.stderr).toContain('redress tokens create --role owner --account ann')
   expect((await redress(['accounts', ...at])).stdout).toMatch(/^ann +ann@example\.com +active /m)
   expect(await redress(['accounts', 'create', 'ann', ...at])).toMatchObject({ code: 4 })

@@ -48,7 +48,7 @@ test('one batch is shown with its last error and history, and leads to its jobs'
     /^jobs +2 total, 0 queued, 0 processing, 1 complete, 1 failed, 0 cancelled$/m,
     /^last error +BROKEN: It is broken\.$/m,
     /^ +1 +1 +BROKEN +caller +It is broken\.$/m,
-    /^when settled +submits fixed$/m,
+    /^on settled +submits fixed$/m,
     /^\S+Z +settled +partial +1 +1 +0$/m,
   ]) {
     expect(stdout).toMatch(part)
@@ -63,7 +63,7 @@ test('what waits in a batch is cancelled; a job that may not be says why, and th
   expect((await redress(['batches', 'cancel', waiting, ...at])).code).toBe(2)
   const cancel = ['batches', 'cancel', waiting, '--reason', 'rained off', '--yes', ...at]
   const { code, stdout, stderr } = await redress(cancel)
-  expect(stderr).toMatch(/^PARTLY_DONE: 1 of 2 were not done\./m)
+  expect(stderr).toMatch(/^PARTLY_DONE: 1 of 2 jobs were refused\./m)
   expect([code, stdout]).toEqual([6, expect.stringContaining('1 of 2 were cancelled or asked to stop.')])
   expect(stdout).toMatch(/^JOB +WHY NOT$/m)
   expect(stdout).toContain('its policy has cancel: false')

@@ -64,12 +64,12 @@ test('a breaker is forced, released and tried, each with a reason', async () => 
   ])
   expect(await act(['probe', 'gateway'])).toMatchObject({ code: 4 })
   expect((await act(['release', 'gateway'])).stdout).toBe(
-    'Breaker gateway is no longer forced; what was computed counts again: open.\n',
+    'Breaker gateway is no longer forced; its computed state is in effect: open.\n',
   )
-  expect((await act(['probe', 'gateway'])).stdout).toContain('jobs are tried at once')
+  expect((await act(['probe', 'gateway'])).stdout).toContain('workers try jobs now')
   expect(await act(['open', 'nobody'])).toMatchObject({
     code: 3,
-    stderr: expect.stringContaining('there are: gateway'),
+    stderr: expect.stringContaining('known breakers: gateway'),
   })
 })
 

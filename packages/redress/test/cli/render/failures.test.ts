@@ -38,7 +38,7 @@ test('one group is shown with all that a diagnosis needs', async () => {
   for (const part of [
     /^failures +2, of which 1 ended their job$/m,
     /^state +open since /m,
-    /^last day +(\d+ ){24}\(per hour, the present one last\)$/m,
+    /^last day +(\d+ ){24}\(per hour, the current one last\)$/m,
     new RegExp(`^${store.ids.failed} +failed +2 `, 'm'),
     /^ {4}.*502 Bad Gateway/m,
     new RegExp(`^Why: .*explain ${store.ids.failed}`, 'm'),

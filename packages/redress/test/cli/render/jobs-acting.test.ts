@@ -21,7 +21,7 @@ describe('acting on a job', () => {
     const id = store.ids.failed
     const { code, stdout, stderr } = await redress(['retry', id, '--reason', 'the gateway is back', ...at])
     expect({ code, stdout }).toEqual({ code: 0, stdout: `Job ${id} is back in the queue.\n` })
-    expect(stderr).toMatch(new RegExp(`^See how it goes: .*redress explain ${id} --data ${store.data}\n$`))
+    expect(stderr).toMatch(new RegExp(`^Next: .*redress explain ${id} --data ${store.data}\n$`))
     expect(await json(['jobs', 'events', id, ...at])).toEqual(
       expect.arrayContaining([
         expect.objectContaining({
@@ -41,7 +41,7 @@ describe('acting on a job', () => {
     // Once: a second one is refused and names the first, unless it is asked for.
     const twice = await redress(['jobs', 'retry', id, '--reason', 'once more', ...at])
     expect([twice.code, twice.stderr]).toEqual([4, expect.stringContaining(`it was retried as job ${made}`)])
-    expect((await redress(['jobs', 'show', id, ...at])).stdout).toContain(`retried as       ${made}`)
+    expect((await redress(['jobs', 'show', id, ...at])).stdout).toContain(`retried as        ${made}`)
     const again = await json(['jobs', 'retry', id, '--reason', 'once more', '--again', ...at])
     expect(again).toMatchObject({ isDone: true, job: { retriedFrom: id } })
   })
@@ -78,7 +78,7 @@ describe('acting on a job', () => {
     const { code, stderr } = await redress(['retry', store.ids.failed, ...at])
     expect(code).toBe(2)
     expect(stderr).toBe(
-      `REASON_REQUIRED: No reason is given.\nAdd --reason 'why you do this': it is kept in the history.\n`,
+      `REASON_REQUIRED: A reason is required.\nAdd --reason 'why you do this'. It is recorded in the history.\n`,
     )
   })
 
@@ -116,7 +116,7 @@ describe('submitting', () => {
     const options = ['--owner', 'bob', '--priority', '-5', '--delay', '5m', '--dedupe', 'one']
     const words = ['submit', 'pdf.convert', '{}', ...options, ...at]
     expect(await json(words)).toMatchObject({ job: { owner: 'bob', priority: -5, retryAfter: expect.any(String) } })
-    expect((await redress(words)).stdout).toMatch(/^Nothing was submitted: job \S+ is the same, and is queued\.\n$/)
+    expect((await redress(words)).stdout).toMatch(/^Nothing was submitted: job \S+ already exists and is queued\.\n$/)
   })
 
   test('to a type that no program declared answers 3', async () => {
@@ -127,7 +127,7 @@ describe('submitting', () => {
 
   test.each([
     ['{nope', 'input is not JSON'],
-    ['@/no/such/file', '/no/such/file cannot be read'],
+    ['@/no/such/file', 'Cannot read /no/such/file'],
   ])('with an input that cannot be read answers 2: %s', async (input, message) => {
     const { code, stderr } = await redress(['submit', 'pdf.convert', input, ...at])
     expect(code).toBe(2)

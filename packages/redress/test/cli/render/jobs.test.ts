@@ -36,7 +36,7 @@ test('a bare group is its list', async () => {
 
 test('a list says on standard error how to go on, and goes on there', async () => {
   const first = await redress(['jobs', '--limit', '4', ...at])
-  const cursor = /There are more: add --cursor (\d+)/.exec(first.stderr)?.[1]
+  const cursor = /More: add --cursor (\d+)/.exec(first.stderr)?.[1]
   const rest = (await json(['jobs', '--cursor', String(cursor), ...at])) as object[]
   expect(rest).toHaveLength(2)
 })
@@ -76,7 +76,7 @@ test('one job is shown with input, result and what can be done', async () => {
     /^status +complete$/m,
     /^input +\{"ok":true\}$/m,
     /^result +\{"pages":3\}$/m,
-    /^can be done +nothing$/m,
+    /^actions +nothing$/m,
   ]) {
     expect(stdout).toMatch(part)
   }
@@ -110,13 +110,13 @@ test('events and failures are shown in full', async () => {
     'failed',
   ])
   const failures = await redress(['jobs', 'failures', store.ids.failed, ...at])
-  expect(failures.stdout).toMatch(/^known by +declared by the handler$/m)
+  expect(failures.stdout).toMatch(/^rule +declared by the handler$/m)
   expect(failures.stdout).toMatch(/^decided +GW_5XX is transient; failure 2 of 2; no attempt is left$/m)
   const owners = await redress(['jobs', 'failures', store.ids.failed, '--owner', 'ann', ...at])
   expect(owners.stdout, 'nothing is announced that is not told').not.toMatch(/^detail$/m)
   expect(failures.stdout).toMatch(/^detail$/m)
   const none = await redress(['jobs', 'failures', store.ids.complete, ...at])
-  expect(none).toEqual({ code: 0, stdout: '', stderr: 'It has not failed.\n' })
+  expect(none).toEqual({ code: 0, stdout: '', stderr: 'No failures.\n' })
 })
 
 test('what stands around the jobs is listed: orphans, dead letters, queues, types, workers, policies', async () => {
@@ -166,7 +166,7 @@ describe('what is not there', () => {
   test('a type that nobody declared answers 3', async () => {
     const { code, stderr } = await redress(['policy', 'show', 'pdf.conver', ...at])
     expect(code).toBe(3)
-    expect(stderr).toContain('declared here: pdf.archive, pdf.convert')
+    expect(stderr).toContain('known types: pdf.archive, pdf.convert')
   })
 
   test.each([
@@ -230,7 +230,7 @@ describe('where nothing can be written', () => {
   test('to standard output, it is said without a trace, and is no success', async () => {
     expect(await ended(['jobs', ...at], unwritable(), 'pipe')).toEqual({
       code: 1,
-      said: expect.stringMatching(/^OUTPUT_FAILED: What was asked for cannot be printed: [A-Z]+\.\n[^\n]+\n$/),
+      said: expect.stringMatching(/^OUTPUT_FAILED: The output cannot be written: [A-Z]+\.\n[^\n]+\n$/),
     })
     const { code, said } = await ended(['jobs', '--json', ...at], unwritable(), 'pipe')
     expect({ code, error: JSON.parse(said).error }).toMatchObject({ code: 1, error: { code: 'OUTPUT_FAILED' } })

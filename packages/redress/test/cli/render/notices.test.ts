@@ -29,7 +29,7 @@ test('notices list shows what waits, and why', async () => {
   expect(code).toBe(0)
   expect(stdout).toMatch(/^NOTICE\s+KIND\s+ABOUT\s+CHANNELS\s+STATE\s+REPEATS\s+AGE/)
   expect(stdout).toMatch(/1\s+failed\s+job:\S+\s+ops, pager\s+waiting for pager/)
-  expect(stderr).toContain('Waiting: no program has declared a channel pager here.')
+  expect(stderr).toContain('Waiting: no program has declared the channel pager.')
 })
 
 test('notices deliveries shows what the receiver answered, and how to send it again', async () => {
@@ -51,6 +51,6 @@ test('notices test puts a notice into the outbox, in the name of whoever typed i
   const waiting = await json(['notices', 'list', '--waiting', '--limit', '1', '--data', data])
   expect(waiting).toMatchObject([{ kind: 'test', notice: { actor: 'tess', reason: 'is it on?' } }])
   const unknown = await redress(['notices', 'test', 'sms', '--reason', 'r', '--data', data])
-  expect(unknown).toMatchObject({ code: 3, stderr: expect.stringContaining('declared: ops') })
-  expect((await redress(['notices', 'test', 'ops', '--data', data])).stderr).toContain('No reason is given')
+  expect(unknown).toMatchObject({ code: 3, stderr: expect.stringContaining('known channels: ops') })
+  expect((await redress(['notices', 'test', 'ops', '--data', data])).stderr).toContain('A reason is required')
 })

@@ -15,7 +15,7 @@ test('the CLI pauses and resumes a queue, and the list shows who paused it and w
   const paused = await redress(['queues', 'pause', 'default', '--for', '30m', '--reason', reason, ...at])
   expect(paused).toMatchObject({
     code: 0,
-    stdout: 'Queue default is paused: what waits in it is not begun for 30 m; what runs goes on.\n',
+    stdout: 'Queue default is paused: queued jobs do not start for 30 m; running jobs continue.\n',
   })
   expect(paused.stderr).toContain('redress queues resume default')
   const { stdout } = await redress(['queues', 'list', ...at])
@@ -25,12 +25,12 @@ test('the CLI pauses and resumes a queue, and the list shows who paused it and w
   expect(queues[0]?.paused).toMatchObject({ by: 'tess', reason })
 
   const resumed = await redress(['queues', 'resume', 'default', '--reason', 'there is room', ...at])
-  expect(resumed).toMatchObject({ code: 0, stdout: 'Queue default goes on.\n' })
+  expect(resumed).toMatchObject({ code: 0, stdout: 'Queue default is resumed.\n' })
 })
 
 test('a queue that no type has is refused with the names of those there are, and without a reason nothing is done', async () => {
   const unknown = await redress(['queues', 'pause', 'uploads', '--reason', 'full', ...at])
   expect(unknown).toMatchObject({ code: 3 })
-  expect(unknown.stderr).toContain('No job type has the queue uploads; known here: default.')
+  expect(unknown.stderr).toContain('There is no queue uploads; known queues: default.')
   expect(await redress(['queues', 'pause', 'default', ...at])).toMatchObject({ code: 2 })
 })

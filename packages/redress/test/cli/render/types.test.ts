@@ -12,11 +12,13 @@ test('the policy of a type in a store is tried without the program that declares
   const { code, stdout, stderr } = await redress(['policy', 'preview', 'convert', '--data', data])
   expect({ code, stderr }).toEqual({
     code: 0,
-    stderr: 'The codes of convert are known only to the program that declares it.\n',
+    stderr: 'Only the program that declares convert knows its failure codes.\n',
   })
   expect(stdout).toContain('Ends failed after 2 attempts.')
   expect(await redress(['policy', 'preview', 'convert', '--failures', 'GW_5XX', '--data', data])).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('OPTION_INVALID: failures: GW_5XX may be a code of convert'),
+    stderr: expect.stringContaining(
+      'OPTION_INVALID: failures: GW_5XX is unknown: this program has not declared convert',
+    ),
   })
 })

@@ -67,13 +67,8 @@ describe('what is refused', () => {
   test.each([
     ['without a token', {}, 4, /^SIGN_IN_REQUIRED: .*\nPut a token into REDRESS_TOKEN, or give --token-file\./],
     ['with a token that is none', { REDRESS_TOKEN: 'rdr_wrong' }, 4, /^SIGN_IN_REQUIRED: This token is not valid/],
-    [
-      'with two words for a token',
-      { REDRESS_TOKEN: 'two words' },
-      2,
-      /^USAGE: What is in REDRESS_TOKEN is not a token/,
-    ],
-    ['with a token file that is not there', { REDRESS_TOKEN_FILE: '/no/file' }, 2, /^USAGE: The token cannot be read/],
+    ['with two words for a token', { REDRESS_TOKEN: 'two words' }, 2, /^USAGE: REDRESS_TOKEN does not contain a token/],
+    ['with a token file that is not there', { REDRESS_TOKEN_FILE: '/no/file' }, 2, /^USAGE: Cannot read the token/],
   ])('%s', async (_, env, code, message) => {
     const answer = await redress(['jobs', '--server', server.url], { env })
     expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringMatching(message) })
@@ -93,15 +88,15 @@ describe('what is refused', () => {
   })
 
   test.each([
-    [['jobs', '--data', 'x'], '--server and --data do not go together'],
-    [['jobs', '--store', 'sqlite:x'], '--server and --store do not go together'],
-    [['jobs', '--app', 'x.ts'], '--server and --app do not go together'],
-    [['retry', 'x', '--reason', 'y', '--actor', 'ann'], '--actor is for the store itself'],
+    [['jobs', '--data', 'x'], '--server and --data cannot be combined'],
+    [['jobs', '--store', 'sqlite:x'], '--server and --store cannot be combined'],
+    [['jobs', '--app', 'x.ts'], '--server and --app cannot be combined'],
+    [['retry', 'x', '--reason', 'y', '--actor', 'ann'], '--actor cannot be used with a server'],
     [['doctor'], '--server works only with --orphans'],
-    [['copy'], 'redress copy is done here: it has no --server.'],
-    [['migrate'], 'redress migrate is done here: it has no --server.'],
-    [['policy', 'check', 'x.json'], 'redress policy check is done here: it has no --server.'],
-    [['policy', 'simulate', 'x.json'], 'redress policy simulate is done here: it has no --server.'],
+    [['copy'], 'redress copy works on a store only: it has no option --server.'],
+    [['migrate'], 'redress migrate works on a store only: it has no option --server.'],
+    [['policy', 'check', 'x.json'], 'redress policy check works on a store only: it has no option --server.'],
+    [['policy', 'simulate', 'x.json'], 'redress policy simulate works on a store only: it has no option --server.'],
   ])('what does not go together: %j', async (args, message) => {
     expect(await call(args)).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(message) })
   })
@@ -110,7 +105,7 @@ describe('what is refused', () => {
     const { code, stderr } = await redress(['jobs', '--server', server.url, '--token', operator])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('Did you mean --token-file?') })
     const inUrl = await redress(['jobs', '--server', `http://me:${operator}@127.0.0.1`])
-    expect(inUrl).toMatchObject({ code: 2, stderr: expect.stringContaining('is not one such as https://') })
+    expect(inUrl).toMatchObject({ code: 2, stderr: expect.stringContaining('must be like https://') })
     expect(inUrl.stderr).not.toContain(operator)
   })
 })
@@ -154,7 +149,10 @@ describe('a server that goes while it is asked', () => {
     onTestFinished(() => void hangsUp.close())
     const url = `http://127.0.0.1:${(hangsUp.address() as AddressInfo).port}`
     const acted = await redress(['queues', 'pause', 'default', '--reason', 'x', '--server', url])
-    expect(acted).toMatchObject({ code: 5, stderr: expect.stringContaining('It may have been done all the same') })
+    expect(acted).toMatchObject({
+      code: 5,
+      stderr: expect.stringContaining('It may have been done: check before you repeat it.'),
+    })
     const looked = await redress(['queues', '--server', url])
     expect(looked).toMatchObject({ code: 5, stderr: expect.not.stringContaining('may have been done') })
     const refused = await redress(['queues', 'pause', 'default', '--reason', 'x', '--server', 'http://127.0.0.1:1'])
@@ -185,7 +183,7 @@ function jsonOf(answer: ServerResponse, text: string): void {
 
 test('what is asked for cannot lead to another path', () => {
   expect(requestOf('jobs.show', { id: 'a/b?c' })).toMatchObject({ method: 'GET', path: '/api/jobs/a%2Fb%3Fc' })
-  expect(() => requestOf('jobs.retry', { id: '..', reason: 'x' })).toThrow(/cannot be done like this/)
+  expect(() => requestOf('jobs.retry', { id: '..', reason: 'x' })).toThrow(/The input of jobs.retry is invalid/)
   expect(requestOf('dead-letters.purge', { offset: '3', actor: 'ann', reason: 'x' })).toEqual({
     method: 'POST',
     path: '/api/dead-letters/purge',

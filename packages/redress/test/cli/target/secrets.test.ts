@@ -65,6 +65,6 @@ test('the log, the list of processes and the first lines of a server have no pas
   )
   await until('its title has changed', () => !readFileSync(`/proc/${child.pid}/cmdline`, 'utf8').includes('pa55word'))
   expect(stdout() + stderr()).not.toContain('pa55word')
-  expect(stderr()).toContain('names its own store')
+  expect(stderr()).toContain('uses its own store')
   child.kill('SIGTERM')
 })

@@ -33,7 +33,7 @@ test('where nobody can be asked, what cannot be undone is refused: 2', async () 
     code: 2,
     stdout: '',
     stderr:
-      'CONFIRMATION_REQUIRED: redress jobs cancel cannot be undone, and there is nobody here who could be asked.\n' +
+      'CONFIRMATION_REQUIRED: redress jobs cancel cannot be undone and needs confirmation, but this is not a terminal.\n' +
       'Look with --dry-run, then add --yes.\n',
   })
   const dry = await redress([...cancel, '--dry-run'])
@@ -62,6 +62,6 @@ describe('on a terminal', () => {
   })
 
   test.each(['', 'n', 'no', 'yeah, why not', null])('%j does nothing', async (answer) => {
-    expect((await answered(answer)).refused).toBe('Nothing was done: it was not confirmed.')
+    expect((await answered(answer)).refused).toBe('Nothing was done: the confirmation is missing.')
   })
 })

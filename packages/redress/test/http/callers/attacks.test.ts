@@ -220,7 +220,7 @@ test.each([true, false, null, '', ' 5', '1e1', '0x10', [1], { a: 1 }, '1.5'])(
 test('what is missing is called missing', async () => {
   const { ask } = await makeWorld()
   const { json } = await ask('/api/tokens', { as: 'admin', body: { role: 'viewer' } })
-  expect(json.error).toMatchObject({ message: 'tokens.create cannot be done like this: name: is missing.' })
+  expect(json.error).toMatchObject({ message: 'The input of tokens.create is invalid: name: is missing.' })
 })
 
 test.each(['', ' ', '\r\n'])(

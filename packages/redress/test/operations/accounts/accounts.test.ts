@@ -10,7 +10,7 @@ describe('an account', () => {
     const createdAt = new Date(clock.nowMs()).toISOString()
     const made = await app.perform('accounts.create', { name: 'bob', email: 'bob@example.com', ...by })
     const bob = { name: 'bob', email: 'bob@example.com', createdAt, disabledAt: null }
-    expect(made).toEqual({ isDone: true, did: 'The account bob is there.', account: bob })
+    expect(made).toEqual({ isDone: true, did: 'The account bob is created.', account: bob })
     await app.perform('accounts.create', { name: 'ann', ...by, reason: 'she is new' })
     const listed = await app.perform('accounts.list', {})
     expect(listed.accounts).toEqual([{ ...bob, name: 'ann', email: null }, bob])
@@ -45,11 +45,11 @@ describe('an account', () => {
     expect(await refusal(disable({ name: 'eve' }))).toMatchObject({ code: 'ACCOUNT_NOT_FOUND', httpStatus: 404 })
     const dry = await disable({ dryRun: true })
     expect(dry).toMatchObject({ isDone: false, account: { disabledAt: null } })
-    expect(dry.did).toMatch(/^Nothing was done\. This ends all tokens and sessions of ann for good/)
+    expect(dry.did).toMatch(/^Nothing was done\. This disables the account ann and revokes all its tokens and sessions/)
     expect(await disable()).toMatchObject({ isDone: true, account: { name: 'ann', disabledAt: expect.any(String) } })
     expect(await disable()).toMatchObject({
       isDone: false,
-      did: 'Nothing was done: the account ann was disabled already.',
+      did: 'Nothing was done: the account ann is already disabled.',
     })
     expect(await refusal(app.perform('accounts.create', { name: 'ann', ...by }))).toMatchObject({
       code: 'ACCOUNT_EXISTS',
@@ -59,7 +59,7 @@ describe('an account', () => {
   test('can be tried out without being made', async () => {
     const { app } = await makeBench()
     const dry = await app.perform('accounts.create', { name: 'ann', ...by, dryRun: true })
-    expect(dry).toEqual({ isDone: false, did: 'Nothing was done. This makes the account ann.', account: null })
+    expect(dry).toEqual({ isDone: false, did: 'Nothing was done. This creates the account ann.', account: null })
     expect((await app.perform('accounts.list', {})).accounts).toEqual([])
   })
 })

@@ -25,7 +25,7 @@ describe('a token', () => {
     const expiresAt = new Date(clock.nowMs() + 90 * DAY_MS).toISOString()
     const made = await app.perform('tokens.create', CI)
     expect(made).toEqual({
-      ...{ isDone: true, did: `Here is the token ci with the role operator, good until ${expiresAt}.` },
+      ...{ isDone: true, did: `Created the token ci with the role operator, valid until ${expiresAt}.` },
       ...{ token: expect.stringMatching(/^rdr_/), id: expect.any(String), name: 'ci', role: 'operator' },
       ...{ account: null, scopes: null, expiresAt },
     })
@@ -90,9 +90,9 @@ describe('a token', () => {
     expect(await messageOf('job.*')).toContain('the nearest is jobs.*')
     expect(await messageOf('everything')).toBe('scopes: there is no operation everything.')
     expect(await messageOf('*')).toContain('there is no operation *')
-    expect(await messageOf(' , ')).toContain('leave it out for all')
-    expect(await messageOf('jobs.retry', 'viewer')).toBe('scopes: the role viewer may not do jobs.retry.')
-    expect(await messageOf('tokens.*')).toBe('scopes: the role operator may not do tokens.*.')
+    expect(await messageOf(' , ')).toContain('leave it out to allow everything')
+    expect(await messageOf('jobs.retry', 'viewer')).toBe('scopes: the role viewer does not allow jobs.retry.')
+    expect(await messageOf('tokens.*')).toBe('scopes: the role operator does not allow tokens.*.')
   })
 
   test('needs a name that the audit trail can show, and somebody who makes it', async () => {
@@ -109,7 +109,7 @@ describe('a token', () => {
     const { app } = await makeBench()
     const dry = await app.perform('tokens.create', { ...CI, dryRun: true })
     expect(dry).toMatchObject({ isDone: false, token: null, id: null, name: 'ci' })
-    expect(dry.did).toMatch(/^Nothing was done\. This makes the token ci/)
+    expect(dry.did).toMatch(/^Nothing was done\. This creates the token ci/)
     expect((await app.perform('tokens.list', {})).tokens).toEqual([])
   })
 
@@ -125,11 +125,11 @@ describe('a token', () => {
     expect(await authenticate(store, token)).not.toBeNull()
     expect(await revoke()).toMatchObject({
       isDone: true,
-      did: 'The token ci (operator) is worth nothing now.',
+      did: 'The token ci (operator) is revoked.',
       token: { id, state: 'revoked' },
     })
     expect(await authenticate(store, token)).toBeNull()
-    expect(await revoke()).toMatchObject({ isDone: false, did: expect.stringContaining('revoked already') })
+    expect(await revoke()).toMatchObject({ isDone: false, did: expect.stringContaining('already revoked') })
   })
 
   test('says when it was last used, to the minute', async () => {

@@ -192,7 +192,7 @@ describe('purging', () => {
     const kept = await fail({}, 'GW_5XX')
     const dry = await app.deadLetters.purge({ code: 'GW_4XX', ...WHO, dryRun: true })
     expect(dry).toEqual({
-      ...{ isDone: false, did: 'Nothing was done. This purges 3 dead letters for good; their jobs stay failed.' },
+      ...{ isDone: false, did: 'Nothing was done. This purges 3 dead letters; their jobs stay failed.' },
       ...{ letters: 3, byCause: [{ type: 'step', code: 'GW_4XX', letters: 3 }] },
     })
     expect(await app.deadLetters.purge({ code: 'GW_4XX', ...WHO })).toMatchObject({ isDone: true, letters: 3 })

@@ -242,7 +242,7 @@ describe('cancelling', () => {
     const id = await submit(['hang'])
     await worker.tick()
     const { did, job } = await app.jobs.cancel(id, WHO)
-    expect(did).toBe(`Job ${id} was asked to cancel; its worker will be told.`)
+    expect(did).toBe(`Job ${id} is being cancelled: its worker is asked to stop.`)
     expect(job).toMatchObject({ status: 'processing', cancelRequestedAt: expect.any(String) })
     expect(await refusal(app.jobs.cancel(id, WHO))).toMatchObject({ code: 'JOB_WRONG_STATE' })
     await worker.tick()

@@ -159,7 +159,7 @@ test('a submission that was there already is said to be, and a dry run submits n
   const again = await app.perform('jobs.submit', input)
   expect(again).toMatchObject({
     isDone: false,
-    did: `Nothing was submitted: job ${job?.id} is the same, and is queued.`,
+    did: `Nothing was submitted: job ${job?.id} already exists and is queued.`,
   })
   expect((await app.jobs.list()).jobs).toHaveLength(1)
 })

@@ -69,7 +69,7 @@ test('while a twin holds the dedupe key, a retry is refused and names the twin',
   const twin = await submit(['ok'], { dedupe: 'one' })
   const refused = await refusal(app.jobs.retry(id, WHO))
   expect(refused).toMatchObject({ code: 'JOB_WRONG_STATE', jobId: id })
-  expect(refused.message).toContain(`${twin} holds the same dedupe key and is queued`)
+  expect(refused.message).toContain(`job ${twin} holds the dedupe key of job ${id} and is queued`)
 })
 
 test('a job that keeps its dedupe key for good can be retried all the same', async () => {

@@ -366,7 +366,7 @@ describe('what a person can do', () => {
     await kit.tick()
     await submit(3)
     const answer = await kit.app.perform('breakers.probe', BY)
-    expect(answer.did).toBe('Breaker gateway does not wait any longer: jobs are tried at once.')
+    expect(answer.did).toBe('Breaker gateway no longer waits: workers try jobs now.')
     await kit.tick()
     expect(gateway.calls).toBe(5)
   })
