@@ -64,7 +64,7 @@ export default async function setUpRun(): Promise<(() => Promise<void>) | undefi
 async function startPostgresForRun(): Promise<{ url: string; stop: () => Promise<void> }> {
   const given = process.env.TEST_DATABASE_URL
   if (given !== undefined) return { url: given, stop: async () => undefined }
-  return startOwnPostgres({ settings: ['fsync=off', 'full_page_writes=off'] })
+  return startOwnPostgres({ settings: ['fsync=off', 'full_page_writes=off', 'autovacuum_naptime=5min'] })
 }
 
 function once<T>(start: () => Promise<T>): () => Promise<T> {
