@@ -99,7 +99,7 @@ export const API = {
     answers: { 200: { description: 'The content.', types: ['*/*'] }, 206: { description: 'A part.', types: ['*/*'] } },
   },
   purge: {
-    summary: 'Remove what a job has stored, for good.',
+    summary: 'Remove everything that a job has stored.',
     description: tenants,
     answers: {
       200: { description: 'It is removed.', ...purge },

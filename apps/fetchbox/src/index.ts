@@ -91,8 +91,8 @@ async function realTransfer(settings: Settings, store: ArtifactStore, log: Log):
     outbound,
     ...(proxiesFile !== null && { proxies: await readProxies(proxiesFile) }),
     onProxyChange({ name: proxy, state, failuresInRow, lastFailure }) {
-      if (state === 'healthy') log.info({ event: 'proxy_back', proxy }, 'a proxy is back')
-      else log.warn({ event: 'proxy_out', proxy, failuresInRow, lastFailure }, 'a proxy was taken out')
+      if (state === 'healthy') log.info({ event: 'proxy_back', proxy }, 'a proxy is in use again')
+      else log.warn({ event: 'proxy_out', proxy, failuresInRow, lastFailure }, 'a proxy was taken out of use')
     },
   })
 }

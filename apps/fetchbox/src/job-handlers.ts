@@ -102,7 +102,10 @@ function modulesIn(folder: string): [type: string, file: string][] {
     const type = file.endsWith('.d.ts') || file.endsWith('.d.mts') ? undefined : MODULE.exec(file)?.[1]
     if (type === undefined) continue
     if (!TYPE_NAME.test(type)) {
-      throw broken(file, 'is named after no type of job: a small letter, then small letters, digits, _ and -')
+      throw broken(
+        file,
+        'has an invalid name: a job type begins with a lowercase letter, followed by lowercase letters, digits, _ and -',
+      )
     }
     const other = found.get(type)
     if (other !== undefined) throw broken(file, `is of the same type as ${other}`)

@@ -217,7 +217,7 @@ async function addProxyMetric(app: App, seeProxies: SeeProxies): Promise<void> {
   const registry = await app.metrics.registry()
   new Gauge({
     name: 'fetchbox_proxies',
-    help: 'How a proxy stands in this process: 1 for the state it is in.',
+    help: 'State of a proxy in this process: 1 for the current state.',
     labelNames: ['pool', 'proxy', 'state'],
     registers: [registry],
     collect() {

@@ -143,9 +143,9 @@ describe('a folder of handlers that cannot be used stops the start, and says whi
       /odd\.mjs exports prepare, which is not a function/,
     ],
     [
-      'a name that is none',
+      'an invalid name',
       { 'My Type.js': 'export const prepare = () => ({})' },
-      /My Type\.js is named after no type/,
+      /My Type\.js has an invalid name/,
     ],
     ['two of one type', { 'a.js': 'export const prepare = () => ({})', 'a.mjs': '' }, /same type as a\.js/],
   ])('%s', async (_, files, message) => {

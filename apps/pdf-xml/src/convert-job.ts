@@ -122,7 +122,7 @@ async function openSource({ uploads }: Files, attempt: Attempt<Code>) {
   try {
     return await uploads.get(sourceKey(attempt.jobId), { signal: attempt.signal, verify: true })
   } catch (error) {
-    if (isMissing(error)) attempt.fail('EXPIRED', { detail: 'the source is not there any more' })
+    if (isMissing(error)) attempt.fail('EXPIRED', { detail: 'the source no longer exists' })
     throw error
   }
 }
@@ -151,12 +151,12 @@ function fail(attempt: Attempt<Code>, error: unknown): never {
     })
   }
   if (error instanceof NotWellFormed) {
-    attempt.fail('GW_5XX', { detail: `the gateway sent XML that is none: ${error.message}` })
+    attempt.fail('GW_5XX', { detail: `the gateway sent malformed XML: ${error.message}` })
   }
   if (error instanceof TooMuchXml) {
     attempt.fail('GW_4XX', {
-      detail: 'the gateway sent more XML than is kept of one file',
-      note: 'Its XML is too large.',
+      detail: 'the gateway sent more XML than the limit for one file',
+      note: 'The resulting XML is too large.',
     })
   }
   if (error instanceof RedressError) {

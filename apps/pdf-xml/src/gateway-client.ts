@@ -237,7 +237,7 @@ async function refused(answer: IncomingMessage, status: number): Promise<Gateway
     return new GatewayFailed('UNKNOWN', message, {
       status,
       isFinal: true,
-      note: 'It needs more memory than we give one file.',
+      note: 'It needs more memory than one file may use.',
     })
   }
   if (REFUSALS.has(status))

@@ -53,7 +53,7 @@ export class GatewayService {
       await this.stop()
       throw new RedressError('OPTION_INVALID', `The gateway cannot be started: ${(cause as Error).message}.`, {
         cause,
-        action: 'The log has what it said. Set GATEWAY_URL to use one that runs elsewhere.',
+        action: 'See the log. Set GATEWAY_URL to use a gateway that runs elsewhere.',
       })
     }
   }
@@ -98,7 +98,7 @@ export class GatewayService {
       if (this.#isStopped) return
       const waitMs = performance.now() - startedMs >= WELL_MS ? AGAIN_MS_MIN : this.#againMs
       this.#againMs = Math.min(waitMs * 2, AGAIN_MS_MAX)
-      log.error({ event: 'gateway_died', code, signal, again_ms: waitMs }, 'the gateway died; it is started again')
+      log.error({ event: 'gateway_died', code, signal, again_ms: waitMs }, 'the gateway died and will be restarted')
       this.#timer = setTimeout(() => this.#launch(), waitMs)
     })
     return child

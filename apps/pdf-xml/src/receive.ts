@@ -215,7 +215,7 @@ const paused = (): Received => ({
   status: 507,
   code: 'IO_ERROR',
   message: 'Uploads are paused: there is no room for more files at the moment.',
-  action: 'Send it again in a while. Files that are here already are converted meanwhile.',
+  action: 'Send it again in a while. Files that were already accepted are still converted.',
 })
 
 const invalid = (message: string, action: string): Received => ({

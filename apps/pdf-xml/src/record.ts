@@ -74,7 +74,7 @@ const RECORD: RouteDescription = {
 export function addRecord(server: FastifyInstance, app: App, findCaller: FindCaller): void {
   server.get('/api/pdf-xml/jobs/:id', described(RECORD), async (request, reply) => {
     const caller = await findCaller(request)
-    if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Nothing is known of you here.')
+    if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Upload a file or sign in first.')
     const { id } = request.params as { id: string }
     const job = (await app.performAs(caller, 'jobs.show', { id })) as OperationOutput<'jobs.show'>
     if (job.type !== CONVERT) throw new RedressError('JOB_NOT_FOUND', `There is no conversion ${id}.`, { jobId: id })

@@ -29,7 +29,7 @@ export function declareRetention(app: App, files: Files, settings: Settings, log
       },
     })
     await store.sweep({ signal })
-    if (removed > 0) log.info({ event: 'retention', what, removed }, `removed what is older than ${keepDays} days`)
+    if (removed > 0) log.info({ event: 'retention', what, removed }, `removed files older than ${keepDays} days`)
     return removed
   }
 

@@ -34,7 +34,7 @@ const KEPT_SECONDS = 30 * 86_400
 const SESSION_KEY = {
   what: 'the key that signs sessions',
   knob: 'SESSION_SECRET',
-  loss: 'Without the old one, visitors are strangers.',
+  loss: 'With another key, visitors lose access to their files.',
 }
 const NAME = /^anon-[A-Za-z0-9_-]{22}$/
 

@@ -222,7 +222,7 @@ test('what is sent: the document, its mapping, and whose attempt it was', async 
 })
 
 describe('a gateway that answers before the document was sent', () => {
-  const BODY = error('UNSUPPORTED_MEDIA_TYPE', 'Only application/pdf is taken here.')
+  const BODY = error('UNSUPPORTED_MEDIA_TYPE', 'Only application/pdf is accepted.')
   const HEAD = 'HTTP/1.1 415 Unsupported Media Type\r\ncontent-type: application/json\r\n'
   const SIZED = `${HEAD}content-length: ${BODY.length}\r\nconnection: close\r\n\r\n${BODY}`
   const CHUNKED = `${HEAD}transfer-encoding: chunked\r\n\r\n${BODY.length.toString(16)}\r\n${BODY}\r\n0\r\n\r\n`
@@ -276,7 +276,7 @@ describe('a gateway that answers before the document was sent', () => {
       const url = await listening(answering(answer))
       for (let i = 0; i < 10; i++) {
         const failed = await failure(url, { source: threeMegabytes() })
-        expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is taken here.' })
+        expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is accepted.' })
       }
     })
   }
@@ -284,7 +284,7 @@ describe('a gateway that answers before the document was sent', () => {
   test('an answer that ends with its connection is also read', async () => {
     const url = await listening(afterTheHead((socket) => socket.end(UNSIZED)))
     const failed = await failure(url, { source: threeMegabytes() })
-    expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is taken here.' })
+    expect(failed).toMatchObject({ code: 'GW_4XX', status: 415, note: 'Only application/pdf is accepted.' })
   })
 
   test.each<[string, (socket: Socket) => void]>([

@@ -94,7 +94,7 @@ test('without JavaScript the page shows refusals and duplicates in one line [D5 
   expect(await said.textContent()).toBe('')
   await choose(page, { name: 'the same.pdf', content: pdf(0) })
   await send()
-  await said.getByText('This file is here already.').waitFor()
+  await said.getByText('You have already sent this file.').waitFor()
   expect(await page.locator('.marked .name').textContent()).toBe('report.pdf')
   await page.goto('/convert?said=You+have+won&id=<b>')
   expect(await said.textContent()).toBe('')
@@ -163,7 +163,7 @@ test('with script a file that is no PDF, or too large, is told so before it is s
   await rowOf(page, 'report.pdf').waitFor()
   expect(await sending.count()).toBe(0)
   await choose(page, { name: 'again.pdf', content: pdf(0) })
-  await sending.getByText('This file is here already.').waitFor()
+  await sending.getByText('You have already sent this file.').waitFor()
   await page.locator('.marked .name', { hasText: 'report.pdf' }).waitFor()
 })
 

@@ -6,7 +6,7 @@ import type { ProxxJob } from './view.ts'
 
 export async function callerOf({ findCaller }: MountTools, request: FastifyRequest): Promise<Caller> {
   const caller = await findCaller(request)
-  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Proxx is for those who have signed in.')
+  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Sign in to use proxx.')
   return caller
 }
 

@@ -104,7 +104,7 @@ export class JobFiles {
         if ((await this.#statusInFile(id)) !== shown) await this.#writeOrSay(id)
       }
     } catch (error) {
-      this.#log.error({ err: error }, 'job files could not be brought up to date')
+      this.#log.error({ err: error }, 'job files could not be updated')
     }
   }
 
@@ -123,7 +123,7 @@ export class JobFiles {
     } catch (error) {
       this.#log.error(
         { err: error, job_id: id },
-        'a job file could not be written; the store and its log have the truth',
+        'a job file could not be written; the store and the failure log are correct',
       )
     }
   }

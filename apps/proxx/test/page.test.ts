@@ -261,7 +261,7 @@ test('without JavaScript the submit form lists every error, keeps the input and 
   await field('sources').fill(clip)
   await field('directory').fill(directory)
   await page.getByRole('button', { name: 'Only check it' }).click()
-  await page.getByText('Nothing is wrong with it.').waitFor()
+  await page.getByText('The spec is valid.').waitFor()
   const id = await field('id').inputValue()
   await page.getByRole('button', { name: 'Submit' }).click()
   await page.getByText('Waits for a worker.').waitFor()
@@ -287,7 +287,7 @@ test('without JavaScript the submit form lists every error, keeps the input and 
   expect(await page.locator('#rows .badge').allInnerTexts()).toEqual(['failed'])
   await page.getByLabel('Profile').selectOption('proxy_dnxhr_lb')
   await page.getByRole('button', { name: 'Show' }).click()
-  await page.getByText('There are none of these.').waitFor()
+  await page.getByText('No job matches.').waitFor()
 })
 
 test('a viewer is offered nothing, an owner sees their own, a stranger is shown the door, and another site is refused', async () => {

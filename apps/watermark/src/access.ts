@@ -19,13 +19,13 @@ export async function requireCaller(
   toDo: keyof typeof SCOPES,
 ): Promise<Caller> {
   const caller = await findCaller(request)
-  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Campaigns are for those who have signed in.')
+  if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Sign in to use campaigns.')
   const scope = SCOPES[toDo]
   if (!hasScope(caller, scope)) {
     throw new RedressError('ROLE_TOO_LOW', `${scope} is not in the scopes of ${caller.name}.`)
   }
   if (toDo === 'write' && caller.role === 'viewer') {
-    throw new RedressError('ROLE_TOO_LOW', `${caller.name} may look at campaigns, and not change them.`)
+    throw new RedressError('ROLE_TOO_LOW', `${caller.name} may view campaigns, but not change them.`)
   }
   return caller
 }

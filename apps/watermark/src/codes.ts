@@ -110,6 +110,6 @@ export const DETECT_CODES: Taxonomy<Code> = failureCodes({
   TIMEOUT: { fault: 'system', retry: 'never', message: 'It took too long. Send a shorter file.' },
   DISK_FULL: { fault: 'operator', retry: 'never', message: 'There was no room to work in. Send it again later.' },
   WRITE_FAILED: { fault: 'system', retry: 'never', message: 'A file could not be written. Send it again later.' },
-  ENCODE_FAILED: { fault: 'unknown', retry: 'never', message: 'The file could not be looked into. Send another one.' },
+  ENCODE_FAILED: { fault: 'unknown', retry: 'never', message: 'The file could not be checked. Send another one.' },
   UNKNOWN: { fault: 'unknown', retry: 'never', message: 'Something went wrong that we did not foresee. Tell us.' },
 })

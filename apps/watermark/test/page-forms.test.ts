@@ -135,7 +135,7 @@ test('who has not signed in is shown the door, and is then where they wanted to 
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
   await page.goto(`/sign-in?code=${await signInCode(rig, 'ann')}`)
   await page.getByRole('button', { name: 'Sign in' }).click()
-  await page.getByText('None of them failed.').waitFor()
+  await page.getByText('No copy failed.').waitFor()
   expect(new URL(page.url()).pathname).toBe(`/campaigns/${id}`)
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
@@ -196,10 +196,10 @@ test('a search says whose copy a file is, whose copies it is mixed from, or that
   await page.getByText('Whose copy is a file that leaked?').click()
   await page.getByLabel('The file').setInputFiles(file('leak.mp4', copy.text))
   await page.getByRole('button', { name: 'Look for the mark' }).click()
-  await page.getByText('Waiting to be looked into').waitFor()
+  await page.getByText('Waiting', { exact: true }).waitFor()
   await rig.idle()
   await page.getByText('This is the copy of Sam (sam@example.org).').waitFor()
-  await page.getByText('The best of 1,000 marks that nobody was given came to 3.1.').waitFor()
+  await page.getByText('The best of 1,000 unused marks scored 3.1.').waitFor()
   expect(await page.locator('.ranked .who').allTextContents()).toEqual([
     'Sam sam@example.org',
     'Rita rita@example.org',
@@ -225,7 +225,7 @@ test('a search says whose copy a file is, whose copies it is mixed from, or that
   await send('too much')
   rig.media.detect = detect
   await page.getByText('The search failed. There was not enough memory. Send a smaller file.').waitFor()
-  await page.getByText('It is not tried again by itself, and says nothing about anybody.').waitFor()
+  await page.getByText('It is not retried automatically, and accuses nobody.').waitFor()
   expect(await page.locator('#page button').count()).toBe(0)
   await page.getByRole('link', { name: 'Searches' }).click()
   expect((await page.locator('.searches p').allTextContents()).map((text) => text.replace(/ \S+ \S+$/, ''))).toEqual([

@@ -42,10 +42,10 @@ export async function retryTransient<T>(
       const isLast = tries === TRIES_MAX || !trouble.mayPass
       const fields = { event: 'ingest_trouble', what, tries, error_code: trouble.refused.refusal.code, err: error }
       if (isLast) {
-        log.error(fields, 'a client was told to come again')
+        log.error(fields, 'a client was asked to retry later')
         throw trouble.refused
       }
-      log.warn(fields, 'tried again')
+      log.warn(fields, 'retrying')
       await pause(BASE_MS * 2 ** (tries - 1))
     }
   }

@@ -15,7 +15,7 @@ const ACTIONS: Partial<Record<Code, string>> = {
   AUTH_ROLE: 'Ask an admin for a token with this role and scope.',
   AUTH_TENANT: 'Leave X-Fetchbox-Tenant out, or name your own account.',
   HANDLER_REFUSED: 'Correct the job as the message says.',
-  HANDLER_ERROR: 'Nothing was accepted. Tell whoever runs this server: its log has the cause.',
+  HANDLER_ERROR: 'Nothing was accepted. Tell the operator of this server: the log has the cause.',
   STORAGE_UNAVAILABLE: 'Nothing was accepted. Send the same again, with the same Idempotency-Key.',
   STORAGE_FULL: 'Nothing was accepted. Send the same again, with the same Idempotency-Key.',
   STORAGE_NOT_FOUND: 'Fetch it again: submit another job.',

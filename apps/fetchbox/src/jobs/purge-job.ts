@@ -83,7 +83,7 @@ export function refusePurged(app: App, transfer: Transfer): Transfer {
     async upload(spooled, options) {
       const job = jobOfKey(options.key)
       if (job === null || !(await isPurged(app, job))) return transfer.upload(spooled, options)
-      throw new FetchFailure('STORAGE_NOT_FOUND', 'nothing is stored any more for a job that was purged')
+      throw new FetchFailure('STORAGE_NOT_FOUND', 'the job was purged, so nothing is stored for it')
     },
     close: () => transfer.close(),
   }

@@ -43,7 +43,7 @@ export function declareRetention(app: App, storage: ArtifactStore, { keepMs, kee
         swept.bytes += bytes
       }
       await storage.sweep({ signal })
-      if (swept.artifacts > 0) log.info({ event: 'retention', ...swept }, `removed what is older than ${keepDays} days`)
+      if (swept.artifacts > 0) log.info({ event: 'retention', ...swept }, `removed files older than ${keepDays} days`)
       return swept
     },
   })

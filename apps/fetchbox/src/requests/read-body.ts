@@ -41,7 +41,7 @@ async function unpacked({ raw, headers }: FastifyRequest): Promise<Buffer> {
     return await gathered(raw.pipe(gunzip))
   } catch (error) {
     if (!isZlibError(error)) throw error
-    throw refusal('VALIDATION_INVALID_JSON', { said: 'It is announced as gzip, and is not.' })
+    throw refusal('VALIDATION_INVALID_JSON', { said: 'It is not gzip, although Content-Encoding says so.' })
   }
 }
 

@@ -213,7 +213,7 @@ describe('health', () => {
     expect(proxies.take().name).toBe('proxies/tier-1#1')
   })
 
-  test('what began before a proxy was taken out neither brings it back nor keeps it out longer', () => {
+  test('what began before a proxy was taken out of use neither brings it back nor keeps it out longer', () => {
     const proxies = pools(1)
     const early = [proxies.take(), proxies.take()]
     takeOut(proxies, 'proxies/tier-1#1')

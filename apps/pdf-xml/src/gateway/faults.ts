@@ -17,15 +17,15 @@ const faultSchema = z
     health: z.boolean().default(false),
   })
   .refine(({ status, delayMs, drop }) => status !== undefined || delayMs !== undefined || drop !== undefined, {
-    message: 'Say what is to go wrong: status, delayMs or drop.',
+    message: 'Name a fault: status, delayMs or drop.',
   })
   .refine(({ status, drop }) => status === undefined || drop === undefined, {
-    message: 'A dropped connection has no status: give one of the two.',
+    message: 'status and drop exclude each other: give one of them.',
   })
   .refine(
     ({ at, status, drop, health }) => at === 'request' || (status === undefined && drop === undefined && !health),
     {
-      message: 'While a document is parsed there is only a delay: give delayMs alone.',
+      message: 'At parsing, only a delay is possible: give delayMs alone.',
     },
   )
 
@@ -130,6 +130,6 @@ async function applyFault(fault: Fault, request: FastifyRequest, reply: FastifyR
     }
   } else if (fault.status !== undefined) {
     drain(request.raw)
-    throw new Refusal('FAULT', 'This fault was asked for.', { status: fault.status })
+    throw new Refusal('FAULT', 'This fault was requested.', { status: fault.status })
   }
 }

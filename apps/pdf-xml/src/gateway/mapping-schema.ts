@@ -38,7 +38,7 @@ const locator = z.union(
         .describe('In points, from the upper left corner of the page.'),
     }),
   ],
-  { error: 'Give one of { "label" }, { "pattern" } or { "region" }, with nothing else than belongs to it.' },
+  { error: 'Give one of { "label" }, { "pattern" } or { "region" }, and only its own properties.' },
 )
 
 const field = z.strictObject({
@@ -81,7 +81,7 @@ export const mappingSchema = z
       if (seen.has(element)) {
         context.addIssue({
           code: 'custom',
-          message: `There are two fields ${element}.`,
+          message: `The field ${element} is defined twice.`,
           path: ['fields', i, 'element'],
         })
       }

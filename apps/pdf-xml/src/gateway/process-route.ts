@@ -71,7 +71,7 @@ async function processed(request: FastifyRequest, gone: AbortSignal, interim: In
 function checkHeaders({ headers }: FastifyRequest): void {
   const type = headers['content-type']?.split(';')[0]?.trim().toLowerCase()
   if (type !== 'application/pdf') {
-    throw new Refusal('UNSUPPORTED_MEDIA_TYPE', 'Only application/pdf is taken here.')
+    throw new Refusal('UNSUPPORTED_MEDIA_TYPE', 'Only application/pdf is accepted.')
   }
   if (!acceptsXml(headers.accept ?? '*/*')) {
     throw new Refusal('NOT_ACCEPTABLE', 'The answer is application/xml, which the request does not accept.')

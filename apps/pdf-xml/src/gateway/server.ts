@@ -190,7 +190,7 @@ function answerRefusals(server: FastifyInstance, log: Log): void {
 
 function refusalOf(error: Error & { statusCode?: number }): Refusal {
   if (error instanceof Refusal) return error
-  if (error.statusCode === 415) return new Refusal('UNSUPPORTED_MEDIA_TYPE', 'This kind of content is not taken here.')
+  if (error.statusCode === 415) return new Refusal('UNSUPPORTED_MEDIA_TYPE', 'This content type is not accepted.')
   if (error.statusCode === 413) return new Refusal('TOO_LARGE', 'The body of this request is too large.')
   if (error.statusCode !== undefined && error.statusCode < 500) {
     return new Refusal('REQUEST_INVALID', 'This request cannot be read.', { cause: error })

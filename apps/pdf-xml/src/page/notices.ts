@@ -15,7 +15,7 @@ const problem = (message: string, action: string): Notice => ({ message, action,
  * because anyone can write a URL.
  */
 const NOTICES = {
-  twin: { message: 'This file is here already.', action: 'Its conversion is marked below.', isProblem: false },
+  twin: { message: 'You have already sent this file.', action: 'Its conversion is marked below.', isProblem: false },
   'not-pdf': problem(CODES.NOT_PDF.message, 'Send a PDF: its first bytes are %PDF-, whatever its name is.'),
   'too-large': problem(CODES.TOO_LARGE.message, 'Split the file, or make it smaller.'),
   'io-error': problem('A storage issue kept us from taking the file.', 'Send it again in a while.'),

@@ -221,7 +221,7 @@ async function uploadsNow({ uploads }: Files, log: Log): Promise<Service['upload
     return (await uploads.pressure()) === 'hard' ? 'full' : 'taken'
   } catch (error) {
     if (!(error instanceof RedressError)) throw error
-    log.error({ event: 'uploads_away', err: error }, 'the place of the uploads cannot be reached')
+    log.error({ event: 'uploads_away', err: error }, 'the upload store cannot be reached')
     return 'away'
   }
 }

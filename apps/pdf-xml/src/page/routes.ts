@@ -60,7 +60,7 @@ export function addPage(server: FastifyInstance, options: PageOptions): void {
   /** Changed rows, for the script of the page. */
   server.get('/convert/state', described(API.state), async (request, reply) => {
     const caller = await findCaller(request)
-    if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Nothing is known of you here.')
+    if (caller === null) throw new RedressError('SIGN_IN_REQUIRED', 'Upload a file or sign in first.')
     const { cursor, since, id } = queryOf(request)
     const [service, listed] = await Promise.all([
       serviceNow(app, files, log),

@@ -54,7 +54,7 @@ ${listed.isActive && html`<noscript><p class="quiet">${reloading(isOnItsWay)}</p
 <ol id="rows" data-since="${listed.timestamp}" data-active="${listed.isActive ? 'yes' : 'no'}">${listed.conversions.map(
     (conversion) => row(conversion, service, conversion.job.id === marked),
   )}</ol>
-<p class="nothing quiet">${isFirstPage ? 'Nothing here yet. What you send is listed here, for you alone.' : 'There are none that are older.'}</p>
+<p class="nothing quiet">${isFirstPage ? 'No conversions yet. Your files are listed here; nobody else can see them.' : 'There are no older ones.'}</p>
 ${pager(listed.nextCursor, isFirstPage)}
 </section>
 <p id="announced" class="unseen" aria-live="polite"></p>`

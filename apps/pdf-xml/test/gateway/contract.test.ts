@@ -400,9 +400,9 @@ describe('faults that were asked for', () => {
 
   test('what makes no sense is refused with a reason', async () => {
     const wrong: [object, string][] = [
-      [{}, 'Say what is to go wrong'],
+      [{}, 'Name a fault'],
       [{ status: 200 }, 'status: '],
-      [{ status: 500, drop: 'before' }, 'give one of the two'],
+      [{ status: 500, drop: 'before' }, 'give one of them'],
       [{ status: 500, at: 'parsing' }, 'give delayMs alone'],
       [{ stauts: 500 }, 'stauts'],
       [{ status: 500, share: 2 }, 'share: '],

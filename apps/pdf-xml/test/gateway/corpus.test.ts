@@ -290,7 +290,7 @@ describe('the corpus', () => {
     expect([answer.status, answer.code]).toEqual([400, 'VALIDATION'])
     expect(answer.message).toContain('total')
     const wrong = await send(gateway.url, pdfs.invoice({ total: 'to be agreed' }), { mapping: 'invoice' })
-    expect(wrong.message).toBe('What was found for the field total is not of type money.')
+    expect(wrong.message).toBe('The value found for the field total is not of type money.')
   })
 })
 

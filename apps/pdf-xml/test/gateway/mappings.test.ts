@@ -40,7 +40,7 @@ describe('a broken mapping', () => {
       'has two fields of a name',
       '"element": "dueDate"',
       '"element": "invoiceDate"',
-      '@here fields.2.element: There are two fields invoiceDate',
+      '@here fields.2.element: The field invoiceDate is defined twice',
     ],
     [
       'names an element that XML could not have',

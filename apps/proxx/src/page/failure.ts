@@ -54,7 +54,7 @@ ${error.exitCode !== null && pair('Exit code', html`${error.exitCode}`)}${error.
 ${error.worker !== null && error.owner !== 'worker' && pair('Worker', safeText(error.worker))}${pair('Changed', html`${error.transition.from} → failed`)}
 </dl>
 ${seesMachines && wordsOfWorker(error)}
-${seesMachines && job.executionAttempted && html`<p><a href="/proxx/jobs/${job.id}/stderr">All that programs said</a></p>`}
+${seesMachines && job.executionAttempted && html`<p><a href="/proxx/jobs/${job.id}/stderr">Full output of the programs</a></p>`}
 ${leftFiles(job, left)}</section>`
 }
 
@@ -63,8 +63,8 @@ function wordsOfWorker({ detail, stderrTail, problems }: ProxxError): Html | nul
   if (problems.length > 0) return null
   const own = html`<p class="detail">${safeText(withoutFrames(detail))}</p>`
   if (stderrTail === null || stderrTail === '') return own
-  return html`<h3>The last words of the program</h3><pre class="lines" tabindex="0" aria-label="The last words of the program">${safeLines(stderrTail)}</pre>
-<details><summary>How the worker put it</summary>${own}</details>`
+  return html`<h3>The last output of the program</h3><pre class="lines" tabindex="0" aria-label="The last output of the program">${safeLines(stderrTail)}</pre>
+<details><summary>How the worker reported it</summary>${own}</details>`
 }
 
 /** Where in the program something was thrown is in the log, for those who read programs. */
@@ -91,16 +91,16 @@ function problemList({ problems }: ProxxError, most = Number.POSITIVE_INFINITY):
 export function leftFiles({ executionAttempted, status }: ProxxJob, left: Detail['left']): Html | null {
   if (!executionAttempted) return null
   if (left === null)
-    return html`<p>Whether it left files cannot be seen from here: its output directory is not to be reached.</p>`
+    return html`<p>The output directory cannot be reached from here, so leftover files are not shown.</p>`
   const file = ({ clip, path, bytes }: NonNullable<Detail['left']>[number]) =>
     html`<li>Clip ${clip}: <code>${safeText(path)}</code> <span class="quiet">${sizeText(bytes)}</span></li>`
   const parts = left.filter(({ isNamed }) => !isNamed)
   const named = left.filter(({ isNamed }) => isNamed)
   const fate =
     status === 'failed'
-      ? 'they are never used again, and stay until you remove them.'
+      ? 'they are never reused, and stay until you remove them.'
       : 'leave them alone for now, since its worker may still write to them.'
   return html`${status === 'failed' ? html`<h3>What it left</h3>` : html`<h2>What it left</h2>`}
-${parts.length === 0 ? html`<p>No unfinished file is there.</p>` : html`<p>Unfinished files. They are no proxies; ${fate}</p><ul class="files">${parts.map(file)}</ul>`}
+${parts.length === 0 ? html`<p>There are no unfinished files.</p>` : html`<p>Unfinished files. They are not valid proxies: ${fate}</p><ul class="files">${parts.map(file)}</ul>`}
 ${named.length > 0 && html`<p>Files with the names of its outputs. Unless a retry made them, look at them: while they are there, a retry into this directory is refused.</p><ul class="files">${named.map(file)}</ul>`}`
 }

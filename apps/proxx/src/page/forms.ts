@@ -24,7 +24,7 @@ export function actsPart(job: ProxxJob, newId: string, rights: Rights, refused: 
   const look = lookOf(job)
   if (look === 'orphaned' && rights.mark) {
     return html`<section class="card" aria-labelledby="mark-title"><h2 id="mark-title">Mark as failed</h2>
-<p>Is its worker gone for good? Then say so, and why. The job can be retried afterwards.</p>${markFailedForm(job, refused)}</section>`
+<p>If its worker is gone for good, mark the job as failed and say why. You can retry it afterwards.</p>${markFailedForm(job, refused)}</section>`
   }
   if (look === 'failed' && rights.retry) return retryForm(job, newId, rights, refused)
   return refused === null ? null : problemsBox(refused)
@@ -44,7 +44,7 @@ function retryForm(job: ProxxJob, newId: string, { edit }: Rights, refused: Refu
   const spec = refused?.fields.spec?.replaceAll('\r\n', '\n') ?? kept
   const isEdited = spec !== kept
   return html`<section class="card" aria-labelledby="retry-title"><h2 id="retry-title">Retry</h2>
-<p>Makes a new job, which begins with the first clip. This one stays failed, as it is.</p>
+<p>Makes a new job, which starts with the first clip. This job stays failed.</p>
 ${job.retriedAs !== null && html`<p>It was retried as job <a href="/proxx/jobs/${job.retriedAs}">${job.retriedAs}</a>. If that one failed, retry that one.</p>`}
 ${refused !== null && problemsBox(refused)}
 <form class="act" method="post" action="/proxx/jobs/${job.id}/retry">
@@ -148,7 +148,7 @@ export function submitForm({ id, fields, outcome, hasScripts }: SubmitForm): Htm
     const described = [...(hint === null ? [] : [hint]), ...(isWrong ? ['what-is-wrong'] : [])].join(' ')
     return html`${isWrong && html` aria-invalid="true"`}${described !== '' && html` aria-describedby="${described}"`}`
   }
-  return html`<header><h1>New job</h1><p class="quiet">All is looked at before the job is made; what is wrong is said at once.</p></header>
+  return html`<header><h1>New job</h1><p class="quiet">The spec is checked before the job is made. All problems are reported at once.</p></header>
 ${outcome !== null && outcomeBox(outcome, problems)}
 <form class="act" method="post" action="/proxx/jobs">
 <input type="hidden" name="id" value="${id}">
@@ -184,7 +184,7 @@ function outcomeBox({ report, recordedId }: Outcome, problems: readonly Problem[
     return html`<div id="what-is-wrong">${problemsBox({ message, problems, recordedId })}</div>`
   }
   const { outputs, estimateBytes, freeBytes } = report
-  return html`<div class="box good" role="status"><p><strong>Nothing is wrong with it.</strong> It is not submitted yet.</p>
+  return html`<div class="box good" role="status"><p><strong>The spec is valid.</strong> It is not submitted yet.</p>
 ${estimateBytes !== null && freeBytes !== null && html`<p>It needs about ${sizeText(estimateBytes)}; ${sizeText(freeBytes)} are free.</p>`}
 <details><summary>Names of the proxies</summary><ol class="files">${outputs.map((name) => html`<li><code>${safeText(name)}</code></li>`)}</ol></details></div>`
 }

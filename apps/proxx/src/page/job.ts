@@ -135,5 +135,5 @@ function historyPart({ job, events }: Detail, { seesMachines }: Rights): Html {
     }${data.actor !== undefined && html` · by ${safeText(data.actor)}`}${data.reason !== undefined && html` · <q>${safeText(data.reason)}</q>`}</li>`
   return html`<section aria-labelledby="history-title"><h2 id="history-title">History</h2>
 <ol class="history">${events.map(line)}</ol>
-${seesMachines && html`<p><a href="/proxx/jobs/${job.id}/job.json">Job file</a>${job.executionAttempted && html` · <a href="/proxx/jobs/${job.id}/stderr">All that programs said</a>`}</p>`}</section>`
+${seesMachines && html`<p><a href="/proxx/jobs/${job.id}/job.json">Job file</a>${job.executionAttempted && html` · <a href="/proxx/jobs/${job.id}/stderr">Full output of the programs</a>`}</p>`}</section>`
 }

@@ -13,7 +13,7 @@ export function jobList(listed: Listed, choice: Choice, rights: Rights): Html {
   const { orphans, jobs } = listed
   const isOrphansOnly = choice.status === 'orphaned'
   return html`<header class="bar"><div><h1>Proxies</h1>
-<p class="quiet">Each job is complete, or has failed and says why. Nothing is tried again by itself.</p></div>
+<p class="quiet">Each job is complete, or has failed with a reason. Nothing is retried automatically.</p></div>
 ${rights.submit && html`<a class="button" href="/proxx/new">New job</a>`}</header>
 <section aria-labelledby="orphans-title"><h2 id="orphans-title">Orphans</h2>
 <ol id="orphans" class="rows" aria-labelledby="orphans-title">${orphans.rows.map((row) => orphanRow(row, rights))}</ol>
@@ -30,9 +30,9 @@ ${pager(isOrphansOnly ? orphans : jobs, choice)}</section>`
 }
 
 function emptyText({ nextCursor }: Rows, { status, profile, cursor }: Choice): string {
-  if (nextCursor !== null) return 'None of the newer ones. There may be some among the older ones.'
-  if (cursor !== null) return 'There are none that are older.'
-  return status === null && profile === null ? 'There are no jobs yet.' : 'There are none of these.'
+  if (nextCursor !== null) return 'No match among the newer jobs. Older ones may match.'
+  if (cursor !== null) return 'There are no older ones.'
+  return status === null && profile === null ? 'There are no jobs yet.' : 'No job matches.'
 }
 
 function chooser({ status, profile }: Choice): Html {

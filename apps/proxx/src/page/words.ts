@@ -91,23 +91,23 @@ const ANEW = 'Do not use what it left. A retry makes everything anew.'
 /** The suggested action for a person. */
 const TO_DO: Readonly<Record<Code, string>> = {
   SPEC_INVALID: 'Correct what is named, and retry the job with the corrected spec.',
-  PROFILE_UNKNOWN: 'Choose a profile that there is, and retry the job with it.',
+  PROFILE_UNKNOWN: 'Choose an existing profile, and retry the job with it.',
   PATH_NOT_ALLOWED: 'Put it into a folder that jobs may reach (PROXX_ROOTS), and retry the job with that path.',
   INPUT_MISSING: 'Is the card or the disk connected, and the path right? Then retry; or retry with the right path.',
   INPUT_UNREADABLE: 'Play the clip. If it does not play, copy it from the card again; then retry.',
   OUTPUT_NOT_WRITABLE: 'Is the disk connected, and may be written to? Then retry; or retry with another directory.',
   OUTPUT_EXISTS: 'Look at the file that is there, and move it away; or retry with another directory or other names.',
   DISK_INSUFFICIENT: 'Make room on that disk, and retry; or retry with a directory on another one.',
-  PROGRAM_MISSING: 'Have ffmpeg installed on that machine, and retry.',
-  DISPATCH_LOCKED: 'Wait until nobody works in that directory, and retry. A lock that nobody holds is removed by hand.',
-  DISPATCH_NO_RESOURCES: 'Mostly the disk is full, or the directory gone. Mend that, and retry.',
-  FFMPEG_FAILED: 'Read the last words of ffmpeg, and play the clip. If it is damaged, copy it again; then retry.',
+  PROGRAM_MISSING: 'Install ffmpeg on that machine, and retry.',
+  DISPATCH_LOCKED: 'Wait until no job works in that directory, and retry. Remove an abandoned lock by hand.',
+  DISPATCH_NO_RESOURCES: 'The disk may be full, or the directory gone. Correct that, and retry.',
+  FFMPEG_FAILED: 'Read the last output of ffmpeg, and play the clip. If it is damaged, copy it again; then retry.',
   FFMPEG_TIMEOUT: 'Is the machine busy, or the disk slow? Retry when it is not, or with a higher limits.clipMinutes.',
   FFMPEG_KILLED:
     'Somebody ended ffmpeg, or the machine ran out of memory. Retry; if it comes again, have it looked at.',
-  FFMPEG_CRASHED: 'Play the clip. If it plays, have the version of ffmpeg looked at; then retry.',
+  FFMPEG_CRASHED: 'Play the clip. If it plays, check the version of ffmpeg; then retry.',
   OUTPUT_MISSING: 'Is the output directory still the same disk? Then retry.',
-  DISK_FULL: 'Make room on that disk, and retry. The parts that failed jobs left may go.',
+  DISK_FULL: 'Make room on that disk, and retry. You can remove the partial files of failed jobs.',
   VERIFY_EXISTS: `Who removed it? ${ANEW}`,
   VERIFY_SIZE: ANEW,
   VERIFY_CODEC: ANEW,
@@ -116,17 +116,18 @@ const TO_DO: Readonly<Record<Code, string>> = {
   VERIFY_FRAMES: `${ANEW} If it fails again, the clip itself may be damaged.`,
   VERIFY_DECODE: `${ANEW} If it fails again, have the disk looked at.`,
   VERIFY_FINGERPRINT: ANEW,
-  VERIFY_SCRIPT: 'Look at what the script disliked. Correct that, and retry.',
-  VERIFY_DELIVERY: 'Somebody took the name meanwhile. Look at that file, move it away, and retry.',
+  VERIFY_SCRIPT: 'See why the script refused it. Correct that, and retry.',
+  VERIFY_DELIVERY: 'Another file took the name meanwhile. Look at that file, move it away, and retry.',
   VERIFY_KILLED: `The check could not be finished, mostly for lack of memory. ${ANEW}`,
   VERIFY_TIMEOUT: `The check could not be finished. Is the machine busy, or the disk slow? ${ANEW}`,
 }
 
 const TO_DO_OF_ENGINE: Readonly<Record<string, string>> = {
   NEVER_STARTED: 'Its worker died before anything began, and nothing was made. Retry it.',
-  SHUTDOWN: 'Its worker was told to stop. Retry it; everything is made anew.',
-  MARKED_FAILED: 'A person ended it; the reason is below. Look at what it left, and retry it if it is still wanted.',
-  LOG_FAILED: 'The disk of the failure log is mostly full. Have that mended, look at what the job left, and retry.',
+  SHUTDOWN: 'Its worker was stopped. Retry it; all clips are made again.',
+  MARKED_FAILED:
+    'A person ended it; the reason is below. Look at the leftover files, and retry it if it is still needed.',
+  LOG_FAILED: 'The disk of the failure log may be full. Correct that, look at the leftover files, and retry.',
 }
 
 export const toDo = ({ code }: ProxxError): string =>

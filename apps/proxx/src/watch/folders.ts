@@ -103,9 +103,9 @@ export class Folders {
       database.exec('BEGIN EXCLUSIVE')
     } catch (error) {
       database.close()
-      throw new RedressError('NOT_READY', `Somebody else watches ${this.root} already.`, {
+      throw new RedressError('NOT_READY', `Another process already watches ${this.root}.`, {
         cause: error,
-        action: 'Stop that one first, or watch another folder.',
+        action: 'Stop it first, or watch another folder.',
       })
     }
     return () => database.close()

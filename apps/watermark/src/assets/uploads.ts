@@ -66,12 +66,12 @@ function refuse(id: string, error: unknown, { log }: UploadOptions): never {
   if (!(failure instanceof MediaError)) throw error
   const { code, isPermanent, message, action } = failure
   if (isPermanent) throw new Refused({ status: 400, code, message, action })
-  log.error({ event: 'upload_failed', asset_id: id, err: failure }, 'an upload was not looked into')
+  log.error({ event: 'upload_failed', asset_id: id, err: failure }, 'an upload could not be checked')
   const isFull = code === 'DISK_FULL'
   throw new Refused({
     status: isFull ? 507 : 503,
     code,
-    message: isFull ? 'There is no room to look into the file.' : 'The file could not be looked into.',
+    message: isFull ? 'There is no room to check the file.' : 'The file could not be checked.',
     action: 'Send it again in a while.',
   })
 }

@@ -33,7 +33,7 @@ export async function publish(options: PublishingOptions, campaign: CampaignRow)
       throw new Refused({
         status: 409,
         code: 'CAMPAIGN_EXPIRED',
-        message: 'This campaign would be over before it begins.',
+        message: 'The end of this campaign has already passed.',
         action: 'Clone it with a later end.',
       })
     }
@@ -56,7 +56,7 @@ export async function publish(options: PublishingOptions, campaign: CampaignRow)
 export async function finishPublishing(options: PublishingOptions): Promise<void> {
   const begun = await options.rows.all<{ id: string }>(`SELECT id FROM wm_campaigns WHERE state = 'PUBLISHING'`)
   for (const { id } of begun) {
-    options.log.warn({ event: 'publish_resumed', campaign_id: id }, 'a publish that was cut short is finished')
+    options.log.warn({ event: 'publish_resumed', campaign_id: id }, 'an interrupted publish was resumed')
     await finish(options, id)
   }
 }
@@ -120,7 +120,7 @@ export async function stopEnded(
   for (const { id } of await listEnded(rows, span)) {
     const batch = await app.batches.find(id)
     if (batch === null || batch.counts.unfinished === 0) continue
-    log.info({ event: 'campaign_ended', campaign_id: id }, 'copies of a campaign that is over are not made')
+    log.info({ event: 'campaign_ended', campaign_id: id }, 'the remaining copies of an ended campaign are cancelled')
     await stopCopies(app, id, { actor: 'watermark', reason: 'the campaign is over' })
   }
 }

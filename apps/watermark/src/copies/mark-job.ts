@@ -141,7 +141,7 @@ async function fetchSource(files: Files, asset: AssetRow, path: string, attempt:
   try {
     await fetchTo(files.assets, sourceKey(asset.id), path, attempt.signal)
   } catch (error) {
-    if (isMissing(error)) attempt.fail('SOURCE_MISSING', { detail: 'the source is not there any more' })
+    if (isMissing(error)) attempt.fail('SOURCE_MISSING', { detail: 'the source no longer exists' })
     if (error instanceof RedressError && error.code === 'ARTIFACT_CORRUPT') {
       attempt.fail('SOURCE_CORRUPT', { detail: 'the stored source is not what was uploaded' })
     }

@@ -25,7 +25,7 @@ export function addDetectionRoutes(server: FastifyInstance, context: RouteContex
     await addDetection(rows, row)
     await detect.submit({ campaignId: campaign.id, fileName }, { id, owner: campaign.account_id })
     if (wantsPage(request)) {
-      return flash(reply, `/campaigns/${campaign.id}/detections/${id}`, `${fileName} is being looked at.`)
+      return flash(reply, `/campaigns/${campaign.id}/detections/${id}`, `The search in ${fileName} has started.`)
     }
     return reply.code(202).header('location', `/api/jobs/${id}`).send({ id, type: DETECT, status: 'queued' })
   })

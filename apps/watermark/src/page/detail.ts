@@ -87,7 +87,7 @@ function table(campaign: CampaignDetail, choice: Choice, of: RowsOf): Html {
   const page = Math.min(choice.page, pages)
   const first = (page - 1) * TOKENS_PER_PAGE
   const tokens = chosen.slice(first, first + TOKENS_PER_PAGE)
-  if (tokens.length === 0) return html`<p class="nothing quiet">None of them failed.</p>`
+  if (tokens.length === 0) return html`<p class="nothing quiet">No copy failed.</p>`
   return html`<table class="tokens" role="table" aria-labelledby="recipients"><thead role="rowgroup"><tr role="row">
 <th role="columnheader" scope="col">Recipient</th><th role="columnheader" scope="col">State</th><th role="columnheader" scope="col">Downloads</th><th role="columnheader" scope="col">Link</th><th role="columnheader" scope="col"><span class="unseen">Actions</span></th>
 </tr></thead><tbody id="rows" role="rowgroup">${tokens.map((token) => tokenRow(token, of))}</tbody></table>

@@ -20,13 +20,13 @@ export function detectionList(campaignName: string, detections: readonly Detecti
       html`<li><a class="name" href="/campaigns/${detection.campaignId}/detections/${detection.id}"><bdi>${detection.fileName}</bdi></a>
 <p>${inShort(detection)} <span class="quiet">${ageOf(detection.createdAt)}</span></p></li>`,
   )}</ol>
-${detections.length === 0 && html`<p class="nothing quiet">No file was looked into yet. Send one from the page of the campaign.</p>`}`
+${detections.length === 0 && html`<p class="nothing quiet">No searches yet. Send a file from the page of the campaign.</p>`}`
 }
 
 function inShort(detection: DetectionView): Html {
   const { result, error } = detection
   if (error !== null) return html`Failed: ${error.message}`
-  if (result === null) return html`${isSearching(detection) ? 'Being looked into' : 'Not finished'}`
+  if (result === null) return html`${isSearching(detection) ? 'Searching' : 'Not finished'}`
   const found = overLine(result)
   if (result.verdict === 'inconclusive' || found.length === 0) return html`Inconclusive`
   if (found.length > 1) return html`${found.length} recipients’ marks found`
@@ -42,20 +42,19 @@ export function reportPart(detection: DetectionView): Html {
   const { result, error, progress, status } = detection
   if (error !== null) {
     return html`<p class="box bad"><strong>The search failed.</strong> ${error.message}</p>
-<p>It is not tried again by itself, and says nothing about anybody.</p>`
+<p>It is not retried automatically, and accuses nobody.</p>`
   }
   if (result !== null) return verdict(result)
-  if (!isSearching(detection))
-    return html`<p class="box warn">The search was stopped, and says nothing about anybody.</p>`
-  return html`<p class="big">${status === 'queued' ? 'Waiting to be looked into' : 'Being looked into'}</p>
-<progress max="100" value="${progress ?? 0}" aria-label="Looked into so far"></progress>`
+  if (!isSearching(detection)) return html`<p class="box warn">The search was stopped, and accuses nobody.</p>`
+  return html`<p class="big">${status === 'queued' ? 'Waiting' : 'Searching'}</p>
+<progress max="100" value="${progress ?? 0}" aria-label="Progress of the search"></progress>`
 }
 
 function verdict(result: DetectResult): Html {
   const found = result.verdict === 'match' ? overLine(result) : []
   return html`${words(found)}
-<section aria-labelledby="ranking"><h2 id="ranking">How much it agrees with each copy</h2>
-<p class="quiet">Chance alone comes to about 0, and does not come as far as ${MATCH_Z_MIN}, where the line is. The best of ${result.decoys.toLocaleString('en')} marks that nobody was given came to ${result.bestDecoyZ.toFixed(1)}.</p>
+<section aria-labelledby="ranking"><h2 id="ranking">Match with each copy</h2>
+<p class="quiet">A copy of another recipient scores about 0 by chance. A score of ${MATCH_Z_MIN} or more is a match. The best of ${result.decoys.toLocaleString('en')} unused marks scored ${result.bestDecoyZ.toFixed(1)}.</p>
 <ol class="ranking">${result.ranked.map((ranked) => bar(ranked))}</ol></section>`
 }
 
@@ -63,7 +62,7 @@ function words(found: readonly Ranked[]): Html {
   const [first, ...others] = found
   if (first === undefined) {
     return html`<p class="box warn"><strong>Inconclusive.</strong> An inconclusive search accuses nobody: no mark was found that chance could not have made.</p>
-<p>The file may be no copy of this campaign, or its mark may have been destroyed. Whoever stands first below stands there by chance.</p>`
+<p>The file may be no copy of this campaign, or its mark may have been destroyed. The order below is by chance.</p>`
   }
   if (others.length === 0) {
     return html`<p class="box info"><strong>This is the copy of <bdi>${first.name}</bdi></strong> (<bdi>${first.email}</bdi>).</p>

@@ -17,7 +17,7 @@ export function uploadForm(bytesMax: number): Html {
 
 /** In the words of the form, which has no fields called `expiresAt`. */
 const WORDS: Readonly<Record<string, string>> = {
-  assetId: 'Choose what is to be marked.',
+  assetId: 'Choose a file.',
   name: 'Give it a name, of at most 200 characters.',
   maxDownloads: 'A whole number from 1 to 1,000,000, or nothing.',
   expiresAt: 'A time to come, within ten years, or nothing.',
@@ -69,9 +69,9 @@ export function draftForm({ assets, isOwner, fields, problems }: DraftForm): Htm
   const known = new Set([...Object.keys(WORDS), 'recipients'])
   const others = problems.filter(({ field }) => !known.has(field))
   return html`<form class="draft" method="post" action="/campaigns">
-${problems.length > 0 && html`<p class="box bad" role="alert">Nothing was made yet: ${problems.length === 1 ? 'one thing is' : 'some things are'} to be corrected.</p>`}
+${problems.length > 0 && html`<p class="box bad" role="alert">The draft was not made. Correct the ${problems.length === 1 ? 'problem' : 'problems'} below.</p>`}
 ${others.map(({ field, message }) => html`<p class="problem">${field}: ${message}</p>`)}
-<fieldset class="choices"${state('assetId')}><legend>What is to be marked</legend>
+<fieldset class="choices"${state('assetId')}><legend>File to mark</legend>
 <div class="assets">${assets.map(
     (asset) =>
       html`<label class="asset"><input type="radio" name="assetId" value="${asset.id}" required${asset.id === chosen && html` checked`}>${thumbnail(asset.id)}<span class="facts"><bdi class="name">${asset.name}</bdi><span class="quiet">${assetFacts(asset)}${!isOwner && html` · <bdi>${asset.account_id}</bdi>`}</span></span></label>`,

@@ -25,7 +25,7 @@ export function campaignList(listed: Listed): Html {
 <p class="quiet">A copy with a mark of its own for each recipient, behind a link of their own.</p></header>
 ${isFirstPage && listed.mayWrite && beginnings(listed)}
 <ol id="rows" class="campaigns" aria-label="Campaigns">${campaigns.map((campaign) => campaignRow(campaign, assetsOf.get(campaign.assetId) ?? null, isOwner))}</ol>
-${campaigns.length === 0 && html`<p class="nothing quiet">${isFirstPage ? emptyText(listed) : 'There are none that are older.'}</p>`}
+${campaigns.length === 0 && html`<p class="nothing quiet">${isFirstPage ? emptyText(listed) : 'There are no older ones.'}</p>`}
 ${
   (nextCursor !== null || !isFirstPage) &&
   html`<nav class="bar" aria-label="Pages of campaigns">${!isFirstPage && html`<a href="/campaigns">Newest</a>`} ${

@@ -47,7 +47,7 @@ function checked(field: FieldDefinition, found: FoundField[]): FoundField[] {
   if (!field.required) return found
   if (found.length === 0) throw new Refusal('VALIDATION', `The field ${field.element} was not found in the PDF.`)
   if (!found.some(({ isValid }) => isValid)) {
-    throw new Refusal('VALIDATION', `What was found for the field ${field.element} is not of type ${field.type}.`)
+    throw new Refusal('VALIDATION', `The value found for the field ${field.element} is not of type ${field.type}.`)
   }
   return found
 }

@@ -240,7 +240,7 @@ async function send(sending) {
   const { status, answer } = await post(sending)
   if (sending.isAway) return
   if (status === 201 || status === 200) {
-    if (status === 200) sayOf(sending, 'This file is here already.', { note: 'Its conversion is marked below.' })
+    if (status === 200) sayOf(sending, 'You have already sent this file.', { note: 'Its conversion is marked below.' })
     else leave(sending)
     wanted.add(answer.id)
     return refresh()
