@@ -1,4 +1,4 @@
-import { describe } from '../../core/text/describe.ts'
+import { describe } from '../../core/failure/facts.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import type { Log } from '../../runtime/log.ts'
 

@@ -1,7 +1,6 @@
-import { describe } from '../text/describe.ts'
 import { redactAndClip, redactValue } from '../text/redact.ts'
 import { classify, NO_RULE, type Rule } from './classify.ts'
-import { asAttemptFailed, causesOf, chainOf, type Facts, factsOf, retryAfterMs } from './facts.ts'
+import { asAttemptFailed, causesOf, chainOf, describe, type Facts, factsOf, retryAfterMs } from './facts.ts'
 import { type CauseLink, type Failure, LAYER_OF_PHASE, type Phase } from './failure.ts'
 import { fingerprint } from './fingerprint.ts'
 import { type CodeSpec, ENGINE_CODES, type EngineCode, type FoundClass, type Taxonomy } from './taxonomy.ts'

@@ -26,7 +26,7 @@ export interface Handler {
 }
 
 /**
- * The one place where the author's code is entered. Stacks are cut at this file (see `boundedStack` in core/text/describe.ts):
+ * The one place where the author's code is entered. Stacks are cut at this file (see `boundedStack` in core/failure/facts.ts):
  * what lies below is the engine's and explains nothing about the failure.
  */
 export function callHandler(handler: Handler, input: unknown, attempt: Attempt): unknown {

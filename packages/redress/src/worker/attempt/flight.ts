@@ -1,6 +1,6 @@
+import { describe } from '../../core/failure/facts.ts'
 import { type Spent, unpackSpent } from '../../core/policy/budget.ts'
 import type { Policy } from '../../core/policy/policy.ts'
-import { describe } from '../../core/text/describe.ts'
 import type { Lease } from '../../store/contract/store.ts'
 import type { AttemptSpan } from '../../tracing/tracing.ts'
 import { Attempt } from './attempt.ts'

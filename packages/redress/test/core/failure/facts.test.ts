@@ -6,8 +6,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { RedressError } from '../../../src/core/errors.ts'
 import { AttemptFailed, AttemptTimeout, TotalTimeout } from '../../../src/core/failure/attempt-failed.ts'
-import { causesOf, chainOf, type Facts, factsOf, retryAfterMs } from '../../../src/core/failure/facts.ts'
-import { describe } from '../../../src/core/text/describe.ts'
+import { causesOf, chainOf, describe, type Facts, factsOf, retryAfterMs } from '../../../src/core/failure/facts.ts'
 import { hostile } from './hostile.ts'
 
 const facts = (thrown: unknown): Facts => factsOf(thrown, 'execution')
