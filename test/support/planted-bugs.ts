@@ -49,8 +49,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a worker trusts its lease from the answer, not from when it asked',
     file: 'packages/redress/src/worker/claim/intake.ts',
-    find: 'this.#handlerOf(lease), this.#world, nowMs, askedMonoMs)',
-    replace: 'this.#handlerOf(lease), this.#world, nowMs, this.#clock.monoMs())',
+    find: 'this.#handlerOf(lease), this.#runtime, nowMs, askedMonoMs)',
+    replace: 'this.#handlerOf(lease), this.#runtime, nowMs, this.#clock.monoMs())',
     caughtBy: {
       file: 'packages/redress/test/worker/leases/leases.test.ts',
       tests: 'is trusted from when it was asked for',

@@ -163,9 +163,9 @@ export const newsOf = (batch: BatchCounts & { state: BatchState; settlements: nu
   cancelled: batch.cancelled,
 })
 
-type Told = Pick<BatchRecord, 'id' | 'name' | 'owner' | 'data' | 'settlements' | 'state' | keyof BatchCounts>
+type AnnouncedBatch = Pick<BatchRecord, 'id' | 'name' | 'owner' | 'data' | 'settlements' | 'state' | keyof BatchCounts>
 
-export function outcomeOf(batch: Told): BatchOutcome {
+export function outcomeOf(batch: AnnouncedBatch): BatchOutcome {
   const { id, name, owner, data } = batch
   return { id, name, owner, ...newsOf(batch), data: JSON.parse(data) as unknown }
 }

@@ -50,17 +50,17 @@ class GuardedAgent extends Agent {
         const stop = new AbortController()
         const ofOrigin = attempts.get(url.origin) ?? new Set()
         attempts.set(url.origin, ofOrigin.add(stop))
-        const over = () => {
+        const forget = () => {
           ofOrigin.delete(stop)
           if (ofOrigin.size === 0) attempts.delete(url.origin)
         }
         void openConnection(url, way, stop.signal).then(
           (socket) => {
-            over()
+            forget()
             done(null, socket)
           },
           (error: Error) => {
-            over()
+            forget()
             done(error, null)
           },
         )

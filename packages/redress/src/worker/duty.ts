@@ -2,7 +2,7 @@ import { formatMs, MINUTE_MS } from '../core/text/duration.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import { untraced } from '../tracing/tracing.ts'
-import { Trouble } from './patience.ts'
+import { Trouble } from './store-calls.ts'
 
 /** A periodic task that any worker can run. Every worker runs all of them, so each step compares before it changes. */
 export interface Duty {
@@ -62,7 +62,7 @@ export class DutyLoop {
   async #once(): Promise<void> {
     try {
       await untraced(() => this.#duty.run())
-      this.#trouble.isOver()
+      this.#trouble.ended()
     } catch (error) {
       this.#trouble.failed({ err: error }, `${this.#duty.name} failed; will try again`)
     }

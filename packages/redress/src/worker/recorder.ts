@@ -3,7 +3,7 @@ import type { Log } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store, WorkerKey } from '../store/contract/store.ts'
 import type { Flight } from './attempt/flight.ts'
 import { closeForExit } from './attempt/outcome.ts'
-import { answerOrThrow, Trouble } from './patience.ts'
+import { answerOrThrow, Trouble } from './store-calls.ts'
 
 /**
  * Records that attempts began. Most attempts end at once, and then their close says so. The starts of the others are
@@ -75,7 +75,7 @@ export class StartRecorder {
     })
     answerOrThrow(this.#clock, this.#store.start({ worker, attempts })).then(
       ({ lost }) => {
-        this.#trouble.isOver()
+        this.#trouble.ended()
         for (const flight of starts) if (lost.includes(flight.lease.key)) this.#lost(flight)
       },
       (error: unknown) => {

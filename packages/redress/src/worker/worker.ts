@@ -15,8 +15,8 @@ import { Deadlines } from './leases/deadlines.ts'
 import { LeaseKeeper } from './leases/lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './leases/maintenance.ts'
 import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
-import { answerOrThrow } from './patience.ts'
 import { beforeProcessExit, Recorder, recordAtExit, StartRecorder } from './recorder.ts'
+import { answerOrThrow } from './store-calls.ts'
 
 const BLOCKED_MS_WORTH_TELLING = 1_000
 const STOP_SETTLE_MS = 250
@@ -41,7 +41,7 @@ export class Worker {
   readonly #starts: StartRecorder
   readonly #poll: Alarm
   readonly #deadlines: Deadlines
-  readonly #quiet: Quiet
+  readonly #idle: IdleWatch
   readonly #duties: readonly DutyLoop[]
   readonly #held = new Map<number, Flight>()
   readonly #pools: SlotPools
@@ -77,7 +77,7 @@ export class Worker {
       },
     })
     this.#pools = new SlotPools(handlers.values(), this.#options.concurrency, this.#makePool)
-    this.#quiet = new Quiet(clock, () => this.#isQuiet || this.#state === 'dead')
+    this.#idle = new IdleWatch(clock, () => this.#isIdle || this.#state === 'dead')
     this.#poll = new Alarm(clock, (lateMs) => this.#onPoll(lateMs))
     this.#deadlines = new Deadlines({
       ...{ clock, held: this.#held, lost },
@@ -96,8 +96,8 @@ export class Worker {
       key: () => this.#workerKey,
       isAlive: () => this.#isAlive,
       crash: () => this.crash(),
-      turn: () => this.#scheduleCycle(),
-      over: () => this.#quiet.look(),
+      scheduleCycle: () => this.#scheduleCycle(),
+      ended: () => this.#idle.check(),
     })
     const duties = [
       { name: 'maintenance', everyMs: this.#options.maintenanceMs, run: () => this.maintain() },
@@ -175,8 +175,8 @@ export class Worker {
       this.#scheduleCycle()
       // A store that never answers must not block the stop. Without a limit, only handlers are awaited.
       const isEnough = Number.isFinite(graceMs) ? undefined : () => [...this.#held.values()].every(hasEnded)
-      await this.#quiet.within(graceMs, isEnough)
-      if (!this.#isQuiet) await this.#endRunning()
+      await this.#idle.within(graceMs, isEnough)
+      if (!this.#isIdle) await this.#endRunning()
       if (!this.#isAlive) return
       await this.#leave()
     }
@@ -212,7 +212,7 @@ export class Worker {
     this.#breakers?.crash()
     this.#recorder.end()
     this.#attempts.crash()
-    this.#quiet.look()
+    this.#idle.check()
   }
 
   // ---- the loop -----------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ export class Worker {
     return this.#key
   }
 
-  get #isQuiet(): boolean {
+  get #isIdle(): boolean {
     return this.#held.size === 0 && this.#recorder.isIdle && !this.#pools.isClaiming
   }
 
@@ -247,7 +247,7 @@ export class Worker {
       intake: new Intake({
         ...this.#options,
         served,
-        learn: (standings, askedMonoMs) => this.#breakers?.learn(standings, askedMonoMs),
+        onBreakers: (standings, askedMonoMs) => this.#breakers?.update(standings, askedMonoMs),
       }),
       isRunning: () => this.#state === 'running',
       held: () => this.#held.values(),
@@ -255,11 +255,11 @@ export class Worker {
       begin: () => this.#pools.begin(),
       start: (flight) => this.#attempts.start(flight),
       mustLookFirst: () => this.#mustLookFirst(),
-      turn: () => this.#scheduleCycle(),
+      scheduleCycle: () => this.#scheduleCycle(),
       poll: (withinMs) => this.#poll.setWithin(withinMs),
       changed: () => {
         if (this.#state === 'stopping') this.#attempts.giveBackAll()
-        this.#quiet.look()
+        this.#idle.check()
       },
     })
   }
@@ -278,7 +278,7 @@ export class Worker {
     this.#breakers?.send(this.#clock.monoMs())
     if (this.#state === 'running') this.#pools.claim(this.#key)
     else this.#poll.setWithin(this.#options.pollMs)
-    this.#quiet.look()
+    this.#idle.check()
   }
 
   /** Renews leases, stops attempts whose time is over, and releases jobs that wait too long. */
@@ -311,9 +311,9 @@ export class Worker {
   async #endRunning(): Promise<void> {
     const running = [...this.#held.values()].filter(({ state }) => state.kind === 'running')
     for (const flight of running) flight.stop(new ShuttingDown())
-    await this.#quiet.within(STOP_SETTLE_MS)
+    await this.#idle.within(STOP_SETTLE_MS)
     for (const flight of running) flight.interrupt(flight.stopReason)
-    await this.#quiet.within(STOP_RECORD_MS)
+    await this.#idle.within(STOP_RECORD_MS)
   }
 
   /** `process.exit` in a handler, or an uncaught error: what a store can still write at once, it writes. */
@@ -361,19 +361,19 @@ export class Worker {
 
 const hasEnded = ({ state }: Flight): boolean => state.kind === 'closing' || state.kind === 'gone'
 
-/** Lets somebody wait until a worker has nothing left in its hands. */
-export class Quiet {
+/** Waits until the worker holds no job and has no outcome to send. */
+class IdleWatch {
   readonly #clock: Clock
-  readonly #isQuiet: () => boolean
+  readonly #isIdle: () => boolean
   #waiting: { isEnough: () => boolean; wake: () => void }[] = []
 
-  constructor(clock: Clock, isQuiet: () => boolean) {
+  constructor(clock: Clock, isIdle: () => boolean) {
     this.#clock = clock
-    this.#isQuiet = isQuiet
+    this.#isIdle = isIdle
   }
 
-  /** Something changed: whoever waits looks again. */
-  look(): void {
+  /** Something changed: wakes the waiting callers whose condition now holds. */
+  check(): void {
     if (this.#waiting.length === 0) return
     const woken = this.#waiting.filter(({ isEnough }) => isEnough())
     this.#waiting = this.#waiting.filter((one) => !woken.includes(one))
@@ -381,7 +381,7 @@ export class Quiet {
   }
 
   /** Resolves when no work is left, when the caller's condition holds, or after `ms` of the clock. */
-  async within(ms: number, isEnough = this.#isQuiet): Promise<void> {
+  async within(ms: number, isEnough = this.#isIdle): Promise<void> {
     if (isEnough()) return
     await new Promise<void>((resolve) => {
       const timer = Number.isFinite(ms) ? this.#clock.setTimer(ms, resolve) : null

@@ -37,7 +37,7 @@ const POLL_MS = 250
 const ASK_AGAIN_MS = 250
 const PAGE = 500
 /** How many times events are handed to subscribers before the event loop turns. */
-const TOLD_PER_TURN = 5_000
+const EVENTS_PER_TURN = 5_000
 /** How many turns of the event loop a page waits for subscribers whose buffer is more than half full. */
 const DRAIN_TURNS_MAX = 100
 /** How long `stop` waits for the store, and for subscribers that still process events. */
@@ -124,14 +124,14 @@ export class Hub {
    */
   async stop({ graceMs = STOP_MS_MAX }: { graceMs?: number } = {}): Promise<void> {
     this.#isStopped = true
-    await this.#within(STOP_MS_MAX, (isLate) => this.#tellRest(isLate))
+    await this.#within(STOP_MS_MAX, (isLate) => this.#publishRest(isLate))
     const reading = [...this.#subscriptions].filter(({ isIterated }) => isIterated)
     for (const subscription of [...this.#subscriptions]) subscription.end('stopped')
     if (graceMs <= 0) return
     await this.#within(Math.min(graceMs, STOP_MS_MAX), () => Promise.all(reading.map((one) => one.fetched())))
   }
 
-  async #tellRest(isLate: () => boolean): Promise<void> {
+  async #publishRest(isLate: () => boolean): Promise<void> {
     if (this.#subscriptions.size === 0) return
     try {
       const toSeq = await (await this.#host.store()).lastSeq()
@@ -145,7 +145,8 @@ export class Hub {
       }
     } catch (error) {
       // A subscriber that comes back later is told the rest.
-      if (!isStoreStopped(error)) this.#host.log.error({ err: error }, 'the last events of the store cannot be told')
+      if (!isStoreStopped(error))
+        this.#host.log.error({ err: error }, 'the last events of the store could not be published')
     }
   }
 
@@ -172,7 +173,7 @@ export class Hub {
   async #catchUp(subscription: Subscription, isFromNow: boolean, behindMax = Number.POSITIVE_INFINITY): Promise<void> {
     const only = filterOf(subscription.topics)
     let isPlaced = false
-    let toldRemovedTo = 0
+    let reportedRemovedTo = 0
     while (!subscription.isEnded) {
       try {
         const store = await this.#host.store()
@@ -194,15 +195,15 @@ export class Hub {
         const { events, nextSeq, hasMore, removedToSeq } = await this.#pages.run(() =>
           store.feed({ afterSeq, limit, ...(only !== undefined && { only }) }),
         )
-        if (removedToSeq !== null && removedToSeq > toldRemovedTo) {
-          toldRemovedTo = removedToSeq
+        if (removedToSeq !== null && removedToSeq > reportedRemovedTo) {
+          reportedRemovedTo = removedToSeq
           subscription.put(gap('removed', subscription.position, removedToSeq))
         }
         for (const event of events) {
-          for (const { at, told } of await this.#eventsOf(store, event)) offer(subscription, at, told)
+          for (const made of await this.#eventsOf(store, event)) offer(subscription, made.at, made.event)
         }
         if (nextSeq > subscription.position.seq) subscription.position = { seq: nextSeq, part: WHOLE }
-        // From here to `#join` nothing is awaited, so nothing can be told in between.
+        // From here to `#join` nothing is awaited, so no event can be published in between.
         if (this.#seq === null ? !hasMore : subscription.position.seq >= this.#seq) {
           this.#join(store, subscription)
           return
@@ -313,16 +314,16 @@ export class Hub {
     if (startSeq === null) return false
     const { events, nextSeq, hasMore } = await store.feed({ afterSeq: startSeq, limit: PAGE })
     let readSeq = startSeq
-    let told = 0
+    let published = 0
     for (const event of events) {
       const made = await this.#eventsOf(store, event)
-      if (told >= TOLD_PER_TURN) {
-        told = 0
+      if (published >= EVENTS_PER_TURN) {
+        published = 0
         await nextTurn()
       }
-      // Everybody left meanwhile, and perhaps somebody new came, who is somewhere else.
+      // All subscribers left meanwhile. A new one may have come, at another position.
       if (this.#seq !== readSeq) return this.#seq !== null
-      for (const one of made) told += this.#tell(one.at, one.told)
+      for (const one of made) published += this.#publish(one.at, one.event)
       if (this.#seq !== readSeq) return this.#seq !== null
       readSeq = event.seq
       this.#seq = readSeq
@@ -333,22 +334,22 @@ export class Hub {
   }
 
   /** Returns the number of subscribers. */
-  #tell(at: Position, told: HubEvent): number {
+  #publish(at: Position, event: HubEvent): number {
     const receivers = new Set<Subscription>()
-    for (const topic of [...told.topics, '*']) for (const one of this.#live.get(topic) ?? []) receivers.add(one)
+    for (const topic of [...event.topics, '*']) for (const one of this.#live.get(topic) ?? []) receivers.add(one)
     for (const subscription of receivers) {
       if (!isAfter(at, subscription.position)) continue
-      // Not told, and so its position stays: it goes on from here when it comes back.
+      // The event is not delivered, so the position stays: a new subscription continues from here.
       if (subscription.isFull) subscription.end('slow')
-      else offer(subscription, at, told)
+      else offer(subscription, at, event)
     }
     return receivers.size
   }
 
-  // ---- what is told -----------------------------------------------------------------------------------------------
+  // ---- the events made from one event of the store -----------------------------------------------------------------
 
   /** The app's own events first: the bare number comes last and stands for all of them. */
-  async #eventsOf(store: Store, event: FeedEvent): Promise<{ at: Position; told: HubEvent }[]> {
+  async #eventsOf(store: Store, event: FeedEvent): Promise<{ at: Position; event: HubEvent }[]> {
     const own = ownEvent(event)
     const mapped: HubEvent[] = []
     let storeError: unknown = null
@@ -372,20 +373,20 @@ export class Hub {
       } catch (error) {
         // A store that does not answer is not the mapper's fault: all of it is tried again.
         if (storeError !== null) throw storeError
-        this.#host.log.error({ err: error, seq: event.seq }, 'a mapper of the hub failed; what it makes is not told')
+        this.#host.log.error({ err: error, seq: event.seq }, 'a mapper of the hub failed; its events are not published')
       }
     }
-    const parts = mapped.map((told, i) => ({ at: { seq: event.seq, part: i + 1 }, told }))
-    return [...parts, { at: { seq: event.seq, part: WHOLE }, told: own }]
+    const parts = mapped.map((one, i) => ({ at: { seq: event.seq, part: i + 1 }, event: one }))
+    return [...parts, { at: { seq: event.seq, part: WHOLE }, event: own }]
   }
 }
 
 /** Each event once, in order, and only what was asked for. */
-function offer(subscription: Subscription, at: Position, told: HubEvent): void {
+function offer(subscription: Subscription, at: Position, event: HubEvent): void {
   if (!isAfter(at, subscription.position)) return
   subscription.position = at
   const { topics } = subscription
-  if (topics.has('*') || told.topics.some((topic) => topics.has(topic))) subscription.put(told)
+  if (topics.has('*') || event.topics.some((topic) => topics.has(topic))) subscription.put(event)
 }
 
 const halfOf = ({ bufferMax }: Subscription): number => Math.floor(bufferMax / 2)

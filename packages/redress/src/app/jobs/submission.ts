@@ -190,8 +190,11 @@ async function checkMany<Input>(
   const jobs: NewJob[] = []
   for (const [i, input] of inputs.entries()) {
     const key = dedupe?.(input, i)
-    const turn = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
-    const own = { ...(key !== undefined && { dedupe: key }), ...(turn !== undefined && { limitKey: turn }) }
+    const ownLimitKey = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
+    const own = {
+      ...(key !== undefined && { dedupe: key }),
+      ...(ownLimitKey !== undefined && { limitKey: ownLimitKey }),
+    }
     try {
       jobs.push(await check(input, { ...options, ...own }))
     } catch (error) {

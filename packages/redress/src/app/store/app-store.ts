@@ -6,7 +6,7 @@ import { Journal } from '../../runtime/journal.ts'
 import type { Log } from '../../runtime/log.ts'
 import type { Store, TypeDeclaration } from '../../store/contract/store.ts'
 import { withWriteAhead } from '../../store/decorators/write-ahead.ts'
-import { answerWithin, SILENCE } from '../../worker/patience.ts'
+import { answerWithin, NO_ANSWER } from '../../worker/store-calls.ts'
 import { defaultLocation, openDriver, placeOf } from './open-store.ts'
 
 /** A PostgreSQL store that is not answered stops within 45 s. */
@@ -82,7 +82,7 @@ export class AppStore {
   async stop(): Promise<void> {
     if (this.#opened === null) return
     const { clock, log } = this.#options
-    if ((await answerWithin(clock, STOP_MS_MAX, this.#opened.store.stop())) !== SILENCE) return
+    if ((await answerWithin(clock, STOP_MS_MAX, this.#opened.store.stop())) !== NO_ANSWER) return
     log().error({ waited_ms: STOP_MS_MAX }, 'the store did not stop in time; the app goes on without it')
   }
 

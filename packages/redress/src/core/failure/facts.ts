@@ -258,11 +258,11 @@ export function describe(thrown: unknown): string {
 }
 
 /** What has no frames of its own (`attempt.fail` takes none) is placed by those of its cause. */
-function withCause(told: string, thrown: object): string {
+function withCause(text: string, thrown: object): string {
   const cause = read(thrown, 'cause')
-  const stack = told.includes(FRAME) ? undefined : read(cause, 'stack')
-  if (typeof stack !== 'string' || stack === '') return told
-  return clip(`${told}\ncaused by ${boundedStack(stack, nameOf(cause), messageOf(cause))}`, DETAIL_CHARS_MAX)
+  const stack = text.includes(FRAME) ? undefined : read(cause, 'stack')
+  if (typeof stack !== 'string' || stack === '') return text
+  return clip(`${text}\ncaused by ${boundedStack(stack, nameOf(cause), messageOf(cause))}`, DETAIL_CHARS_MAX)
 }
 
 function boundedStack(stack: string, name: string, message: string): string {
@@ -270,18 +270,18 @@ function boundedStack(stack: string, name: string, message: string): string {
   const head = framesAt < 0 ? stack : stack.slice(0, framesAt)
   // The engine writes the head when the error is made; a name or message set afterwards is not in it.
   const isCurrent = head.startsWith(name) && head.includes(message)
-  const told = redactAndClip(isCurrent ? head : `${name}: ${message}`, DETAIL_CHARS_MAX / 2)
-  if (framesAt < 0) return told
+  const text = redactAndClip(isCurrent ? head : `${name}: ${message}`, DETAIL_CHARS_MAX / 2)
+  if (framesAt < 0) return text
   let end = framesAt
   for (let n = 0; n < FRAMES_MAX && end >= 0; n++) end = stack.indexOf('\n', end + 1)
   const engineAt = stack.indexOf(ENGINE_FRAME, framesAt)
   if (engineAt >= 0 && (end < 0 || engineAt < end)) end = stack.lastIndexOf(FRAME, engineAt)
   const frames = stack.slice(framesAt, end < 0 ? undefined : end)
-  return told + redactAndClip(frames, DETAIL_CHARS_MAX - told.length)
+  return text + redactAndClip(frames, DETAIL_CHARS_MAX - text.length)
 }
 
 /** A class that forgot to set its name is known by its constructor. */
-export function nameOf(value: unknown): string {
+function nameOf(value: unknown): string {
   if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value
   const name = read(value, 'name')
   const isNamed = typeof name === 'string' && name !== '' && name !== 'Error'
@@ -289,7 +289,7 @@ export function nameOf(value: unknown): string {
   return typeof known === 'string' && known !== '' ? redactAndClip(known, 100) : 'Object'
 }
 
-export function messageOf(value: unknown): string {
+function messageOf(value: unknown): string {
   if (typeof value === 'string') return value
   const message = read(value, 'message')
   return typeof message === 'string' ? message : ''

@@ -199,8 +199,8 @@ export class StageLog {
 
   /** null when no try of any stage failed: then there is nothing to tell. */
   summary(): StageSummary[] | null {
-    const told = [...this.#byName.values()].filter(({ codes }) => Object.keys(codes).length > 0)
-    return told.length === 0 ? null : told.map((line) => ({ ...line, codes: { ...line.codes } }))
+    const failing = [...this.#byName.values()].filter(({ codes }) => Object.keys(codes).length > 0)
+    return failing.length === 0 ? null : failing.map((line) => ({ ...line, codes: { ...line.codes } }))
   }
 }
 

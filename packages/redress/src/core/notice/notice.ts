@@ -124,7 +124,7 @@ const NONE: readonly NewNotice[] = []
 
 /** A job failed for good. */
 export function noticesOfFailure(job: NotifiedJob, failure: Failure, policy: Policy): readonly NewNotice[] {
-  if (!isTold('failed', job.type, policy)) return NONE
+  if (!isNotified('failed', job.type, policy)) return NONE
   const { code, message, fault, phase, fingerprint } = failure
   return [
     {
@@ -142,7 +142,7 @@ export function noticesOfFailure(job: NotifiedJob, failure: Failure, policy: Pol
 
 /** Its worker is gone, and a person is to decide (P55). A worker takes all its jobs along: they are one cause. */
 export function noticesOfOrphan(job: NotifiedJob, worker: string, policy: Policy): readonly NewNotice[] {
-  if (!isTold('orphaned', job.type, policy)) return NONE
+  if (!isNotified('orphaned', job.type, policy)) return NONE
   return [
     {
       ...addressed('orphaned', job, policy),
@@ -191,7 +191,7 @@ export interface CountedNotice {
 }
 
 /** Told, or counted on the one that was told last? Asked in the transaction that writes the answer. */
-export function tellOrCount(
+export function sendOrCount(
   { windowMs }: Pick<NewNotice, 'windowMs'>,
   last: CountedNotice | null,
   nowMs: number,
@@ -204,7 +204,7 @@ export function tellOrCount(
 }
 
 /** A notice about a notice that failed could go on for ever, so there is none. */
-function isTold(kind: NoticeKind, type: string, { notify }: Policy): boolean {
+function isNotified(kind: NoticeKind, type: string, { notify }: Policy): boolean {
   return notify[kind].length > 0 && !isOwnType(type)
 }
 

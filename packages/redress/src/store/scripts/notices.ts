@@ -5,8 +5,8 @@ import {
   type NoticeContent,
   type NoticeJob,
   noticeOf,
+  sendOrCount,
   sortedSet,
-  tellOrCount,
   typeOfChannel,
 } from '../../core/notice/notice.ts'
 import type { AddedNotice, NoticeStore, StoredNotice } from '../contract/notices.ts'
@@ -214,7 +214,7 @@ export function* notifyAll(tx: Tx, told: readonly ChangeNotices[], nowMs: number
   const counts = new Map<Latest, number>()
   const answers = all.map((one): { latest: Latest; isNew: boolean } => {
     const before = one.notice.windowMs === 0 ? null : (latestOf.get(one.key) ?? null)
-    const decided = tellOrCount(one.notice, before, atMs)
+    const decided = sendOrCount(one.notice, before, atMs)
     if (decided.count) {
       const latest = before as Latest
       latest.repeats++

@@ -2,12 +2,12 @@ import { type AttemptFailOptions, failWith, publicLine } from '../../core/failur
 import type { StageOptions, StageSummary } from '../../core/failure/stage.ts'
 import { type Duration, durationMs } from '../../core/text/duration.ts'
 import type { Lease } from '../../store/contract/store.ts'
-import { type GivenUp, runStage, StageBook, type StageGround, type StageWork } from './stage.ts'
+import { type GivenUp, runStage, StageBook, type StageHost, type StageWork } from './stage.ts'
 
 export { type AttemptFailOptions, failWith }
 
 /** What an attempt stands on. A flight is one. */
-export interface AttemptGround extends StageGround {
+export interface AttemptHost extends StageHost {
   readonly span: { readonly traceparent: string } | null
 }
 
@@ -21,11 +21,11 @@ export class Attempt<Code extends string = string> {
   /** Most attempts have neither. */
   #context: Record<string, unknown> | null = null
   #stages: StageBook | null = null
-  readonly #ground: AttemptGround
+  readonly #host: AttemptHost
 
-  constructor(lease: Lease, ground: AttemptGround) {
+  constructor(lease: Lease, host: AttemptHost) {
     this.#lease = lease
-    this.#ground = ground
+    this.#host = host
   }
 
   get jobId(): string {
@@ -54,7 +54,7 @@ export class Attempt<Code extends string = string> {
    * or the trace of its submission where nothing is traced here.
    */
   get traceparent(): string | null {
-    return this.#ground.span?.traceparent ?? this.#lease.trace
+    return this.#host.span?.traceparent ?? this.#lease.trace
   }
 
   /** Aborted when the work no longer counts: lease lost, time over, cancelled, or the worker stops. */
@@ -90,7 +90,7 @@ export class Attempt<Code extends string = string> {
    * error transient. Rejects with its last error when it gives up; what was tried is kept with the attempt.
    */
   stage<T>(name: string, options: StageOptions<Code>, work: StageWork<T, Code>): Promise<Awaited<T>> {
-    this.#stages ??= new StageBook(this.#ground)
+    this.#stages ??= new StageBook(this.#host)
     return runStage({ book: this.#stages, path: '', signal: () => this.signal }, name, options, work)
   }
 

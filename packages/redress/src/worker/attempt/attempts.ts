@@ -46,13 +46,13 @@ export interface AttemptParts {
   key(): WorkerKey
   isAlive(): boolean
   crash(): void
-  /** The loop must turn soon: there is an outcome to send, or room for more. */
-  turn(): void
-  /** An attempt is over. */
-  over(): void
+  /** The worker's loop must run soon: there is an outcome to send, or a free slot. */
+  scheduleCycle(): void
+  /** An attempt was reported. */
+  ended(): void
 }
 
-/** The attempts of one worker: the course of each, and what can happen to it from outside. */
+/** The attempts of one worker: the steps of each, and the events from outside that change its way. */
 export class Attempts {
   readonly #parts: AttemptParts
 
@@ -180,13 +180,13 @@ export class Attempts {
     }
   }
 
-  #decide(flight: Flight, { deadlineMonoMs, span }: Running, heard: Outcome): Change {
+  #decide(flight: Flight, { deadlineMonoMs, span }: Running, outcome: Outcome): Change {
     const { clock, chance } = this.#parts.options
     const nowMonoMs = clock.monoMs()
     // A handler that held up the event loop could not be stopped at its limit. The limit holds all the same.
-    const isLate = heard.kind === 'succeeded' && nowMonoMs > deadlineMonoMs
-    const outcome: Outcome = isLate ? { kind: 'interrupted', reason: this.#timeoutOf(flight) } : heard
-    const change = changeFor(flight, outcome, nowMonoMs, chance())
+    const isLate = outcome.kind === 'succeeded' && nowMonoMs > deadlineMonoMs
+    const judged: Outcome = isLate ? { kind: 'interrupted', reason: this.#timeoutOf(flight) } : outcome
+    const change = changeFor(flight, judged, nowMonoMs, chance())
     if (span !== null) {
       const code = 'failure' in change ? (change.failure?.code ?? null) : null
       span.end(change.to === 'queued' ? change.cause : change.to, code)
@@ -195,7 +195,7 @@ export class Attempts {
   }
 
   #record(flight: Flight, closing: Closing, change: Change): Close {
-    const { id, pools, breakers, recorder, turn } = this.#parts
+    const { id, pools, breakers, recorder, scheduleCycle } = this.#parts
     const { lease, handler } = flight
     const { ran, endedMonoMs } = closing
     if (ran !== null && ran.callEpoch !== null) breakers?.ended(flight, ran.callEpoch, change, endedMonoMs)
@@ -207,13 +207,13 @@ export class Attempts {
     const pool = pools.of(flight)
     if (ran !== null && !closing.keepsSlot) pool.free()
     pool.want()
-    turn()
+    scheduleCycle()
     return close
   }
 
   /** The outcome is durable. A listener may throw: nothing of the worker's depends on it. */
   #report(flight: Flight, { ran }: Closing, { change, ranMs }: Close, answer: CloseAnswer): void {
-    const { breakers, options, over } = this.#parts
+    const { breakers, options, ended } = this.#parts
     const { id: jobId, type, attempt } = flight.lease
     // A renewal may have found out earlier that the lease was lost, and reported it.
     const isLossReported = flight.state.kind === 'gone'
@@ -229,7 +229,7 @@ export class Attempts {
     } catch (error) {
       options.log.error({ err: error, job_id: jobId }, 'an outcome is recorded, but a listener for outcomes threw')
     }
-    over()
+    ended()
   }
 
   #reportLoss({ lease: { id: jobId, type, attempt } }: Flight): void {
@@ -274,7 +274,7 @@ export class Attempts {
 
   /** The job is not ours any more: stop the work, and write nothing. */
   lose(flight: Flight): void {
-    const { id, pools, options, turn } = this.#parts
+    const { id, pools, options, scheduleCycle } = this.#parts
     if (flight.state.kind === 'gone') return
     const { id: job_id, type, attempt } = flight.lease
     options.log.warn({ job_id, type, attempt, worker_id: id }, 'lease lost; the attempt is stopped')
@@ -284,7 +284,7 @@ export class Attempts {
     this.#leave(flight)
     flight.stop(new LeaseLost())
     pools.of(flight).want()
-    turn()
+    scheduleCycle()
   }
 
   /** Its time limit is over. */

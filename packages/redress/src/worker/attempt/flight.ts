@@ -5,7 +5,7 @@ import type { Lease } from '../../store/contract/store.ts'
 import type { AttemptSpan } from '../../tracing/tracing.ts'
 import { Attempt } from './attempt.ts'
 import type { Handler } from './call-handler.ts'
-import type { StageWorld } from './stage.ts'
+import type { StageRuntime } from './stage.ts'
 
 /** All times that end in `MonoMs` are the worker's monotonic time; the store's clock is `storeNowMs`. */
 export type FlightState =
@@ -73,7 +73,7 @@ export class Flight {
   readonly lease: Lease
   readonly handler: Handler
   readonly attempt: Attempt
-  readonly world: StageWorld
+  readonly runtime: StageRuntime
   /** It lost so many workers that it may be what kills them; two such jobs never run in one worker at once. */
   readonly isSuspect: boolean
   readonly claimedMonoMs: number
@@ -89,10 +89,10 @@ export class Flight {
   #awaited: unknown = null
   #isAbandoned = false
 
-  constructor(lease: Lease, handler: Handler, world: StageWorld, storeNowMs: number, askedMonoMs: number) {
+  constructor(lease: Lease, handler: Handler, runtime: StageRuntime, storeNowMs: number, askedMonoMs: number) {
     this.lease = lease
     this.handler = handler
-    this.world = world
+    this.runtime = runtime
     this.attempt = new Attempt(lease, this)
     this.isSuspect = lease.spent !== null && isSuspect(unpackSpent(lease.spent), handler.policy)
     this.claimedMonoMs = askedMonoMs

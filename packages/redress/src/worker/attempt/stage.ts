@@ -86,8 +86,8 @@ export async function runStage<T, Code extends string>(
   work: StageWork<T, Code>,
 ): Promise<Awaited<T>> {
   const { book } = around
-  const stage = checkStage(name, options, book.ground.handler.codes)
-  const rules = rulesOf(options, book.ground.handler)
+  const stage = checkStage(name, options, book.host.handler.codes)
+  const rules = rulesOf(options, book.host.handler)
   around.signal().throwIfAborted()
   const open = book.begin(stage, around.path + name)
   try {
@@ -101,7 +101,7 @@ export async function runStage<T, Code extends string>(
         return output
       } catch (thrown) {
         const delayMs = afterFailure(open, around, options, rules, thrown)
-        if (delayMs > 0) await pause(book.world.clock, delayMs, around.signal())
+        if (delayMs > 0) await pause(book.runtime.clock, delayMs, around.signal())
       }
       around.signal().throwIfAborted()
     }
@@ -131,7 +131,7 @@ async function tryOnce<T, Code extends string>(
 ): Promise<Awaited<T>> {
   const { timeoutMs } = open.stage
   if (timeoutMs === null) return callStage(work, new StageTry<Code>(open, around, null))
-  const { clock } = around.book.world
+  const { clock } = around.book.runtime
   const timeUp = new AbortController()
   const tried = new StageTry<Code>(open, around, timeUp)
   return new Promise<Awaited<T>>((resolve, reject) => {
@@ -147,12 +147,12 @@ async function tryOnce<T, Code extends string>(
   })
 }
 
-async function measured<T>({ ground, world }: StageBook, { line }: OpenStage, trying: Promise<T>): Promise<T> {
-  const beganMonoMs = world.clock.monoMs()
+async function measured<T>({ host, runtime }: StageBook, { line }: OpenStage, work: Promise<T>): Promise<T> {
+  const beganMonoMs = runtime.clock.monoMs()
   try {
-    return await trying
+    return await work
   } finally {
-    world.onTry?.(ground.handler.type, line.name, world.clock.monoMs() - beganMonoMs)
+    runtime.onTry?.(host.handler.type, line.name, runtime.clock.monoMs() - beganMonoMs)
   }
 }
 
@@ -168,7 +168,7 @@ function afterFailure<Code extends string>(
   const { stage, line, number } = open
   // The attempt is over, or the handler wants to go on later: neither is a failure of this try.
   if (around.signal().aborted || isInstance(thrown, Snoozed)) throw thrown
-  const nowMonoMs = book.world.clock.monoMs()
+  const nowMonoMs = book.runtime.clock.monoMs()
   const inner = book.givenUpWith(thrown)
   const captured = book.capture(thrown, inner?.rules ?? rules, nowMonoMs)
   const said = book.failed(open, captured)
@@ -183,10 +183,10 @@ function afterFailure<Code extends string>(
             retry: captured.retry,
             retryAfterMs: captured.retryAfterMs,
             wanted: asked(options, thrown, captured, number),
-            leftMs: book.ground.deadlineMonoMs - nowMonoMs,
+            leftMs: book.host.deadlineMonoMs - nowMonoMs,
           },
-          book.ground.handler.policy.retry.unknown,
-          book.world.chance(),
+          book.host.handler.policy.retry.unknown,
+          book.runtime.chance(),
         )
   if (decision.kind === 'again') return decision.delayMs
   line.failed++
@@ -243,16 +243,16 @@ function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void
 }
 
 /** What the stages of an attempt stand on. A flight is one. */
-export interface StageGround {
+export interface StageHost {
   readonly handler: Handler
   readonly deadlineMonoMs: number
   /** `run` has ended, and `verify` has the attempt. */
   readonly isVerifying: boolean
-  readonly world: StageWorld
+  readonly runtime: StageRuntime
   storeNowMs(monoMs: number): number
 }
 
-export interface StageWorld {
+export interface StageRuntime {
   readonly clock: Clock
   readonly chance: Chance
   /** Called when a try has ended, either way. */
@@ -287,8 +287,8 @@ const TRY_CONTEXT_BOUNDS = { depthMax: 3, keysMax: 20, itemsMax: 20, textCharsMa
 
 /** What an attempt remembers of its stages; made when it first enters one. */
 export class StageBook {
-  readonly ground: StageGround
-  readonly world: StageWorld
+  readonly host: StageHost
+  readonly runtime: StageRuntime
   readonly #log = new StageLog()
   readonly #open = new Set<OpenStage>()
   /** By the very error that was thrown, so that the author's code meets errors as they are, never a wrapper. */
@@ -296,9 +296,9 @@ export class StageBook {
   /** For what is not an object; only the newest can be told apart. */
   #byValue: { thrown: unknown; givenUp: GivenUp } | null = null
 
-  constructor(ground: StageGround) {
-    this.ground = ground
-    this.world = ground.world
+  constructor(host: StageHost) {
+    this.host = host
+    this.runtime = host.runtime
   }
 
   begin(stage: CheckedStage, path: string): OpenStage {
@@ -313,10 +313,10 @@ export class StageBook {
 
   /** Named by the same rules that would name it if it ended the attempt. */
   capture(thrown: unknown, rules: readonly Rule[], nowMonoMs: number): Captured {
-    const { handler, isVerifying } = this.ground
+    const { handler, isVerifying } = this.host
     const phase = isVerifying ? 'verification' : 'execution'
     const { type, codes } = handler
-    return captureFailure({ thrown, phase, type, codes, rules, nowMs: this.ground.storeNowMs(nowMonoMs) })
+    return captureFailure({ thrown, phase, type, codes, rules, nowMs: this.host.storeNowMs(nowMonoMs) })
   }
 
   /** Adds a failed try to the record of its stage. Answers with what it said, in one short line. */
@@ -362,7 +362,7 @@ export class StageBook {
     const open = [...this.#open].at(-1)
     if (open === undefined) return null
     const record = recordOf(open, 'stopped')
-    return { why: null, record, context: { ...open.context }, rules: this.ground.handler.rules, final: null }
+    return { why: null, record, context: { ...open.context }, rules: this.host.handler.rules, final: null }
   }
 
   summary(): StageSummary[] | null {

@@ -20,7 +20,7 @@ import type { Store } from '../../store/contract/store.ts'
 import type { Handler } from '../attempt/call-handler.ts'
 import type { Flight } from '../attempt/flight.ts'
 import { release } from '../attempt/outcome.ts'
-import { answerOrThrow } from '../patience.ts'
+import { answerOrThrow } from '../store-calls.ts'
 
 /** Counts go to the store this often, and at once when they may open or close the breaker. */
 const REPORT_MS = 250
@@ -83,7 +83,7 @@ export class BreakerWatch {
   }
 
   /** `askedMonoMs`: when the store was asked, not when it answered. */
-  learn(standings: readonly BreakerStanding[], askedMonoMs: number): void {
+  update(standings: readonly BreakerStanding[], askedMonoMs: number): void {
     let hasShut = false
     for (const standing of standings) {
       const before = this.#known.get(standing.name)
@@ -118,7 +118,7 @@ export class BreakerWatch {
   async #look(nowMonoMs: number): Promise<void> {
     const { store, clock, log, looked } = this.#options
     try {
-      this.learn(await answerOrThrow(clock, store.standings({ names: this.#names })), nowMonoMs)
+      this.update(await answerOrThrow(clock, store.standings({ names: this.#names })), nowMonoMs)
     } catch (error) {
       log.error({ err: error }, 'breakers could not be looked at; going by what was known when the jobs were claimed')
       this.#learnedMonoMs = nowMonoMs
@@ -209,7 +209,7 @@ export class BreakerWatch {
     try {
       const counts = tallies.map((tally) => reportOf(tally, nowMonoMs))
       const { store, clock } = this.#options
-      this.learn(await answerOrThrow(clock, store.countCalls({ counts })), nowMonoMs)
+      this.update(await answerOrThrow(clock, store.countCalls({ counts })), nowMonoMs)
     } catch (error) {
       this.#options.log.error({ err: error }, 'calls could not be counted; will try again')
       this.#tallies.unshift(...tallies)

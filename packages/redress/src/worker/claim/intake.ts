@@ -5,10 +5,10 @@ import type { BreakerStanding } from '../../store/contract/breakers.ts'
 import type { Lane, Lease, Store, WorkerKey } from '../../store/contract/store.ts'
 import type { Handler } from '../attempt/call-handler.ts'
 import { Flight } from '../attempt/flight.ts'
-import type { StageWorld } from '../attempt/stage.ts'
-import { Trouble } from '../patience.ts'
+import type { StageRuntime } from '../attempt/stage.ts'
+import { Trouble } from '../store-calls.ts'
 
-export interface TakenIn {
+export interface Claimed {
   flights: Flight[]
   /** The store had at least as many as we asked for. */
   hasMore: boolean
@@ -16,7 +16,7 @@ export interface TakenIn {
   nextDueInMs: number
 }
 
-interface IntakeOptions extends StageWorld {
+interface IntakeOptions extends StageRuntime {
   store: Store
   log: Log
   handlers: ReadonlyMap<string, Handler>
@@ -24,7 +24,7 @@ interface IntakeOptions extends StageWorld {
   served: readonly Handler[]
   prefetchMax: number
   /** The answer to a claim says how breakers stand. */
-  learn: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
+  onBreakers: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
 }
 
 /** Claims for one worker: decides how many, and for which lanes. */
@@ -36,8 +36,8 @@ export class Intake {
   readonly #slotTrouble: Trouble
   readonly #handlers: ReadonlyMap<string, Handler>
   readonly #prefetch: Prefetch
-  readonly #learn: IntakeOptions['learn']
-  readonly #world: StageWorld
+  readonly #onBreakers: IntakeOptions['onBreakers']
+  readonly #runtime: StageRuntime
   readonly #lanes: Lane[]
   /** Types with a limit per worker. */
   readonly #slotted: readonly Handler[]
@@ -45,15 +45,15 @@ export class Intake {
   readonly #lanesAhead: Lane[]
 
   constructor(options: IntakeOptions) {
-    const { store, clock, log, handlers, served, prefetchMax, learn } = options
+    const { store, clock, log, handlers, served, prefetchMax, onBreakers } = options
     this.#store = store
     this.#clock = clock
-    this.#world = options
+    this.#runtime = options
     this.#trouble = new Trouble(clock, log)
     this.#slotTrouble = new Trouble(clock, log)
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
-    this.#learn = learn
+    this.#onBreakers = onBreakers
     const lanesOf = (some: readonly Handler[]): Lane[] =>
       some.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
     this.#lanes = lanesOf(served)
@@ -74,7 +74,7 @@ export class Intake {
   }
 
   /** The previous claim was not answered. */
-  isSilent(waitedMs: number): void {
+  unanswered(waitedMs: number): void {
     this.#trouble.failed({ waited_ms: waitedMs }, 'a claim was not answered; will ask again')
   }
 
@@ -82,8 +82,8 @@ export class Intake {
    * `freeSlots` is negative if more jobs are buffered than there are slots; `held` are the jobs that this worker
    * holds.
    */
-  async claim(worker: WorkerKey, freeSlots: number, held: Iterable<Flight>): Promise<TakenIn> {
-    const taken: TakenIn = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
+  async claim(worker: WorkerKey, freeSlots: number, held: Iterable<Flight>): Promise<Claimed> {
+    const taken: Claimed = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
     const askedMonoMs = this.#clock.monoMs()
     const claims = this.#claims(freeSlots, held)
     const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
@@ -93,13 +93,13 @@ export class Intake {
         this.#trouble.failed({ err: answer.reason }, 'claiming failed; will try again')
         continue
       }
-      this.#trouble.isOver()
+      this.#trouble.ended()
       const { nowMs, leases, nextDueAtMs, breakers } = answer.value
-      if (breakers !== undefined) this.#learn(breakers, askedMonoMs)
+      if (breakers !== undefined) this.#onBreakers(breakers, askedMonoMs)
       if (nextDueAtMs !== null) taken.nextDueInMs = Math.min(taken.nextDueInMs, nextDueAtMs - nowMs)
       if (leases.length >= (claims[i]?.max ?? 0)) taken.hasMore = true
       for (const lease of leases) {
-        taken.flights.push(new Flight(lease, this.#handlerOf(lease), this.#world, nowMs, askedMonoMs))
+        taken.flights.push(new Flight(lease, this.#handlerOf(lease), this.#runtime, nowMs, askedMonoMs))
       }
     }
     const payloadChars = taken.flights.reduce((sum, { lease }) => sum + lease.payload.length, 0)
@@ -147,7 +147,7 @@ export class Intake {
       if (typeof answer !== 'number' || !(answer >= 0)) {
         throw new TypeError(`slotsMax must return a number of at least 0; got ${String(answer)}`)
       }
-      this.#slotTrouble.isOver()
+      this.#slotTrouble.ended()
       return Math.floor(answer)
     } catch (error) {
       this.#slotTrouble.failed({ type, err: error }, `slotsMax of ${type} failed; its jobs are not claimed for now`)

@@ -2,7 +2,7 @@ import type { Clock } from '../../runtime/clock.ts'
 import type { WorkerKey } from '../../store/contract/store.ts'
 import type { Handler } from '../attempt/call-handler.ts'
 import type { Flight } from '../attempt/flight.ts'
-import { answerWithin, PATIENCE_MS, SILENCE } from '../patience.ts'
+import { ANSWER_MS_MAX, answerWithin, NO_ANSWER } from '../store-calls.ts'
 import type { Intake } from './intake.ts'
 
 const WAKE_SOON_MS = 100
@@ -26,7 +26,7 @@ interface SlotPoolOptions {
   /** No job may start before the store has answered a query. */
   mustLookFirst: () => boolean
   /** More work is known: the loop must run at once. */
-  turn: () => void
+  scheduleCycle: () => void
   /** The loop should turn within this time, and want work for every pool. */
   poll: (withinMs: number) => void
   /** A claim ended, whatever it returned. */
@@ -71,7 +71,7 @@ export class SlotPool {
   }
 
   async claim(worker: WorkerKey): Promise<void> {
-    const { clock, intake, slots, pollMs, turn, poll, changed } = this.#options
+    const { clock, intake, slots, pollMs, scheduleCycle, poll, changed } = this.#options
     const free = slots - this.#running - this.line.length
     if (this.#isClaiming || !this.#isWanted || !intake.isWorthAsking(free, this.line.length)) {
       poll(pollMs)
@@ -84,10 +84,10 @@ export class SlotPool {
       for (const flight of taken.flights) this.#options.claimed(flight)
       return taken
     })
-    const taken = await answerWithin(clock, PATIENCE_MS, claimed)
+    const taken = await answerWithin(clock, ANSWER_MS_MAX, claimed)
     this.#isClaiming = false
-    if (taken === SILENCE) {
-      intake.isSilent(PATIENCE_MS)
+    if (taken === NO_ANSWER) {
+      intake.unanswered(ANSWER_MS_MAX)
       // Jobs in a late answer are still leased to this worker.
       void claimed.then(() => this.#claimed())
       poll(pollMs)
@@ -96,7 +96,7 @@ export class SlotPool {
     }
     this.#claimed()
     if (taken.hasMore) this.#isWanted = true
-    if (taken.hasMore || this.#isWoken) turn()
+    if (taken.hasMore || this.#isWoken) scheduleCycle()
     else poll(Math.max(0, Math.min(pollMs, taken.nextDueInMs)))
   }
 

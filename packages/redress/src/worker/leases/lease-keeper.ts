@@ -3,7 +3,7 @@ import type { Log } from '../../runtime/log.ts'
 import type { Renewal, Store, WorkerKey } from '../../store/contract/store.ts'
 import { Attempt } from '../attempt/attempt.ts'
 import type { Flight } from '../attempt/flight.ts'
-import { answerWithin, PATIENCE_MS, SILENCE, Trouble } from '../patience.ts'
+import { ANSWER_MS_MAX, answerWithin, NO_ANSWER, Trouble } from '../store-calls.ts'
 
 /** A lease is renewed when a third of it has passed: two renewals may fail before it is in danger. */
 const RENEW_AT_SHARE = 1 / 3
@@ -16,7 +16,7 @@ export class LeaseKeeper {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
-  readonly #patienceMs: number
+  readonly #answerMsMax: number
   readonly #lost: (flight: Flight) => void
   #underWay: Promise<void> | null = null
   #next: Promise<void> | null = null
@@ -26,7 +26,7 @@ export class LeaseKeeper {
   /** `shortestMs`: the shortest of all leases that may need a renewal while an answer is pending. */
   constructor(store: Store, clock: Clock, log: Log, shortestMs: number, lost: (flight: Flight) => void) {
     this.#store = store
-    this.#patienceMs = Math.min(PATIENCE_MS, shortestMs * RENEW_AT_SHARE)
+    this.#answerMsMax = Math.min(ANSWER_MS_MAX, shortestMs * RENEW_AT_SHARE)
     this.#clock = clock
     this.#trouble = new Trouble(clock, log)
     this.#lost = lost
@@ -58,8 +58,8 @@ export class LeaseKeeper {
     try {
       const asked = this.#store.renew({ worker, leases: renewals })
       const renewed = asked.then(({ lost }) => this.#renewed(held, renewals, lost, askedMonoMs))
-      if ((await answerWithin(this.#clock, this.#patienceMs, renewed)) !== SILENCE) return
-      const waited_ms = Math.round(this.#patienceMs)
+      if ((await answerWithin(this.#clock, this.#answerMsMax, renewed)) !== NO_ANSWER) return
+      const waited_ms = Math.round(this.#answerMsMax)
       this.#trouble.failed({ waited_ms, leases: renewals.length }, 'a renewal was not answered; will renew again')
     } catch (error) {
       this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
@@ -77,7 +77,7 @@ export class LeaseKeeper {
     lost: readonly number[],
     askedMonoMs: number,
   ): void {
-    this.#trouble.isOver()
+    this.#trouble.ended()
     this.#seenMonoMs = Math.max(this.#seenMonoMs, askedMonoMs)
     for (const { key, attempt, ttlMs } of renewals) {
       const flight = held.get(key)
@@ -91,14 +91,14 @@ export class LeaseKeeper {
   }
 
   #due(held: ReadonlyMap<number, Flight>, nowMonoMs: number): Renewal[] {
-    const tellsProgress = nowMonoMs - this.#progressMonoMs >= PROGRESS_EVERY_MS
-    if (tellsProgress) this.#progressMonoMs = nowMonoMs
+    const reportsProgress = nowMonoMs - this.#progressMonoMs >= PROGRESS_EVERY_MS
+    if (reportsProgress) this.#progressMonoMs = nowMonoMs
     const renewals: Renewal[] = []
     for (const [key, flight] of held) {
       const { state } = flight
       if (state.kind === 'closing' && state.record === 'sent') continue
       const { ttlMs } = flight.handler.policy.lease
-      const progress = tellsProgress ? Attempt.takeProgress(flight.attempt) : null
+      const progress = reportsProgress ? Attempt.takeProgress(flight.attempt) : null
       if (progress === null && nowMonoMs < flight.renewedMonoMs + ttlMs * RENEW_AT_SHARE) continue
       renewals.push({ key, attempt: flight.lease.attempt, ttlMs, progress })
     }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Change } from '../../../src/core/job/change.ts'
 import {
+  type Change,
   cancelOnRequeue,
   endEventOf,
   isStillReclaimable,

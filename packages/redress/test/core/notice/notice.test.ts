@@ -7,7 +7,7 @@ import {
   noticesOfOrphan,
   noticesOfSettlement,
   refuseOwnType,
-  tellOrCount,
+  sendOrCount,
 } from '../../../src/core/notice/notice.ts'
 import { renderNotice } from '../../../src/core/notice/text.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
@@ -102,7 +102,7 @@ describe('told, or counted', () => {
   const last = { atMs: 1_000, untilMs: 2_000, repeats: 3 }
 
   test('the first one is told, and opens a window', () => {
-    expect(tellOrCount({ windowMs: 500 }, null, 10)).toEqual({
+    expect(sendOrCount({ windowMs: 500 }, null, 10)).toEqual({
       count: false,
       untilMs: 510,
       earlier: 0,
@@ -111,8 +111,8 @@ describe('told, or counted', () => {
   })
 
   test('what comes within the window is counted; the end of the window is outside', () => {
-    expect(tellOrCount({ windowMs: 500 }, last, 1_999)).toEqual({ count: true })
-    expect(tellOrCount({ windowMs: 500 }, last, 2_000)).toEqual({
+    expect(sendOrCount({ windowMs: 500 }, last, 1_999)).toEqual({ count: true })
+    expect(sendOrCount({ windowMs: 500 }, last, 2_000)).toEqual({
       count: false,
       untilMs: 2_500,
       earlier: 3,
@@ -121,10 +121,10 @@ describe('told, or counted', () => {
   })
 
   test('without a window each is told, and none is counted', () => {
-    expect(tellOrCount({ windowMs: 500 }, last, last.atMs - 1), 'the clock was set back').toMatchObject({
+    expect(sendOrCount({ windowMs: 500 }, last, last.atMs - 1), 'the clock was set back').toMatchObject({
       count: false,
     })
-    expect(tellOrCount({ windowMs: 0 }, { ...last, untilMs: 9_000 }, 1_999)).toMatchObject({ count: false, earlier: 0 })
+    expect(sendOrCount({ windowMs: 0 }, { ...last, untilMs: 9_000 }, 1_999)).toMatchObject({ count: false, earlier: 0 })
   })
 })
 

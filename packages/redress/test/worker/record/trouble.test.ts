@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { keepingLog } from '../../../../../test/support/scene.ts'
 import { VirtualClock } from '../../../src/runtime/clock.ts'
-import { Trouble } from '../../../src/worker/patience.ts'
+import { Trouble } from '../../../src/worker/store-calls.ts'
 
 function scene() {
   const clock = new VirtualClock()
@@ -45,7 +45,7 @@ test('when it is over, the next one is told at once', () => {
   const { log, trouble } = scene()
   for (let i = 0; i < 10; i++) trouble.failed({}, 'it failed')
   expect(log.lines).toHaveLength(1)
-  trouble.isOver()
+  trouble.ended()
   expect(trouble.isWaiting).toBe(false)
   trouble.failed({}, 'it failed')
   expect(log.lines).toHaveLength(2)

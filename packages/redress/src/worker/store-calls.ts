@@ -2,19 +2,19 @@ import type { Clock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 
 /** The store has not answered yet, and may never answer. */
-export const SILENCE = Symbol('silence')
+export const NO_ANSWER = Symbol('no answer')
 
 /** How long the worker waits for an answer before it goes on without it and asks again. */
-export const PATIENCE_MS = 10_000
+export const ANSWER_MS_MAX = 10_000
 
 /**
- * The answer, or `SILENCE` after `ms`. A connection that loses packets gives neither an answer nor an error, so no
+ * The answer, or `NO_ANSWER` after `ms`. A connection that loses packets gives neither an answer nor an error, so no
  * loop of a worker may wait for the store alone. The caller can use a late answer by chaining to `asked`; a late
  * error is dropped.
  */
-export function answerWithin<T>(clock: Clock, ms: number, asked: Promise<T>): Promise<T | typeof SILENCE> {
+export function answerWithin<T>(clock: Clock, ms: number, asked: Promise<T>): Promise<T | typeof NO_ANSWER> {
   return new Promise((resolve, reject) => {
-    const timer = clock.setTimer(ms, () => resolve(SILENCE))
+    const timer = clock.setTimer(ms, () => resolve(NO_ANSWER))
     asked.then(
       (answer) => {
         timer.cancel()
@@ -30,8 +30,8 @@ export function answerWithin<T>(clock: Clock, ms: number, asked: Promise<T>): Pr
 
 /** For callers that treat silence like an error. */
 export async function answerOrThrow<T>(clock: Clock, asked: Promise<T>): Promise<T> {
-  const answer = await answerWithin(clock, PATIENCE_MS, asked)
-  if (answer === SILENCE) throw new Error(`The store did not answer within ${PATIENCE_MS / 1_000} s.`)
+  const answer = await answerWithin(clock, ANSWER_MS_MAX, asked)
+  if (answer === NO_ANSWER) throw new Error(`The store did not answer within ${ANSWER_MS_MAX / 1_000} s.`)
   return answer
 }
 
@@ -76,7 +76,7 @@ export class Trouble {
     this.#logsAtMonoMs = nowMonoMs + waitMs
   }
 
-  isOver(): void {
+  ended(): void {
     if (this.#failures === 0) return
     this.#failures = 0
     this.#unlogged = 0
