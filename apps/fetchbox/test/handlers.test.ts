@@ -142,11 +142,7 @@ describe('a folder of handlers that cannot be used stops the start, and says whi
       { 'odd.mjs': 'export const prepare = 7' },
       /odd\.mjs exports prepare, which is not a function/,
     ],
-    [
-      'an invalid name',
-      { 'My Type.js': 'export const prepare = () => ({})' },
-      /My Type\.js has an invalid name/,
-    ],
+    ['an invalid name', { 'My Type.js': 'export const prepare = () => ({})' }, /My Type\.js has an invalid name/],
     ['two of one type', { 'a.js': 'export const prepare = () => ({})', 'a.mjs': '' }, /same type as a\.js/],
   ])('%s', async (_, files, message) => {
     await expect(loadHandlers(folderWith(files))).rejects.toThrow(message)
