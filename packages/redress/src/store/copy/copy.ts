@@ -9,11 +9,11 @@ import {
   type TableCount,
 } from '../contract/copying.ts'
 
-/** An idle worker shows itself every ten seconds; after three silences it is taken for gone. */
+/** An idle worker reports every ten seconds; after three missed reports it counts as gone. */
 const WORKER_SEEN_MS = 30_000
 
 export interface CopyOptions {
-  /** Copies although somebody is at work on the source: what happens there meanwhile is not in the copy. */
+  /** Copies although workers run on the source: later changes there are not in the copy. */
   isInUseAllowed: boolean
   onProgress?: (progress: CopyProgress) => void
 }
@@ -27,23 +27,23 @@ interface CopyProgress {
 export interface CopiedCount {
   table: string
   source: number
-  /** null where nothing was copied, because it was only asked what would be. */
+  /** null after a dry run. */
   target: number | null
 }
 
 export interface Copied {
   tables: CopiedCount[]
-  /** Every table has as many rows on both sides. Where not, nothing was left on the target. */
+  /** Every table has the same number of rows on both sides. If not, nothing is left on the target. */
   isWhole: boolean
   /** Texts with a NUL character, which PostgreSQL cannot hold: it was replaced by U+FFFD. */
   textsChanged: number
-  /** Events that the source has written since: they are not in the copy. */
+  /** Events that were added to the source meanwhile: they are not in the copy. */
   eventsMissed: number
-  /** Workers that were at work on the source. */
+  /** Workers that ran on the source. */
   workers: string[]
 }
 
-/** What would be copied, after all that stands in the way has been asked. Changes nothing. */
+/** Checks all obstacles and returns what would be copied. Changes nothing. */
 export async function planCopy(source: CopySource, target: CopyTarget, options: CopyOptions): Promise<Copied> {
   const workers = await refuseObstacles(source, target, options)
   const counts = await countsOf(source)
@@ -52,8 +52,8 @@ export async function planCopy(source: CopySource, target: CopyTarget, options: 
 }
 
 /**
- * Copies every table with its keys and numbers. All of it is one transaction of the target: a copy that is cut off at
- * any moment leaves an empty store, never a part of one that somebody could take for the whole.
+ * Copies every table with its keys and numbers, in one transaction of the target. An interrupted copy leaves an empty store,
+ * never a part of one.
  */
 export async function copyStore(source: CopySource, target: CopyTarget, options: CopyOptions): Promise<Copied> {
   const workers = await refuseObstacles(source, target, options)
@@ -63,7 +63,7 @@ export async function copyStore(source: CopySource, target: CopyTarget, options:
   let eventsMissed = 0
   const isWhole = () => tables.every((table) => table.source === table.target)
   await target.fill(async (writer) => {
-    // Once more, now that nobody else can write.
+    // Checked again under the locks.
     refuseFilled(target.place, await filledOf(writer.countOf))
     for (const [i, table] of COPIED_TABLES.entries()) {
       const total = (counts[i] as TableCount).rows

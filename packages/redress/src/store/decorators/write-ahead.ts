@@ -18,12 +18,12 @@ interface Known {
   type: string
   worker: string | null
   spent: string | null
-  /** For what is to be told of it. */
+  /** For its notices. */
   job?: NotifiedJob
 }
 
 /**
- * Puts a line on disk before each change of a job whose policy says `audit: 'write-ahead'`, whoever makes the change.
+ * Writes a line to disk before each change of a job whose policy has `audit: 'write-ahead'`.
  * A change that cannot be logged does not happen; an attempt whose outcome cannot be logged fails (P66, P67). A line whose
  * change the store then refuses is followed by a correction.
  */
@@ -35,7 +35,7 @@ export function withWriteAhead(
   queuedAs: (type: string) => string | undefined = () => undefined,
 ): Store {
   const watched = new Map<string, Policy>()
-  /** What this process has seen of the jobs it holds or looks after: closes carry only keys. */
+  /** The jobs that this process holds or reclaims: closes carry only keys. */
   const seen = new Map<JobKey, Known>()
   const workers = new Map<number, string>()
 
@@ -66,7 +66,7 @@ export function withWriteAhead(
 
   const nameOf = (status: Status, type: string): string => (status === 'queued' ? (queuedAs(type) ?? status) : status)
 
-  /** Asked before more is claimed: a full disk must not make dispatch failures of a whole queue. */
+  /** Checked before each claim: a full disk must not turn a whole queue into dispatch failures. */
   let isLogBroken = false
   const corrections = openCorrections({
     append: (entries) => log.append(entries),
@@ -100,7 +100,7 @@ export function withWriteAhead(
   const { closeNow } = store
   return {
     ...store,
-    // At the last moment nothing can be logged first: those jobs are left to their leases, and so to `reclaim`.
+    // Nothing can be logged synchronously: those jobs wait until their leases expire and are reclaimed.
     ...(closeNow === undefined
       ? {}
       : { closeNow: (params) => closeNow({ ...params, closes: params.closes.filter(({ key }) => !seen.has(key)) }) }),
@@ -165,8 +165,8 @@ export function withWriteAhead(
         seen.set(key, known)
         return [line(known, 'queued', 'processing', null, { attempt })]
       })
-      // The worker's name is on disk before it gets the job (P18). If it cannot be, nobody gets it: the lease runs out,
-      // and the job is a dispatch failure. Jobs of other types that came with it are not touched by that.
+      // The worker's name is on disk before it gets the job (P18). If the write fails, no worker gets the job: its lease expires,
+      // and the job is a dispatch failure. Jobs of other types of the same claim are not affected.
       try {
         await logAll(lines)
         return claimed
@@ -225,7 +225,7 @@ export function withWriteAhead(
         () => store.reclaim(params),
         (answered) => untrueOfEnds(params.reclaims, ahead, answered),
       )
-      // A reported orphan may come back and be closed here; every other job taken back is nobody's any more.
+      // A reported orphan may recover and be closed here. Every other reclaimed job has left its worker.
       for (const [i, { key, change }] of params.reclaims.entries()) {
         if (answers[i] === 'closed' && change.to !== 'orphaned') forget(key)
       }
@@ -274,7 +274,7 @@ export function withWriteAhead(
     return line(known, from, rejected === null ? 'queued' : 'failed', rejected, more)
   }
 
-  /** Whoever reads the log must not look for jobs that were announced and then turned away. */
+  /** Corrects the lines of jobs that were announced and then refused. */
   async function announcing<T>(
     jobs: readonly NewJob[],
     submit: () => Promise<T>,
@@ -369,7 +369,7 @@ export function withWriteAhead(
     }
   }
 
-  /** What was to be told of the outcome is told; of a job that failed only by this, what its policy says of failures. */
+  /** The notices of the outcome; for a job that fails only because of the log, the notices of its policy for failures. */
   function toldOfUnlogged(close: Close, { type, job }: Known): Close {
     const policy = watched.get(type)
     if (close.notices !== undefined || close.change.to !== 'failed' || policy === undefined || job === undefined)
@@ -401,7 +401,7 @@ function failureFields({ phase, layer, code, fault, message, detail, context, de
   }
 }
 
-/** Whatever the attempt came to, it could not be logged: it is failed, and says why (P67). */
+/** The outcome could not be logged, so the job fails and says why (P67). */
 function unlogged(change: Change, { type, spent }: Known, why: string): Change {
   if (change.to === 'failed') {
     const { failure } = change

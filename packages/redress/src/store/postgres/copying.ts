@@ -9,7 +9,7 @@ import { HISTORY_TABLES } from './schema/partitions.ts'
 
 const { COPIED_TABLES } = copying
 
-/** Payloads may be large, and the server is asked for whole rows: fewer at a time than where sizes can be watched. */
+/** Fewer rows at a time than on SQLite, because payloads may be large and their size is not known before. */
 const ROWS_PER_FETCH = 200
 
 export interface PostgresCopyOptions {
@@ -19,10 +19,10 @@ export interface PostgresCopyOptions {
 
 const STATEMENT_MS_MAX = 600_000
 
-/** Long statements are what a copy is made of; but whoever has fallen silent must not hold its locks for ever. */
+/** A copy runs long statements, but a copy that hangs must not hold its locks for ever. */
 const PATIENCE = `SET LOCAL statement_timeout = '10min'; SET LOCAL idle_in_transaction_session_timeout = '10min'`
 
-/** Everything is read in one transaction: what is written meanwhile is not seen, and nobody has to wait. */
+/** Reads everything in one transaction: a snapshot that blocks no other transaction. */
 export async function openPostgresSource(options: PostgresCopyOptions): Promise<copying.CopySource> {
   const { url, schema = 'redress' } = options
   const sql = openPool({ url, schema, connectionsMax: 2, statementMs: STATEMENT_MS_MAX })
@@ -108,8 +108,7 @@ async function refuseOtherVersion(sql: Sql, schema: string, place: string): Prom
 }
 
 /**
- * Which failures below the cursor are still to be counted is known by numbers of transactions, which mean nothing on
- * another server.
+ * Uncounted failures below the cursor are known by transaction numbers, which mean nothing on another server.
  */
 async function refuseUncounted(tx: Tx, place: string): Promise<void> {
   const [row] = await tx<{ count: number }[]>`
@@ -141,11 +140,11 @@ export async function openPostgresTarget(options: PostgresCopyOptions): Promise<
         await migrate(sql, schema)
         await sql.begin(async (tx) => {
           await tx.unsafe(PATIENCE)
-          // Who reads sees an empty store; who would write waits, and is refused before long.
+          // Readers see an empty store. Writers wait for the lock and are refused after its timeout.
           await tx.unsafe(`LOCK TABLE ${COPIED_TABLES.map(({ name }) => name).join(', ')} IN EXCLUSIVE MODE`)
           if (!(await run(writerOn(tx)))) throw unwanted
         })
-        // Nobody should have to plan with the statistics of an empty table until autovacuum comes by.
+        // Without this, plans would use the statistics of empty tables until autovacuum runs.
         await sql.unsafe(`ANALYZE ${COPIED_TABLES.map(({ name }) => name).join(', ')}`)
       } catch (error) {
         if (error !== unwanted) throw storeError(error, `copying to ${placeOf(url)}`)
@@ -157,8 +156,8 @@ export async function openPostgresTarget(options: PostgresCopyOptions): Promise<
 }
 
 /**
- * Rows travel as JSON, a thousand in one parameter. The client's COPY would be somewhat faster, but never answers when
- * the server refuses the last of what was sent.
+ * Rows are sent as JSON, a thousand in one parameter. The client's COPY is somewhat faster, but never answers if the server
+ * refuses the last part.
  */
 function writerOn(tx: Tx): copying.CopyWriter {
   return {
@@ -168,7 +167,7 @@ function writerOn(tx: Tx): copying.CopyWriter {
     async add({ name }, columns, rows) {
       let changed = 0
       let text = JSON.stringify(rows)
-      // Nearly never: then each value is looked at.
+      // Rare: then each value is checked.
       if (text.includes('\\u0000')) {
         text = JSON.stringify(rows, (_key, value) => {
           if (typeof value !== 'string' || !value.includes('\0')) return value
@@ -191,7 +190,7 @@ function writerOn(tx: Tx): copying.CopyWriter {
 
 const isHistory = (table: string): boolean => (HISTORY_TABLES as readonly string[]).includes(table)
 
-/** The history of removed jobs lies there until its day is dropped; nobody is shown it. */
+/** The history of removed jobs exists until its day is dropped, but no reader sees it. */
 const ofJobsThere = (sql: Sql, table: string) =>
   isHistory(table) ? sql`WHERE job = 0 OR EXISTS (SELECT 1 FROM job_specs WHERE job_specs.key = job)` : sql``
 
@@ -207,7 +206,7 @@ async function countOf(sql: Sql, table: string): Promise<number> {
   return row?.count ?? 0
 }
 
-/** With its schema and in quotes where it needs them, as a statement may name it. */
+/** The name with its schema, quoted if necessary. */
 async function sequenceOf(sql: Sql, table: string, column: string): Promise<string> {
   const [row] = await sql<{ name: string }[]>`SELECT pg_get_serial_sequence(${table}, ${column}) AS name`
   return (row as { name: string }).name

@@ -21,7 +21,7 @@ const NOTIFIED_MS_MAX = 3000
 const QUERY_CHARS_MAX = 80
 /** The doctor gets a longer timeout: counting a large backlog is slower than the statements of a worker. */
 const STATEMENT_MS_MAX = 60_000
-/** The plans that jobs are claimed with are not meant for a look at the catalogs. */
+/** The planner settings for claims are wrong for queries of the catalogs. */
 const OWN_PLANS = `
   SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_hashjoin = on;
   SET LOCAL enable_bitmapscan = on; SET LOCAL enable_mergejoin = on; SET LOCAL plan_cache_mode = auto`
@@ -33,7 +33,7 @@ export interface PostgresDoctorOptions {
   nowMs: () => number
 }
 
-/** Not the store itself: that one would not even open where something is wrong. */
+/** A connection of its own, because the store would not open if something is wrong. */
 export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresDoctorOptions): DoctorStore {
   const client: ClientOptions = { url, schema, connectionsMax: 1, statementMs: STATEMENT_MS_MAX }
   const sql = openPool(client)
@@ -41,7 +41,7 @@ export function openPostgresDoctor({ url, schema = 'redress', nowMs }: PostgresD
   return {
     async facts() {
       try {
-        // Outside of the transaction: its own hold on the horizon and the wait for a word have nothing to do with it.
+        // Outside of the transaction, which would itself hold back vacuum.
         const clockAheadMs = await clockAhead(sql, nowMs)
         const notified = await tryNotify(sql, client)
         return await sql.begin('READ ONLY', async (tx) => {
@@ -103,7 +103,7 @@ async function readBase(tx: Tx, schema: string): Promise<Omit<PostgresFacts, 'cl
 }
 
 async function versionFound(tx: Tx, rightsMissing: readonly string[]): Promise<number> {
-  // What may not be read is told as a missing right.
+  // A denied read is reported as a missing privilege.
   if (rightsMissing.includes('SELECT on redress_version')) return 0
   return (await versionOf(tx))?.version ?? 0
 }
@@ -143,7 +143,7 @@ interface HolderRow {
 const SESSION = (tx: Tx) => tx`coalesce(nullif(application_name, ''), backend_type) || ' of '
   || coalesce(usename, 'the server') || coalesce(' on ' || host(client_addr), '') || coalesce(', ' || state, '')`
 
-/** Sessions and prepared transactions of other databases hold nothing of ours; slots and standbys do. */
+/** Sessions and prepared transactions of other databases hold nothing here; slots and standbys do. */
 async function holdersOf(tx: Tx, isStandby: boolean): Promise<HorizonHolder[]> {
   const sessions = await tx<HolderRow[]>`
     SELECT pid::text AS name,
@@ -228,19 +228,19 @@ const serverNow = async (sql: Sql): Promise<number> => {
 }
 
 async function clockAhead(sql: Pool, nowMs: () => number): Promise<number> {
-  // The first question opens the connection, which takes its time.
+  // The first query also opens the connection, so it is not measured.
   await serverNow(sql)
   const before = nowMs()
   const there = await serverNow(sql)
   return there - Math.round((before + nowMs()) / 2)
 }
 
-/** Whether what is said on one connection is heard on another: a pooler that changes connections in between is deaf. */
+/** Whether a NOTIFY on one connection reaches a LISTEN on another. A pooler that switches connections breaks this. */
 async function tryNotify(sql: Pool, client: ClientOptions): Promise<PostgresFacts['notified']> {
   const ear = openPool(client)
   const heard = Promise.withResolvers<void>()
   const timer = setTimeout(() => heard.reject(new Error('no word came back')), NOTIFIED_MS_MAX)
-  // It may be refused before anybody waits for it.
+  // It may reject before it is awaited.
   heard.promise.catch(() => undefined)
   try {
     const channel = `${client.schema}_doctor`
@@ -260,7 +260,7 @@ async function tryNotify(sql: Pool, client: ClientOptions): Promise<PostgresFact
   }
 }
 
-/** Somebody else may be asking the same at this moment. */
+/** Unique, because several doctors may run at once. */
 async function wordOf(sql: Pool): Promise<string> {
   const [row] = await sql<{ word: string }[]>`SELECT pg_backend_pid() || ' ' || clock_timestamp() AS word`
   return row?.word ?? ''

@@ -70,7 +70,7 @@ function* byIndex(tx: Tx, { filter, beforeSeq, limit }: AuditParams): Script<Act
     ORDER BY seq DESC LIMIT ${limit}`
 }
 
-/** The acts that this name stands for. There are few, and the index leads from each to the next. */
+/** The operations that this name matches. There are few, and the index leads from each to the next. */
 function* actsNamed(tx: Tx, name: string): Script<string[]> {
   const rows = yield* tx.all<{ act: string }>`
     WITH RECURSIVE names AS (

@@ -166,11 +166,11 @@ export function openBatches({ types, submit }: Pick<ScriptContext, 'types' | 'su
   return {
     keyOf,
 
-    /** So many jobs of the batch went from one state to another. Called in the transaction that moves them. */
+    /** `jobs` jobs of the batch changed their state. Called in the transaction that changes them. */
     moved: (tx: Tx, batch: BatchKey, from: Status, to: Status, isPermanent: boolean, nowMs: number, jobs = 1) =>
       count(tx, batch, countsOfMove(from, to, isPermanent), jobs, nowMs),
 
-    /** So many new jobs enter, all in the same state; the first one brings the batch options of its type. */
+    /** `jobs` new jobs enter, all in the same state. The first job sets the batch options of its type. */
     *entered(
       tx: Tx,
       id: string,
@@ -285,7 +285,7 @@ interface FailureRow {
   dead_letter: number | null
 }
 
-/** As it stands at this moment, whether or not its expiry is stored yet. */
+/** The batch at this moment, whether or not its expiry is stored yet. */
 function batchRowOf(row: ReadBatch, lastFailure: BatchFailure | null, nowMs: number): BatchRow {
   const standing = standingOf(row)
   return {

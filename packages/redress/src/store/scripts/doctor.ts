@@ -11,7 +11,7 @@ interface SilentRow extends OrphanFact {
   forward_only: number
 }
 
-/** What the jobs and their surroundings look like. The transaction of `tx` only reads. */
+/** The facts about jobs, workers, queues, breakers and notices. The transaction of `tx` only reads. */
 export function* readJobFacts(tx: Tx, nowMs: number): Script<JobFacts> {
   const now = Math.floor(nowMs)
   // Also jobs that became due and that no claim has noticed yet.

@@ -103,7 +103,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
     tx.wakeWorkers()
   }
 
-  /** False if the schedule stands so already. */
+  /** False if the schedule is in that state already. */
   const act = function* (tx: Tx, name: string, by: By, todo: ScheduleAct, nowMs: number): Script<boolean> {
     switch (todo.kind) {
       case 'pause': {

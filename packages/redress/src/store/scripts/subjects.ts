@@ -17,7 +17,7 @@ import { openSchedules } from './schedules.ts'
 import type { ScriptContext } from './tx/context.ts'
 import { openWorkers } from './workers.ts'
 
-/** What a subject needs of its driver beside the context. */
+/** What subjects need of a driver beside the context. */
 interface DriverParts {
   batches: Batches
   pruning: PruningParts

@@ -120,7 +120,7 @@ CREATE TABLE failures (
 ) STRICT;
 CREATE INDEX failures_of_job ON failures (job /* seq */);
 
--- An offset is a promise to whoever keeps one: AUTOINCREMENT never gives it to another letter.
+-- Callers keep offsets, so AUTOINCREMENT never gives one to another letter.
 CREATE TABLE dead_letters (
   "offset" INTEGER PRIMARY KEY AUTOINCREMENT,
   job INTEGER NOT NULL,
@@ -146,7 +146,7 @@ CREATE INDEX jobs_limited_waiting ON jobs (type) WHERE limit_key IS NOT NULL AND
 -- Whether further attempts were useless, as far as the failure ended its job: what it counts for in a batch.
 ALTER TABLE failures ADD COLUMN permanent INTEGER CHECK (permanent IN (0, 1));
 
--- What it runs, so that a job that nobody runs can say so.
+-- The job types that it runs: a job whose type no worker runs can say so.
 ALTER TABLE workers ADD COLUMN types TEXT NOT NULL DEFAULT '[]';
 
 -- What happens to anything but a job has a subject ('batch:...', 'breaker:...') and job 0, which no job has.
@@ -228,7 +228,7 @@ CREATE TABLE meters (
   at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The revision only grows, also over a removal: with next_at it tells whether a tick still stands as it was planned.
+-- The revision only grows, also over a removal. With next_at it tells whether a planned tick is still valid.
 -- A payload of NULL is made anew for each tick by the program that declares the schedule.
 CREATE TABLE schedules (
   name TEXT PRIMARY KEY,
@@ -256,8 +256,8 @@ CREATE TABLE schedules (
   CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (problem IS NULL) = (problem_at IS NULL))
 ) STRICT;
 
--- The outbox. What is told again within its window is counted here instead of being told again, and the next one tells
--- of the earlier ones.
+-- The outbox. A repeat within the window is counted here instead of sent, and the next notice names the number of
+-- repeats.
 CREATE TABLE notices (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   at INTEGER NOT NULL,
@@ -305,7 +305,7 @@ CREATE TABLE failure_groups (
   CHECK (state = 'snoozed' OR (snoozed_until IS NULL AND snoozed_count IS NULL))
 ) STRICT;
 CREATE INDEX failure_groups_by_time ON failure_groups (last_at /* fingerprint */);
--- How far something that is derived from an append-only table has read.
+-- How far a reader of an append-only table has read.
 CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ALTER TABLE dead_letters ADD COLUMN replays INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE dead_letters ADD COLUMN replayed_at INTEGER;
@@ -377,7 +377,7 @@ CREATE TABLE accounts (
   disabled_at INTEGER
 ) STRICT;
 
--- What is shown at the door. Of the secret there is only its hash.
+-- Tokens, sessions and sign-in links. Only the hash of the secret is stored.
 CREATE TABLE credentials (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,

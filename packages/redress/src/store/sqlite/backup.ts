@@ -13,22 +13,22 @@ import { openTx } from './connection/tx.ts'
 import { COMPANIONS, partialName, publish, removeWithCompanions } from './connection/whole-file.ts'
 import { MIGRATIONS } from './schema/schema.ts'
 
-/** A few megabytes: the progress is told between two steps. */
+/** A few megabytes: the progress is reported between two steps. */
 const PAGES_PER_STEP = 1_000
 const WAIT_MS = 10_000
 const DAMAGE_LINES_MAX = 20
 
 export type OnPages = (done: number, total: number) => void
 
-/** What a file holds, as it was found by looking at it. */
+/** The contents of a file. */
 export interface CheckedFile {
-  /** Of its tables; what brings it up to date knows the rest. */
+  /** The version of its tables. */
   version: number
   bytes: number
   tables: TableCount[]
 }
 
-/** Makes a file under its final name, or none. `make` is given the name that it has until then. */
+/** Creates a complete file under its final name, or none. `make` gets the temporary name. */
 export async function makeWhole<T>(
   path: string,
   { mayReplace, pid }: { mayReplace: boolean; pid: number },
@@ -52,9 +52,9 @@ export async function makeWhole<T>(
 }
 
 /**
- * Copies one moment of a store that is being written to. The transaction that is held open keeps that moment in sight:
- * without it, SQLite begins anew whenever another process has written, and never comes to an end. Nobody waits for it;
- * only the log of the source cannot be emptied meanwhile, and grows by what is written.
+ * Copies a snapshot of a store that is in use. An open read transaction holds the snapshot: without it, SQLite would restart
+ * the backup after every write of another process and might never finish. Writers do not wait, but the WAL of the source
+ * cannot be checkpointed meanwhile and grows.
  */
 export async function copyFile(from: string, to: string, onPages: OnPages = () => undefined): Promise<CheckedFile> {
   const source = openToRead(from)
@@ -80,7 +80,7 @@ export async function copyFile(from: string, to: string, onPages: OnPages = () =
   }
 }
 
-/** One file that can be read without writing beside it: a store in use has a log, a copy needs none. */
+/** Turns WAL mode off, so that the copy is one file that can be read without writing beside it. */
 export function standAlone(path: string): void {
   const database = new DatabaseSync(path, { timeout: WAIT_MS })
   try {
@@ -90,7 +90,7 @@ export function standAlone(path: string): void {
   }
 }
 
-/** As a store is that programs work on: several at once, some of which only read. */
+/** Turns WAL mode on, as a store in use needs it. */
 function readyForUse(path: string): void {
   const database = new DatabaseSync(path, { timeout: WAIT_MS })
   try {
@@ -100,7 +100,7 @@ function readyForUse(path: string): void {
   }
 }
 
-/** Refuses what is no store of ours, what a newer Redress wrote, and what is damaged. */
+/** Refuses a file that is not a store, that a newer Redress wrote, or that is damaged. */
 export function checkFile(path: string): CheckedFile {
   const database = openToRead(path)
   try {
@@ -110,7 +110,7 @@ export function checkFile(path: string): CheckedFile {
     if (damage.length > 0) throw damaged(path, { problems: damage })
     return contents
   } catch (error) {
-    // What is wrong with it may show in whatever is read first.
+    // Any first read may report the damage.
     if (error instanceof RedressError) throw error
     throw isDamage(error) ? damaged(path, { cause: error }) : storeError(error, `checking ${path}`)
   } finally {
@@ -119,26 +119,26 @@ export function checkFile(path: string): CheckedFile {
 }
 
 export interface Restored extends CheckedFile {
-  /** Where the store went that was there before; null where there was none. */
+  /** Where the previous store was moved to; null if there was none. */
   aside: string | null
-  /** Sessions and sign-in links that are no longer worth anything. */
+  /** Sessions and sign-in links that were revoked. */
   credentialsDropped: number
 }
 
 export interface RestoreOptions {
   from: string
   to: string
-  /** Where a store goes that is there already; null: then nothing is done. */
+  /** Where to move an existing store; null: an existing store is an error. */
   aside: string | null
   by: By
   nowMs: number
   pid: number
   onPages?: OnPages
-  /** The last changes to it while nobody else can see it. */
+  /** Last changes before other processes can see it. */
   finish: (partial: string) => Promise<void>
 }
 
-/** A copy becomes a store again, in an empty place. */
+/** Restores a backup into a new store. */
 export async function restoreFile(options: RestoreOptions): Promise<Restored> {
   const { from, to, aside, pid, onPages, finish } = options
   if (!existsSync(from)) {
@@ -166,7 +166,7 @@ export async function restoreFile(options: RestoreOptions): Promise<Restored> {
       return { ...restored, credentialsDropped, aside: wasThere ? aside : null }
     })
   } catch (error) {
-    // What was there is there again.
+    // The previous store is back in its place.
     if (wasThere && aside !== null && !existsSync(to)) move(aside, to)
     throw error instanceof RedressError && error.code === 'BACKUP_EXISTS' ? notEmpty(to) : error
   } finally {
@@ -188,8 +188,8 @@ function inUse(path: string): RedressError {
 }
 
 /**
- * Whoever was signed in when the copy was made signs in anew, for they may have been shut out since; and the workers of
- * that time are gone, whatever their rows say.
+ * Revokes the sessions and links of the backup, because their accounts may have been disabled since, and marks its workers as
+ * stopped.
  */
 function reviveFile(path: string, { from, by, nowMs }: RestoreOptions): number {
   const { database, close } = openConnection(path)
@@ -220,7 +220,7 @@ function workersOn(path: string): { id: string; pid: number }[] {
   }
 }
 
-/** With its log, without which it would not be what it was. */
+/** Together with its WAL, which is a part of the store. */
 function move(from: string, to: string): void {
   for (const name of ['', ...COMPANIONS]) if (existsSync(`${from}${name}`)) renameSync(`${from}${name}`, `${to}${name}`)
 }
@@ -235,7 +235,7 @@ function openToRead(path: string): DatabaseSync {
 }
 
 function contentsOf(database: DatabaseSync, path: string): CheckedFile {
-  // An empty file is a database, too, but no store.
+  // An empty file is a valid database, but not a store.
   if (pragma(database, 'application_id') !== APPLICATION_ID) {
     throw new RedressError('STORE_NOT_REDRESS', `${path} is no store of Redress.`)
   }
@@ -246,7 +246,7 @@ function contentsOf(database: DatabaseSync, path: string): CheckedFile {
       `${path} is of version ${version}; this Redress knows versions up to ${MIGRATIONS.length}.`,
     )
   }
-  // A store that is to be brought up to date later has fewer tables.
+  // A store that is migrated later has fewer tables.
   const isThere = database.prepare(`SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?`)
   const tables = COPIED_TABLES.filter(({ name }) => isThere.get(name) !== undefined).map(({ name }) => ({
     table: name,

@@ -15,11 +15,11 @@ export interface SqliteCopyOptions {
   nowMs: () => number
 }
 
-/** Everything is read in one transaction: what is written meanwhile is not seen, and nobody who writes has to wait. */
+/** Reads everything in one transaction: a snapshot that does not block writers. */
 export function openSqliteSource({ path, nowMs }: SqliteCopyOptions): copying.CopySource {
   const database = openToRead(path)
   database.exec('BEGIN')
-  // The transaction begins with what is read first.
+  // The snapshot begins with the first read.
   const then = newestEvent(database)
 
   return {
@@ -124,7 +124,7 @@ function writerOn(database: DatabaseSync): copying.CopyWriter {
 
     async numberBeyond({ name }, highest) {
       const { sql } = database.prepare('SELECT sql FROM sqlite_schema WHERE name = ?').get(name) as { sql: string }
-      // The other tables go on from their highest number by themselves.
+      // The other tables continue from their highest number by themselves.
       if (!sql.includes('AUTOINCREMENT')) return
       database.prepare('DELETE FROM sqlite_sequence WHERE name = ?').run(name)
       database.prepare('INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)').run(name, highest)

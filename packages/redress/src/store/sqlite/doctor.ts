@@ -12,7 +12,7 @@ import { openTx } from './connection/tx.ts'
 import { COMPANIONS } from './connection/whole-file.ts'
 import { MIGRATIONS } from './schema/schema.ts'
 
-/** As Linux numbers them. The log's index is memory that processes share: on one machine, or not at all. */
+/** Network file systems by their Linux number. The WAL index is shared memory, which works on one machine only. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
   26985: 'NFS',
   20859: 'SMB',
@@ -68,7 +68,7 @@ function readBase(database: DatabaseSync, path: string, isDeep: boolean): Sqlite
   }
 }
 
-/** From the log's index (sqlite.org/walformat.html): how far the log goes, and how far it has been copied. */
+/** Reads from the WAL index (sqlite.org/walformat.html) how long the WAL is and how far it has been checkpointed. */
 function pagesPending(path: string): number | null {
   if (!existsSync(path)) return null
   const [LAST_FRAME, COPIED_TO] = [16, 96]
@@ -84,7 +84,7 @@ function pagesPending(path: string): number | null {
 
 const modeOf = (path: string): number => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777
 
-/** Opening the lock file and closing it again could drop locks of this process, so its rights are looked at instead. */
+/** Closing a descriptor of the lock file could drop locks of this process, so only its permissions are read. */
 function mayLock(path: string): boolean {
   const found = statSync(path, { throwIfNoEntry: false })
   return found === undefined || (found.isFile() && may(path, constants.R_OK))

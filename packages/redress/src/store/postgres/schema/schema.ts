@@ -18,7 +18,7 @@ CREATE FUNCTION redress_now() RETURNS bigint LANGUAGE sql VOLATILE AS
 
 CREATE INDEX specs_of_owner ON job_specs (owner, key) WHERE owner IS NOT NULL;
 CREATE INDEX jobs_orphaned ON jobs (key) WHERE orphaned_at IS NOT NULL;
--- Few, and asked for often: each worker looks for those of its own.
+-- Few rows, read often: each worker looks for its own.
 CREATE INDEX jobs_cancelling ON jobs (worker) WHERE cancel_requested_at IS NOT NULL AND lease_until IS NOT NULL;
 -- For lists by status or type, or both. Jobs being processed are few, and found by their lease: so a claim, unlike a
 -- submission and a close, adds nothing here.
@@ -140,7 +140,7 @@ CREATE INDEX replay_items_by_state ON replay_items (replay, state, position);
 CREATE INDEX audit_by_actor ON audit (actor, seq);
 CREATE INDEX audit_by_act ON audit (act, seq);
 CREATE INDEX audit_by_target ON audit (target, seq);
--- As they stand in the list, quotes and all.
+-- The ids as JSON strings, with their quotes.
 CREATE FUNCTION ids_in(list text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
   $$ SELECT array(SELECT value::text FROM json_array_elements(list::json)) $$;
 CREATE INDEX audit_by_id ON audit USING gin (ids_in(ids));

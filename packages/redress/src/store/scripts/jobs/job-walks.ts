@@ -43,7 +43,7 @@ export interface Limits {
 
 /** A way to find jobs by an index. */
 export interface Walk {
-  /** False: all keys are fewSorted and sorted first, so the walk must be short. */
+  /** False: all keys are collected and sorted first, so the walk must be short. */
   isOrdered: boolean
   /** Each lane finds other keys. */
   lanes: readonly Lane[]
@@ -205,7 +205,7 @@ function fewSorted({ dialect }: Tx, few: Sql, filter: KeyFilter): Sql {
   return sql`SELECT key FROM (${few} ${first}) AS few WHERE ${between(filter)} ORDER BY key DESC`
 }
 
-/** Few: each is, or was, in the hands of a worker. */
+/** Few: processing jobs, also those of lost workers. */
 function processing(tx: Tx, filter: KeyFilter): Sql {
   const { types, orphans } = filter
   const ofType = types === null ? NONE : sql`AND type ${tx.dialect.inNumbers(types)}`
@@ -248,7 +248,7 @@ function listedOnPostgres(tx: Tx, filter: KeyFilter, known: readonly KnownType[]
   ]
 }
 
-/** Completed jobs have no index of their own: in most stores they are nearly all jobs, and every close would pay. */
+/** Completed jobs have no index of their own: in most stores they are nearly all jobs, and every close would cost more. */
 function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
   const { statuses, types } = filter
   const ways: Walk[] = []

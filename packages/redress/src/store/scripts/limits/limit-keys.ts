@@ -23,7 +23,7 @@ const READY_WITH_KEY = sql`limit_key IS NOT NULL AND ready IS NOT NULL`
 
 /** Exported so that a test can ask for their plans. */
 export const keySql = {
-  /** In the order of the line, whatever the keys are. */
+  /** In the order of the queue, with any keys. */
   head: (type: number, max: number): Sql => sql`
     SELECT ${COLUMNS} FROM jobs WHERE ready IS NOT NULL AND type = ${type}
     ORDER BY priority DESC, queued_at, key LIMIT ${max}`,

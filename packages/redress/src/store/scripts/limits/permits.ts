@@ -3,27 +3,27 @@ import type { RatePolicy } from '../../../core/policy/flow.ts'
 import type { LeaseGuard } from '../../contract/breakers.ts'
 import type { JobKey, Lease } from '../../contract/store.ts'
 
-/** How many more jobs may be claimed now, by one of the things that limit them. Lanes may share one. */
+/** How many more jobs one limit allows to be claimed now. Lanes may share a permit. */
 export interface Permit {
   left: number
-  /** When there may be more, if that is known. */
+  /** When more may be allowed, if that is known. */
   opensAtMs: number | null
 }
 
-/** What limits one lane during one claim, once it has been read. */
+/** The limits of one lane during one claim. */
 export interface LanePermits {
   permits: readonly Permit[]
-  /** Where jobs with the same key limit each other. */
+  /** If jobs with the same limit key limit each other. */
   permitOfKey: ((limitKey: string) => Permit) | null
-  /** When a key that held jobs up may let one go, if that is known. */
+  /** When a used-up key may allow a job again, if that is known. */
   keysOpenAtMs: (() => number | null) | null
-  /** What a job needs so that it is really run; it is claimed all the same, and then fails at once. */
+  /** With `fail-fast`: the calls that are allowed. A job beyond them is claimed too, and fails at once. */
   callPermit: Permit | null
-  /** How the lane's breaker stands, where it has one. */
+  /** The breaker of the lane, if it has one. */
   guard: Omit<LeaseGuard, 'mayCall'> | null
 }
 
-/** Takes one of each, or nothing. */
+/** Takes one of each permit, or nothing. */
 export function takePermits({ permits, permitOfKey }: LanePermits, limitKey: string | null): boolean {
   const ofKey = limitKey === null || limitKey === '' ? null : (permitOfKey?.(limitKey) ?? null)
   const all = ofKey === null ? permits : [...permits, ofKey]
@@ -35,7 +35,7 @@ export function takePermits({ permits, permitOfKey }: LanePermits, limitKey: str
 export const leftOf = ({ permits }: LanePermits): number =>
   permits.reduce((least, { left }) => Math.min(least, Math.max(0, left)), Number.POSITIVE_INFINITY)
 
-/** When a lane that may take nothing now may take something; null when only an event can tell. */
+/** When a shut lane may open; null if only the end of a job or another event can open it. */
 export function opensAtMs({ permits, keysOpenAtMs }: LanePermits): number | null {
   const closed = permits.filter(({ left }) => left < 1)
   if (closed.length === 0) return keysOpenAtMs?.() ?? null
@@ -43,7 +43,7 @@ export function opensAtMs({ permits, keysOpenAtMs }: LanePermits): number | null
   return Math.max(...closed.map((permit) => permit.opensAtMs as number))
 }
 
-/** Tells the worker how the breaker stood when the job was claimed, and whether the dependency may be called. */
+/** Adds the breaker at the time of the claim, and whether the dependency may be called. */
 export function guarded(lease: Lease, lane: LanePermits | null): Lease {
   if (lane === null || lane.guard === null) return lease
   const { callPermit, guard } = lane
@@ -55,7 +55,7 @@ export function guarded(lease: Lease, lane: LanePermits | null): Lease {
 export const earliest = (one: number | null, other: number | null): number | null =>
   one === null ? other : other === null ? one : Math.min(one, other)
 
-/** So many at once, and so many per time, of a whole type or of one key of it. */
+/** The permit of `concurrency` and `rate`, for a whole type or for one limit key. */
 export class LimitPermit implements Permit {
   left: number
   readonly #first: number
@@ -70,7 +70,7 @@ export class LimitPermit implements Permit {
     this.left = this.#first
   }
 
-  /** Of what is left after what was taken. That a slot becomes free, only the end of a job can tell. */
+  /** After the jobs taken so far. null if all slots are taken: only the end of a job frees one. */
   get opensAtMs(): number | null {
     const taken = this.#first - this.left
     if (this.#rate === null || this.#slots - taken < 1) return null
@@ -78,7 +78,7 @@ export class LimitPermit implements Permit {
     return affordableAtMs(credits - taken * policy.perMs, policy, nowMs)
   }
 
-  /** The meter that has to be written for what was taken, if any. */
+  /** The meter to write for the jobs taken, if any. */
   get settled(): { name: string; meter: Meter } | null {
     const taken = this.#first - this.left
     if (taken === 0 || this.#rate === null) return null
@@ -87,7 +87,7 @@ export class LimitPermit implements Permit {
   }
 }
 
-/** A job that could be claimed, as far as its own time goes. */
+/** A due job. */
 export interface ReadyRow {
   key: JobKey
   limit_key: string | null
@@ -97,7 +97,7 @@ export interface ReadyRow {
 
 export type PermitOfKey = (limitKey: string) => Permit
 
-/** The rows of this line that may go: a key that is used up lets the others pass. */
+/** The rows that may be claimed. Jobs of a used-up key are skipped. */
 export function fitting(rows: readonly ReadyRow[], max: number, permitOfKey: PermitOfKey): ReadyRow[] {
   const used = new Map<string, number>()
   const chosen: ReadyRow[] = []

@@ -9,7 +9,7 @@ type Answers<Scripts extends readonly Script<unknown>[]> = {
   -readonly [I in keyof Scripts]: Scripts[I] extends Script<infer T> ? T : never
 }
 
-/** What a script sends its statements with; see script.ts. */
+/** Sends the statements of a script; see script.ts. */
 export interface Tx {
   readonly dialect: Dialect
   all<R extends object>(strings: TemplateStringsArray, ...parts: readonly Part[]): Script<R[]>
@@ -35,7 +35,7 @@ export interface Tx {
   tryLock(name: string): Script<boolean>
   /** Locks rows by ascending keys, like every transaction that locks several; nothing to do on SQLite. */
   lockRows(table: string, column: string, keys: readonly number[]): Script<void>
-  /** Workers are told, after the commit, that there may be work. */
+  /** Wakes workers after the commit. */
   wakeWorkers(): void
 }
 
@@ -52,7 +52,7 @@ export interface How {
   unknownSinceMonoMs?: number
 }
 
-/** What a driver gives to every subject. */
+/** The context that a driver gives to every subject. */
 export interface ScriptContext {
   readonly dialect: Dialect
   readonly types: Types
@@ -73,7 +73,7 @@ export interface ScriptContext {
     script: (tx: Tx, nowMs: number, sinceMs: number | null) => Script<T>,
     how?: How & {
       alone?: string
-      /** A call whose outcome is unknown counts as done: it may have got lost. */
+      /** A call with an unknown outcome counts as done; its effect may be lost. */
       mayGoMissing?: boolean
     },
   ): Promise<T>

@@ -60,7 +60,7 @@ export async function awaiting<T>(script: Script<T>): Promise<T> {
   return step.value
 }
 
-/** What a driver does itself, as a step of a script. */
+/** Makes a step of a script from a call of the driver. */
 export function* answer<T>(ask: () => T | PromiseLike<T>): Script<T> {
   const given = ask()
   return isPromise(given) ? ((yield given) as T) : given

@@ -7,7 +7,7 @@ import { MIGRATIONS } from '../schema/schema.ts'
 import { isBusy, storeError } from './errors.ts'
 import { lockShared, type StoreLock } from './store-lock.ts'
 
-/** 'rdrs': tells our files from other people's databases. */
+/** 'rdrs': tells a store from another program's database. */
 export const APPLICATION_ID = 0x72647273
 
 /**
@@ -16,7 +16,7 @@ export const APPLICATION_ID = 0x72647273
  */
 export const SQLITE_VERSION_MIN = [3, 51, 3] as const
 
-/** How long one statement may wait for another process before we let our own event loop go on. */
+/** How long one statement may wait for another process and block the event loop. */
 const BUSY_WAIT_MS = 10
 const OPEN_WAIT_MS = 10_000
 const OPEN_RETRY_MS = 5
@@ -41,12 +41,12 @@ export function openConnection(path: string): StoreConnection {
   try {
     if (path !== ':memory:') {
       makeFolder(dirname(path))
-      // Lock before opening: a file that is just being replaced would be the old one.
+      // Lock before opening: otherwise a restore could replace the file after it was opened.
       lock = lockShared(path, OPEN_WAIT_MS)
       makeFile(path)
     }
     database = new DatabaseSync(path, { timeout: OPEN_WAIT_MS })
-    // Before anything is set: the journal mode is written into the file.
+    // Checked before the journal mode is set, because that writes to the file.
     refuseForeign(database, path)
     configure(database)
     migrate(database, path)
@@ -112,8 +112,8 @@ export function refuseOldSqlite(version: string): void {
 }
 
 export function refuseForeign(database: DatabaseSync, path: string): void {
-  // In this order: a process that makes the tables at this moment commits them together with the id, so whoever sees
-  // the tables and then looks for the id finds it.
+  // In this order: another process commits the tables together with the id, so a reader that sees the tables then also finds
+  // the id.
   const isEmpty = database.prepare(`SELECT 1 FROM sqlite_schema LIMIT 1`).get() === undefined
   if (isEmpty || pragma(database, 'application_id') === APPLICATION_ID) return
   throw new RedressError('STORE_NOT_REDRESS', `${path} is a database of another program; it was left as it is.`)
@@ -130,8 +130,8 @@ function configure(database: DatabaseSync): void {
 }
 
 /**
- * SQLite does not wait here, whatever its timeout: of two processes that open a fresh file at the same moment, one is
- * told at once that it is locked.
+ * SQLite does not wait here, despite its timeout: if two processes open a new file at the same moment, one gets SQLITE_BUSY
+ * at once.
  */
 function switchToWal(database: DatabaseSync): void {
   const untilMs = performance.now() + OPEN_WAIT_MS
@@ -147,7 +147,7 @@ function switchToWal(database: DatabaseSync): void {
 }
 
 function migrate(database: DatabaseSync, path: string): void {
-  // Nothing to do is the rule: somebody who only looks must not have to wait for somebody who writes.
+  // Usually there is nothing to migrate, and a reader must not wait for a writer.
   const isCurrent = pragma(database, 'user_version') === MIGRATIONS.length
   if (isCurrent && pragma(database, 'application_id') === APPLICATION_ID) return
   // Inside the write lock: of two processes that start at once, the second finds the work done.
@@ -164,7 +164,7 @@ function migrate(database: DatabaseSync, path: string): void {
     for (const migration of MIGRATIONS.slice(version)) database.exec(migration)
     database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${MIGRATIONS.length}; COMMIT`)
   } catch (error) {
-    // A full disk ends the transaction by itself; a second end would be refused, and hide why.
+    // A full disk ends the transaction by itself. A ROLLBACK would then fail and hide the first error.
     if (database.isTransaction) database.exec('ROLLBACK')
     throw error
   }

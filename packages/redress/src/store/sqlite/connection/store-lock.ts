@@ -4,7 +4,7 @@ import { RedressError } from '../../../core/errors.ts'
 import { isBusy, isNoFile } from './errors.ts'
 
 /**
- * Tracks which processes have a store open. Beside the file lies `FILE.lock`, an empty database that is never
+ * Tracks which processes have a store open. `FILE.lock` beside the file is an empty database that is never
  * written. Every process that opens the store holds a read transaction on it. A process that wants to replace the
  * file needs an exclusive lock on it. The kernel releases the locks when the process ends, even by SIGKILL. The lock
  * file is never removed: other processes would not see a lock on a removed file. SQLite itself must create and open
