@@ -59,7 +59,7 @@ const of = (type: string) => ({ 'x-fetchbox-job-type': type })
 const one = (path: string) => [{ id: 'a', url: rig.origin.plan(path, answer(200, 'x')) }]
 
 describe('a handler', () => {
-  test('builds tasks, prepares each download with what the client said, and has the last word', async () => {
+  test('a handler builds the tasks, prepares each download and finalizes the job', async () => {
     rig.origin.plan('/feed', answer(200, 'page'))
     const resources = [{ id: 'feed', url: rig.origin.url('/feed') }]
     const shown = await rig.run(resources, of('feed'), { metadata: { pages: [2, 1], run: 'night' } })
@@ -75,7 +75,7 @@ describe('a handler', () => {
     expect(asked[0]?.headers).toMatchObject({ 'x-run': 'night', 'x-try': '1' })
   })
 
-  test('may be written in TypeScript, and beside it the one that ships is there', async () => {
+  test('a handler can be written in TypeScript, and the shipped one stays available', async () => {
     expect((await rig.run(one('/typed'), of('typed'))).status).toBe('complete')
     expect(rig.origin.asked('/typed?typed')).toBe(1)
     expect((await rig.run(one('/plain'))).type).toBe('sample')

@@ -140,7 +140,7 @@ describe('an invalid request is refused at once', () => {
     expect([form.status, form.json.error.code]).toEqual([415, 'VALIDATION_UNSUPPORTED_TYPE'])
   })
 
-  test('what was refused is in the log by its code', async () => {
+  test('a refusal is logged with its code', async () => {
     await rig.as('ann').submit({})
     await until('it is logged', async () =>
       rig.log.lines.some(
@@ -165,7 +165,7 @@ describe('gzip', () => {
     expect(sent.status).toBe(202)
   })
 
-  test('what unpacks to more than 5 MB is refused with 413, however small it is; and so is what is sent plain', async () => {
+  test('a body of more than 5 MB, plain or decompressed, is refused with 413', async () => {
     const bomb = Buffer.alloc(64 * 2 ** 20, ' ')
     const packed = gzipSync(bomb)
     expect(packed.byteLength).toBeLessThan(100_000)
@@ -179,7 +179,7 @@ describe('gzip', () => {
     expect(fits.status).toBe(202)
   })
 
-  test('what is broken or cut is refused, and so is another encoding', async () => {
+  test('malformed or truncated XML, and XML in another encoding, is refused', async () => {
     const packed = gzipSync(JSON.stringify(ONE))
     const broken = [packed.subarray(0, -9), Buffer.from('not gzip'), Buffer.alloc(0)]
     for (const bytes of broken) {
@@ -271,7 +271,7 @@ describe('a failing storage', () => {
     waited.length = 0
   })
 
-  test('that did it and whose answer got lost has done it: the manifest that is there is taken for ours', async () => {
+  test('a write whose answer was lost counts: the existing manifest of the request is used', async () => {
     const key = { 'idempotency-key': 'lost' }
     s3.plan({ kind: 'lose-answer' }, { operation: 'PutObject' })
     const { status, json } = await other.as('ann').submit(ONE, key)

@@ -181,7 +181,7 @@ describe('tenants', () => {
     expect((await rig.as('bob').get(`/fetchbox/jobs/${bobs}/resources/a/content`)).text).toBe('his')
   })
 
-  test('work for themselves; an operator works for whom they name, and a viewer for nobody', async () => {
+  test('a client submits for itself, an operator for any tenant, and a viewer for none', async () => {
     const body = { resources: [{ id: 'a', url: rig.origin.plan('/t', answer(200)) }] }
     const other = await rig.as('ann').submit(body, { 'x-fetchbox-tenant': 'bob' })
     expect([other.status, other.json.error.code]).toEqual([403, 'AUTH_TENANT'])
@@ -211,7 +211,7 @@ test('jobs are listed, the newest first, by type, status and tenant, page by pag
 })
 
 describe('DELETE', () => {
-  test('removes what a job stored, once, and says who asked for it; what it was stays to be read', async () => {
+  test('a purge removes the stored content once and names who asked; the job stays readable', async () => {
     const url = rig.origin.plan('/purged', answer(200, 'secret'))
     const { id } = await rig.run([
       { id: 'a', url },

@@ -117,7 +117,7 @@ test('an origin that says "later" again and again uses up the attempts, and is t
   expect((await snapshot()).deadLetter.offset).toBeGreaterThan(0)
 })
 
-test('what was stored goes when its time is over, with a word; what belongs to no job goes after a day', async () => {
+test('stored content expires with an event, and content without a job is removed after a day', async () => {
   const { kit, folder, id, resource } = await sceneWith(new PlannedTransfer(), { FETCHBOX_KEEP_DAYS: '2' })
   await kit.tick()
   const storage = join(folder, 'storage')

@@ -51,7 +51,7 @@ describe('the knobs', () => {
     expect(attempt).toBeGreaterThan(30_000)
   })
 
-  test('what cannot be used is named, all at once; an empty one is as good as none', () => {
+  test('invalid settings are all named at once, and an empty variable counts as unset', () => {
     const bad = { DOWNLOAD_RETRY_LIMIT: '0', FETCHBOX_PORTS: '80,http', FETCHBOX_MAX_MB: 'much' }
     expect(() => read(bad)).toThrow(/DOWNLOAD_RETRY_LIMIT.*FETCHBOX_PORTS.*FETCHBOX_MAX_MB/s)
     expect(() => read({ FETCHBOX_STORAGE: 'https://s3.example.org/bucket' })).toThrow(/FETCHBOX_STORAGE.*s3:\/\/bucket/)

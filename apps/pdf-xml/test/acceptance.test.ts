@@ -274,7 +274,7 @@ test('an upload that cannot be written answers 500 and is recorded as a failed j
   expect((await visitor.upload(hello)).status).toBe(201)
 })
 
-test('uploads are refused with 507 at the hard limit of the disk, and what is there goes on', async (context) => {
+test('uploads are refused with 507 at the hard limit of the disk, and accepted jobs continue', async (context) => {
   const disk = smallDisk(context, '16m')
   const made = await rig({ UPLOADS_DIR: disk.folder, DISK_FREE_HARD_MB: '8' })
   const visitor = made.visitor()

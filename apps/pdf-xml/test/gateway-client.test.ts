@@ -111,7 +111,7 @@ describe('answers of the gateway', () => {
     expect(asked).toBeLessThanOrEqual(3_600_000)
   })
 
-  test('503 SATURATED is no failure: the document is held, no shorter than the gateway asks for', async () => {
+  test('503 SATURATED is not a failure: the document waits at least as long as the gateway asks', async () => {
     const busy = await call(await saying(503, error('SATURATED', 'Too many wait.'), { 'retry-after': '3' })).catch(
       (thrown: unknown) => thrown,
     )
@@ -119,7 +119,7 @@ describe('answers of the gateway', () => {
     expect(busy).toMatchObject({ retryAfterMs: 3_000, message: expect.stringContaining('SATURATED') })
   })
 
-  test('an answer that is no XML is a fault of the gateway', async () => {
+  test('an answer that is not XML is blamed on the gateway', async () => {
     expect((await failure(await saying(200, '<html>', { 'content-type': 'text/html' }))).code).toBe('GW_5XX')
   })
 
@@ -167,7 +167,7 @@ describe('missing answers', () => {
     expect(failed.code).toBe('GW_TIMEOUT')
   })
 
-  test('a source that cannot be read is no fault of the gateway', async () => {
+  test('an unreadable source is not blamed on the gateway', async () => {
     const broken = new Error('EIO: the disk')
     async function* failing(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('%PDF-1.7')
@@ -176,7 +176,7 @@ describe('missing answers', () => {
     await expect(call(await answering(() => undefined), { source: failing() })).rejects.toBe(broken)
   })
 
-  test('an attempt that is told to stop ends with the reason it was given', async () => {
+  test('an aborted attempt ends with the reason of its signal', async () => {
     const [stop, why] = [new AbortController(), new Error('the lease is lost')]
     const url = await answering(() => stop.abort(why))
     await expect(call(url, { signal: stop.signal })).rejects.toBe(why)
@@ -191,7 +191,7 @@ test('ten documents of 20 MB sent at once are never 200 MB in memory', async () 
   expect(Number(stdout)).toBeLessThan(130)
 })
 
-test('what is sent: the document, its mapping, and whose attempt it was', async () => {
+test('the call sends the document, its mapping and the traceparent of the attempt', async () => {
   let seen = {}
   const url = await answering((request, response) => {
     const { 'content-type': type, accept, traceparent } = request.headers

@@ -100,7 +100,7 @@ test('without JavaScript the page shows refusals and duplicates in one line [D5 
   expect(await said.textContent()).toBe('')
 })
 
-test('a form that was sent without a file, or with a mapping that is none, is answered with the page, not with an error', async () => {
+test('a form without a file, or with an unknown mapping, is answered with the page', async () => {
   const visitor = (await rig({ hasWorker: false })).visitor()
   const form = (...parts: string[]) => ({
     method: 'POST',
@@ -142,7 +142,7 @@ test('several files that are dropped at once are sent, converted and announced; 
   await expect.poll(polls).toBe(before + 1)
 })
 
-test('with script a file that is no PDF, or too large, is told so before it is sent; what the server refuses is told, too', async () => {
+test('with JavaScript, a file that is no PDF or too large is refused before it is sent, and refusals of the server are shown', async () => {
   const made = await rig({ hasWorker: false })
   const page = await visit(made)
   const sending = page.locator('#sending .row')
@@ -252,7 +252,7 @@ test('the page says when conversions fail fast and when uploads are paused [D20]
   await page.getByRole('button', { name: 'Send again a.pdf' }).waitFor()
 })
 
-test('what waits says its place in line, also behind the files of others, and can be cancelled', async () => {
+test('a waiting conversion shows its position in the whole queue and can be cancelled', async () => {
   const made = await rig({ hasWorker: false })
   await slowWorker(made)
   await made.visitor().uploaded(pdf(0))
@@ -278,7 +278,7 @@ test('a conversion that waits for a retry shows when and why, without internals 
   await untilSaid(page, 'a.pdf', new RegExp(`^Waiting to try again at \\d\\d:\\d\\d [AP]M ${words}$`))
 })
 
-test('a page that cannot reach the server says so, tries again, and goes on', async () => {
+test('a page that cannot reach the server says so, retries and continues', async () => {
   const made = await rig({ hasWorker: false })
   const page = await visit(made)
   await choose(page, { name: 'a.pdf', content: pdf(0) })
@@ -340,7 +340,7 @@ test('everything can be done by keyboard, and the focus stays where it was when 
   expect(await focused()).toBe('Download b.pdf')
 })
 
-test('an operator finds their own conversions here, and the way to everybody’s; a visitor does not', async () => {
+test('an operator sees their own conversions and a link to all of them; a visitor has no such link', async () => {
   const made = await rig({ hasWorker: false })
   const { code } = await made.app.perform('sign-in-links.create', { role: 'viewer', name: 'vera', actor: 'adam' })
   const page = await visit(made)

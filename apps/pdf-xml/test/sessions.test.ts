@@ -11,7 +11,7 @@ import { pdfSaying, Rig, temporary } from './rig.ts'
 const rig = (folder?: string) =>
   Rig.open({ gatewayUrl: 'http://127.0.0.1:1', hasWorker: false, ...(folder !== undefined && { folder }) })
 
-test('a stranger who uploads is given a name by a signed cookie that no script can read, and sees only what is theirs', async () => {
+test('a visitor gets a signed HttpOnly cookie with the first upload and sees only their own files', async () => {
   const made = await rig()
   const [ann, bob] = [made.visitor(), made.visitor()]
   const { headers, json } = await ann.upload(await pdfSaying('ann'))
@@ -24,7 +24,7 @@ test('a stranger who uploads is given a name by a signed cookie that no script c
   expect((await ann.ask('/api/jobs?owner=anybody')).json.jobs).toHaveLength(1)
 })
 
-test('a cookie that we did not sign lets nobody in', async () => {
+test('a cookie with a wrong signature is ignored', async () => {
   const made = await rig()
   const visitor = made.visitor()
   await visitor.uploaded(await pdfSaying('mine'))
@@ -42,7 +42,7 @@ test('a cookie that we did not sign lets nobody in', async () => {
   }
 })
 
-test('a stranger may do what concerns their conversions and nothing else', async () => {
+test('a visitor can act on their own conversions and nothing else', async () => {
   const made = await rig()
   const visitor = made.visitor()
   const id = await visitor.uploaded(await pdfSaying('mine'))
@@ -78,7 +78,7 @@ test('sessions outlive the server, and the key that signs them is for its eyes o
   expect(readFileSync(key, 'utf8')).toMatch(/^[0-9a-f]{64}$/)
 })
 
-test('a key that cannot be read, or is none, stops the server when it starts, and says what to do', () => {
+test('an unreadable or invalid key stops the start of the server with an action', () => {
   const [folder, short] = [temporary(), temporary()]
   mkdirSync(join(folder, 'session.key'))
   writeFileSync(join(short, 'session.key'), 'x')
@@ -105,7 +105,7 @@ test('behind https the cookie belongs to this one host', () => {
   expect(set[2]).toMatchObject({ secure: true, httpOnly: true, path: '/' })
 })
 
-test('an app that lets somebody in as more than an owner with scopes is refused', async () => {
+test('an app cannot admit a caller with more rights than an owner with scopes', async () => {
   const app = redress({ store: 'sqlite::memory:' })
   const bad = { name: 'eve', role: 'admin', account: null, scopes: null, isPerson: true } as const
   const server = await startServer({ app, port: 0, mounts: [(_, tools) => tools.letIn(async () => bad)] })

@@ -81,7 +81,7 @@ describe('the environment variables', () => {
     expect(mappings.at(-1)?.versions.toSorted()).toEqual([1, 2])
   })
 
-  test('what cannot be used is named, all at once, with what to do', () => {
+  test('invalid settings are all named at once, with an action', () => {
     const bad = {
       RETRY_MAX_ATTEMPTS: 'many',
       CIRCUIT_FAIL_THRESHOLD: '0',

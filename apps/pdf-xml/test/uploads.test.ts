@@ -47,7 +47,7 @@ test('a name is cut between two characters, and a result with the longest name c
   expect(decodeURIComponent(headers.get('content-disposition') ?? '')).toMatch(/UTF-8''x😀{72}\.xml$/u)
 })
 
-test('a form without a file, without an end, or that is no form is refused with what to do', async () => {
+test('a form that is incomplete or has no file is refused with an action', async () => {
   const made = await rig({ hasWorker: false })
   const visitor = made.visitor()
   const form = new FormData()
@@ -74,7 +74,7 @@ test('a form without a file, without an end, or that is no form is refused with 
   expect((await visitor.ask('/api/jobs')).json?.jobs ?? []).toEqual([])
 })
 
-test('somebody who hangs up in the middle of an upload leaves nothing behind', async () => {
+test('a client that disconnects during an upload leaves nothing behind', async () => {
   const made = await rig({ hasWorker: false })
   const abort = new AbortController()
   const body = new ReadableStream({

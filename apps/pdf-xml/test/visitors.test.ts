@@ -64,7 +64,7 @@ test('the files of one visitor are converted one after another [E24]', async () 
   expect(large.filter((status) => status === 201)).toHaveLength(1)
 })
 
-test('what is kept of a visitor’s files has a limit; a file that is here already costs nothing', async () => {
+test('the stored files of a visitor are limited, and a repeated file does not count', async () => {
   const rig = await idle({ VISITOR_KEPT_MB: '1' })
   const visitor = rig.visitor()
   expect((await visitor.upload(pdf(600_000, 'a'))).status).toBe(201)
@@ -125,7 +125,7 @@ test('a visitor with many files does not keep the parser from others', async () 
   expect(await underWay()).toHaveLength(1)
 })
 
-test('the files of a visitor who sends many wait behind those of others', async () => {
+test('the files of a visitor who sends many wait behind those of other visitors', async () => {
   const rig = await idle({})
   const hog = rig.visitor()
   const ids: string[] = []

@@ -107,7 +107,7 @@ describe.each(['store', 'server'] as const)('proxx, by the %s', (kind) => {
   })
 })
 
-test('a spec is validated where there is no store, and none is made', async () => {
+test('a spec can be validated without a store, and no store is made', async () => {
   const data = join(folder(), 'none')
   const path = file(rig.spec([clip]))
   expect(await redress(['proxx', 'validate', path, '--data', data], { env })).toMatchObject({ code: 0 })
@@ -132,7 +132,7 @@ test('a spec from an editor that marks the first byte is read as any other', () 
   expect(readSpecFile({ path: ['proxx', 'validate'] } as never, path)).toEqual({ version: 1 })
 })
 
-test('the watch is a command that goes on until it is told to stop', async () => {
+test('the watch command runs until it is stopped', async () => {
   const watched = folder()
   const args = ['proxx', 'watch', watched, '--settle', '100ms', '--json', '--data', rig.home]
   const watch = await running(args, { says: 'watching', env })

@@ -189,7 +189,7 @@ describe('a failure log that cannot be written', () => {
   })
 })
 
-test('what ffmpeg said is for the eyes of its user alone', async () => {
+test('the output of ffmpeg is readable only by its user', async () => {
   withFfmpeg(rig.folder, '')
   const job = await rig.done(rig.spec([clip]))
   const path = join(rig.proxx.settings.jobs, job.id, 'stderr.log')

@@ -29,7 +29,7 @@ test('two retries with the same id make one job, and a conflicting one is refuse
   expect(rig.lines(id).filter(({ to }) => to === 'failed')).toHaveLength(1)
 })
 
-test('a submission under an id that is taken is refused if it says something else, and so is an id that is none', async () => {
+test('an invalid id, or another submission under a taken id, is refused', async () => {
   const { operator } = people
   const id = rig.app.newId()
   const spec = rig.spec(['/nowhere/a.mov'])

@@ -140,7 +140,7 @@ test('a folder that others can write to holds no program', async () => {
   expect(found.detail).toContain(`${open} can be changed by others`)
 })
 
-test('a program that is named and may not be executed is told as what it is', async () => {
+test('a configured program that is not executable is reported as such', async () => {
   const { ffprobe, home } = bundle()
   const found = await findAsOther(undefined, { HOME: home, FFPROBE_PATH: ffprobe, FFMPEG_PATH: '/bin/echo' })
   expect(found.code).toBe('PROGRAM_MISSING')

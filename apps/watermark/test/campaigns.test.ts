@@ -23,7 +23,7 @@ const failing = (...names: string[]) => {
 }
 const inMinutes = (minutes: number) => new Date(rig.kit.clock.nowMs() + minutes * 60_000).toISOString()
 
-test('an asset is looked into when it comes, and what is neither video nor image is refused and not kept', async () => {
+test('an upload is probed, and a file that is neither video nor image is refused and not kept', async () => {
   const ann = rig.as('ann')
   const { status, json } = await ann.upload('/assets', VIDEO, '../../spring day.mov')
   expect(status).toBe(201)
@@ -59,7 +59,7 @@ test('a file of more than is allowed is refused when the first byte too many arr
   expect(kept()).toBe(before + 1)
 })
 
-test('a browser gets pages where programs get JSON, also for what is refused and for those who must sign in', async () => {
+test('a browser gets pages and a program gets JSON, also for refusals and sign-in', async () => {
   failing('Sam')
   const { id, tokens } = await rig.published(['Rita', 'Sam'])
   const html = { accept: 'text/html,*/*;q=0.8' }
@@ -286,7 +286,7 @@ test('a clone keeps an end that is still to come, unless it is given another or 
   expect((await rig.as('ann').post(`/campaigns/${id}/clone`, { expiresAt: 'soon' })).status).toBe(400)
 })
 
-test('an owner sees and touches only what is theirs; operators see all, and viewers only look', async () => {
+test('an owner accesses only their own campaigns, an operator all of them, and a viewer only reads', async () => {
   const { id, assetId, tokens } = await rig.published(['Rita'])
   await rig.idle()
   const bob = rig.as('bob')
@@ -338,7 +338,7 @@ test('a token whose scopes have nothing to do with batches does not come in; one
   await rig.idle()
 })
 
-test('a list of campaigns goes on where its page ends', async () => {
+test('a list of campaigns continues after its first page', async () => {
   const ids = [(await rig.draft(['A'])).id, (await rig.draft(['B'])).id, (await rig.draft(['C'])).id]
   const first = (await rig.as('ann').get('/campaigns?limit=2')).json
   const second = (await rig.as('ann').get(`/campaigns?limit=1&cursor=${first.nextCursor}`)).json
@@ -441,7 +441,7 @@ test('whose copy a file is that leaked is found, and "inconclusive" is said wher
   expect(await detect('something else')).toMatchObject({ verdict: 'inconclusive' })
 })
 
-test('copies of a campaign that is over are removed, and nobody else’s', async () => {
+test('only the copies of ended campaigns are removed', async () => {
   const over = await rig.published(['Rita'], { expiresAt: inMinutes(10) })
   const kept = await rig.published(['Sam'])
   await rig.idle()

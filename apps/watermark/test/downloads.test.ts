@@ -44,7 +44,7 @@ test('a recipient gets their copy by the link alone, as a file to save, and it i
   expect(await countOf(campaign)).toBe(1)
 })
 
-test('of a hundred who come at once to a link with five downloads, exactly five succeed, and it is CONSUMED', async () => {
+test('of a hundred concurrent requests to a link with five downloads exactly five succeed, and it is CONSUMED', async () => {
   const { link, campaign } = await ready({ maxDownloads: 5 })
   const answers = await Promise.all(Array.from({ length: 100 }, () => anybody().get(link)))
   const statuses = answers.map(({ status }) => status)
@@ -99,7 +99,7 @@ test('while a copy is prepared the answer is 202 and when to come back; when it 
   expect(await anybody().get(link)).toMatchObject({ status: 409, json: { error: { code: 'NOT_READY' } } })
 })
 
-test('a revoked link is gone for everybody, in the middle of a download, too', async () => {
+test('a revoked link stops working for everyone, also during a download', async () => {
   const { link, campaign, id } = await ready({}, LARGE)
   const first = await anybody().get(link, { range: 'bytes=0-50000' })
   const [cookie = ''] = (first.headers.getSetCookie()[0] ?? '').split(';')
@@ -121,7 +121,7 @@ test('an expired link answers 404 [W26]', async () => {
   expect(await anybody().get(link)).toMatchObject({ status: 404, json: { error: { code: 'LINK_EXPIRED' } } })
 })
 
-test('who was counted goes on after a line broke, by cookie or by If-Range, though it was the last download', async () => {
+test('a counted download resumes by cookie or If-Range, even if it was the last one', async () => {
   const { link, campaign, text } = await ready({ maxDownloads: 1 }, LARGE)
   const first = await anybody().get(link, { range: 'bytes=0-49999' })
   expect([first.status, first.headers.get('content-range')]).toEqual([206, `bytes 0-49999/${text.length}`])
@@ -139,7 +139,7 @@ test('who was counted goes on after a line broke, by cookie or by If-Range, thou
   expect(await countOf(campaign)).toBe(1)
 })
 
-test('whoever was not counted gets no part of a link that is used up, from whichever byte they begin', async () => {
+test('a consumed link gives no part to an uncounted client, from any byte', async () => {
   const { link, id } = await ready({ maxDownloads: 1 }, LARGE)
   const other = await ready({}, LARGE)
   const [foreign = ''] = ((await anybody().get(other.link)).headers.getSetCookie()[0] ?? '').split(';')
@@ -158,7 +158,7 @@ test('whoever was not counted gets no part of a link that is used up, from which
   expect((await anybody().ask(link, { method: 'HEAD' })).status).toBe(410)
 })
 
-test('what was counted once does not count for ever, and a whole file counts each time', async () => {
+test('a proof of download expires, and a whole file counts each time', async () => {
   const { link, campaign } = await ready({ maxDownloads: 3 }, LARGE)
   const first = await anybody().get(link)
   const [cookie = ''] = (first.headers.getSetCookie()[0] ?? '').split(';')
@@ -185,7 +185,7 @@ test('looking at a link does not use it up: neither its head nor the first bytes
   expect(await countOf(campaign)).toBe(1)
 })
 
-test('a client that has a copy already is told so, and nothing is counted', async () => {
+test('a conditional request for an unchanged copy is answered 304 and not counted', async () => {
   const { link, campaign } = await ready({ maxDownloads: 1 }, LARGE)
   const etag = (await anybody().get(link)).headers.get('etag') ?? ''
   const again = await anybody().get(link, { 'if-none-match': etag })
@@ -200,7 +200,7 @@ test('bytes that a copy does not have are refused before anything is counted', a
   expect(await countOf(campaign)).toBe(0)
 })
 
-test('who looked first may ask for the part that is missing by what they saw, and is counted for it', async () => {
+test('a client that probed first can request the rest with If-Range and is counted', async () => {
   const { link, campaign, text } = await ready({ maxDownloads: 1 }, LARGE)
   const probe = await anybody().get(link, { range: 'bytes=0-9' })
   const rest = { range: 'Bytes=10-', 'if-range': probe.headers.get('etag') ?? '' }

@@ -211,7 +211,7 @@ test.each([
   expect(await rig.campaign(id)).toMatchObject({ state: 'READY' })
 })
 
-test('what a killed attempt left is removed by the next one, and a copy is visible whole or not at all', async () => {
+test('the next attempt removes the leftovers of a killed one, and a copy is visible whole or not at all', async () => {
   const { tokens } = await rig.published(['Rita'])
   const [{ id }] = tokens
   const left = join(rig.folder, 'watermark/work', `${id}.0`)

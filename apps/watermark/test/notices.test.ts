@@ -130,7 +130,7 @@ test('the webhook campaign_ready is signed and has the state READY [W53]', async
   expect(headers['webhook-signature']).toBe(signed)
 })
 
-test('a test of the channels arrives: at the sender’s own address, and at the webhook as what it is', async () => {
+test('a test notice arrives at the sender’s address and at the webhook, marked as a test', async () => {
   const { mails } = await mailServer({ port: smtpPort })
   for (const channel of ['watermark-mail', 'watermark-webhook']) {
     await rig.app.perform('notices.test', { channel, actor: 'olga', reason: 'do they go out?' })

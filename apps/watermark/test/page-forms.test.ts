@@ -20,7 +20,7 @@ const file = (name: string, content: Uint8Array | string) => ({
   buffer: Buffer.from(content),
 })
 
-test('without script a file becomes a draft and a campaign; what is wrong is said at its field, and nothing typed is lost', async () => {
+test('without JavaScript a file becomes a draft and a campaign, problems are shown at their fields, and typed input is kept', async () => {
   const page = await visit(rig, '/campaigns', noScript)
   await page.getByLabel('Video or image').setInputFiles(file('notes.mov', 'only text'))
   await page.getByRole('button', { name: 'Upload' }).click()
@@ -128,7 +128,7 @@ test('with script a file is refused on the spot, recipients come from a spreadsh
   await rowOf(page, 'Ray, Rita').waitFor()
 })
 
-test('who has not signed in is shown the door, and is then where they wanted to go', async () => {
+test('sign-in returns visitors to the page they asked for', async () => {
   const { id } = await rig.published(['Rita'])
   await rig.idle()
   const page = await visit(rig, `/campaigns/${id}?show=failed`, { as: 'nobody' })
@@ -161,7 +161,7 @@ test('a campaign is stopped in two steps, without script, too; then the page off
   expect(await page.getByText('Stop', { exact: true }).count()).toBe(0)
 })
 
-test('a recipient who is too early sees how far it is, is offered the copy by itself, and learns nothing of anybody else', async () => {
+test('a recipient sees the progress of the copy, then gets it offered, and learns nothing about others', async () => {
   let go: () => void = () => undefined
   rig.media.onMark = () =>
     new Promise<void>((resolve) => {
@@ -188,7 +188,7 @@ test('a recipient who is too early sees how far it is, is offered the copy by it
   await expectAccessible(page)
 })
 
-test('a search says whose copy a file is, whose copies it is mixed from, or that it accuses nobody; it is live, and never tried again', async () => {
+test('the page of a search shows the recipients or an inconclusive verdict, updates live, and offers no retry', async () => {
   const { id, tokens } = await rig.published(['Rita', 'Sam', 'Tom'])
   await rig.idle()
   const copy = await rig.as('nobody').get(tokens[1].link)

@@ -208,7 +208,7 @@ test('without JavaScript a retry returns to the campaign with its flash, and a s
   await rig.idle()
 })
 
-test('a retry of what cannot be made any more is refused on the page, which says what to do instead', async () => {
+test('a retry without a source is refused on the page with an action', async () => {
   const { id, assetId } = await rig.published(['Rita'])
   rmSync(join(rig.folder, 'watermark/assets/sources', assetId))
   await rig.idle()
@@ -248,7 +248,7 @@ test('with JavaScript a retry moves the campaign from PARTIAL to PROCESSING to R
   expect([quietSeen.opened(), quietSeen.asked()]).toEqual([0, 0])
 })
 
-test('what somebody has opened stays open when its row changes, and a link can be copied', async () => {
+test('open details stay open when their row changes, and a link can be copied', async () => {
   fates({ Sam: breaks })
   const { id, tokens } = await rig.published(['Rita', 'Sam'])
   await rig.idle()
@@ -265,7 +265,7 @@ test('what somebody has opened stays open when its row changes, and a link can b
   expect(await page.evaluate('getSelection().toString()')).toBe(link)
 })
 
-test('a page that cannot hear says so, comes back, and catches up with what it missed', async () => {
+test('a page without its event stream says so, reconnects and catches up', async () => {
   const { id } = await rig.published(['Rita'])
   const page = await visit(rig, '/campaigns/assets/rows.css')
   await page.route('**/api/events**', (route) => route.abort())
@@ -277,7 +277,7 @@ test('a page that cannot hear says so, comes back, and catches up with what it m
   expect(await page.locator('#connection').isHidden()).toBe(true)
 })
 
-test('a tab that nobody looks at hears nothing, and catches up when it is looked at', async () => {
+test('a hidden tab closes its stream and catches up when it is shown', async () => {
   const { id } = await rig.published(['Rita'])
   const { page } = await live(`/campaigns/${id}`)
   const look = (isHidden: boolean) =>
@@ -293,7 +293,7 @@ test('a tab that nobody looks at hears nothing, and catches up when it is looked
   expect(await isSamePage(page)).toBe(true)
 })
 
-test('a campaign of many is shown in pages of a hundred; only what changed is asked for and put in its place', async () => {
+test('a large campaign is shown in pages of a hundred, and the script updates only changed rows', async () => {
   const recipients = Array.from({ length: 110 }, (_, i) => ({ name: `R${i}.`, email: `r${i}@example.org` }))
   fates({ 'R0.': breaks, 'R109.': breaks })
   const { id, tokens } = await rig.published([], { recipients })

@@ -223,7 +223,7 @@ test.each(FILES)(
   },
 )
 
-test('a download that broke off counts once, and goes on where it was, at any server, for free', async () => {
+test('an interrupted download counts once and can be resumed at any server', async () => {
   const { urls, link, token, file } = await twoServers(`sqlite:${join(temporaryFolder(), 'redress.db')}`)
   const [here = '', there = ''] = urls
   const whole = (await asked(here + link, {})).body

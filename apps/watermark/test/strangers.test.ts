@@ -50,13 +50,13 @@ describe('what is uploaded', () => {
     ['list.mp4', 'SOURCE_UNSUPPORTED'],
     ['picture.svg', 'SOURCE_UNSUPPORTED'],
   ] as const
-  test.each(refusals)('%s is refused for what it is, and nothing of it is kept', async (name, code) => {
+  test.each(refusals)('%s is refused with its own code and not kept', async (name, code) => {
     expect(await sent(name)).toMatchObject({ status: 400, json: { error: { code } } })
     expect(rig.workLeft()).toEqual([])
   })
 })
 
-test('an upload that there is no room to look into is answered 507, and is taken when there is room', async (context) => {
+test('an upload without room to probe it is answered 507, and accepted when there is room', async (context) => {
   const disk = smallDisk(context)
   const rig = await open({ WATERMARK_WORK_DIR: join(disk.folder, 'work') })
   disk.fill()
@@ -66,7 +66,7 @@ test('an upload that there is no room to look into is answered 507, and is taken
   expect((await upload()).status).toBe(201)
 })
 
-test('a folder for work that is none is answered 503, and the log says why', async () => {
+test('an unusable work folder is answered 503, and the log has the cause', async () => {
   const place = join(temporaryFolder(), 'work')
   writeFileSync(place, 'not a folder')
   const { me, log } = await open({ WATERMARK_WORK_DIR: place })
@@ -78,7 +78,7 @@ test('a folder for work that is none is answered 503, and the log says why', asy
   expect((await me.upload('/assets', VIDEO, 'spring.mov')).status).toBe(201)
 })
 
-test('a recipient whose name nobody could see is refused with the draft, not when the copy is made', async () => {
+test('a recipient with an invisible name is refused with the draft', async () => {
   const { me } = await open({})
   const asset = (await me.upload('/assets', VIDEO, 'spring.mov')).json
   const recipients = [{ name: '\u200b\u2060', email: 'rita@example.org' }]
@@ -121,7 +121,7 @@ test('with another secret no copy is made and none is searched for: its mark cou
   expect(ended).toMatchObject({ status: 'failed', errorCode: 'KEY_MISSING' })
 })
 
-test('who starts without ffmpeg is told so at once, and what to do', async () => {
+test('a start without ffmpeg logs a warning with an action', async () => {
   vi.stubEnv('FFMPEG_PATH', '/nowhere/ffmpeg')
   onTestFinished(() => void vi.unstubAllEnvs())
   const log = keepingLog()

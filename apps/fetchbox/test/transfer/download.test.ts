@@ -55,7 +55,7 @@ async function within(limits: Partial<typeof LIMITS>, use: (box: Rig) => Promise
   }
 }
 
-describe('what arrives', () => {
+describe('uploads to the gateway', () => {
   test('is held with its length, checksum and type, and can be read more than once', async () => {
     const url = origin.plan('/a', answer(200, 'hello', { 'content-type': 'text/plain; charset=utf-8' }))
     const spooled = await box.get(url)
@@ -180,7 +180,7 @@ describe('answers', () => {
   })
 })
 
-describe('time limits, each told apart by its phase', () => {
+describe('each time limit fails with the code of its phase', () => {
   const silent = (...send: string[]) => ({ send, ends: 'hang' }) as const
 
   test('a TLS handshake that never ends is a connect timeout [F7]', async () => {
@@ -286,7 +286,7 @@ describe('lengths that lie', () => {
     expect(isRetryable(failure.code)).toBe(true)
   })
 
-  test('what comes after the length it said is never taken for an answer to somebody else', async () => {
+  test('bytes after the announced length are never read as the next answer', async () => {
     const smuggled = 'HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil'
     const url = origin.plan('/long', lying(4, `good${smuggled}`, 'stay'))
     origin.plan('/next', answer(200, 'mine'))
@@ -318,7 +318,7 @@ describe('sizes', () => {
     await until('the origin is rid of its reader', () => origin.openConnections <= 1)
   })
 
-  test('what breaks after it has gone to a file leaves no file behind', async () => {
+  test('a download that breaks after it was spooled to a file leaves no file behind', async () => {
     const body = Buffer.alloc(600_000, 'x')
     const url = origin.plan('/broken-late', lying(LIMITS.bytesMax, body, 'end'))
     expect(await box.failure(url)).toMatchObject({ code: 'DOWNLOAD_INCOMPLETE', context: { bytes: 600_000 } })
@@ -381,7 +381,7 @@ describe('URLs that are refused', () => {
   })
 })
 
-test('what a URL holds in secret is in no message and no context', async () => {
+test('the secrets of a URL are in no message and no context', async () => {
   const url = `${origin.plan('/signed', answer(500))}?X-Amz-Signature=hunter2&token=hunter2#hunter2`
   const failure = await box.failure({ url, headers: { authorization: 'Bearer hunter2' } })
   expect(failure.message).toBe(`GET ${origin.url('/signed')}?… was answered with 500`)

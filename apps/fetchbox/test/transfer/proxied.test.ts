@@ -65,7 +65,7 @@ test('an origin that fails takes no proxy out', async () => {
   expect(states().filter((state) => !state.endsWith('healthy'))).toEqual([])
 })
 
-test('what was downloaded says through which proxy it came', async () => {
+test('a download names its proxy', async () => {
   const spooled = await box.get(origin.plan('/good', answer(200, 'good')))
   expect(spooled.proxy).toBe('proxies/eu-primary#1')
   await spooled.remove()
@@ -135,7 +135,7 @@ describe('a proxy', () => {
     expect(box.transfer.proxies()[0]?.lastFailure).not.toBeNull()
   })
 
-  test('that breaks off in the middle of an answer is not told from the origin, and is not blamed', async () => {
+  test('a proxy whose answer breaks off is not blamed, because the origin may be at fault', async () => {
     const [first] = proxies as [ForwardProxy]
     only(first)
     first.become('cuts')
@@ -232,7 +232,7 @@ test('a wrong login is the proxy’s refusal', async () => {
   await strict.close()
 })
 
-test('a certificate that nobody vouches for is DOWNLOAD_TLS, directly and through a proxy, and one that is right is not', async () => {
+test('an untrusted certificate is DOWNLOAD_TLS, directly and through a proxy, and a trusted one is accepted', async () => {
   const secure = await OriginServer.start(TEST_SERVER)
   const url = secure.plan('/secret', answer(200, 'secret'))
   const through = await forwardProxy()

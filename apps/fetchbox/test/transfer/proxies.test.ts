@@ -129,7 +129,7 @@ describe('health', () => {
     expect(stateOf(proxies, 'proxies/tier-1#1')?.state).toBe('out')
   })
 
-  test('when its time is over one probe goes, and nobody else until it has answered', () => {
+  test('after its time out of use, one probe is sent, and other requests wait for its result', () => {
     const proxies = pools(1, 1)
     takeOut(proxies, 'proxies/tier-1#1')
     nowMs += 1000
@@ -188,7 +188,7 @@ describe('health', () => {
     expect(exhausted(proxies).retryAfterMs).toBe(1000)
   })
 
-  test('whoever wants to know is told when one is taken out, still out, and back', () => {
+  test('changes of a proxy are reported: out of use, still out of use, and back', () => {
     const told: string[] = []
     const proxies = new Proxies([[{ pool: 'p', urls: [url(1)] }]], {
       ...{ nowMs: () => nowMs, failuresMax: 2, cooldownMs: 1000 },
@@ -213,7 +213,7 @@ describe('health', () => {
     expect(proxies.take().name).toBe('proxies/tier-1#1')
   })
 
-  test('what began before a proxy was taken out of use neither brings it back nor keeps it out longer', () => {
+  test('requests that began before a proxy was taken out of use do not change its state', () => {
     const proxies = pools(1)
     const early = [proxies.take(), proxies.take()]
     takeOut(proxies, 'proxies/tier-1#1')
@@ -242,7 +242,7 @@ describe('health', () => {
     })
   })
 
-  test('what operators see has no password in it', () => {
+  test('the proxy states contain no passwords', () => {
     const proxies = pools(2, 2)
     takeOut(proxies, 'proxies/tier-1#2')
     expect(JSON.stringify(proxies.snapshot())).not.toMatch(/hunter2|user:/)

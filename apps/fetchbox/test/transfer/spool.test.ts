@@ -65,7 +65,7 @@ describe('the spool', () => {
     expect(sum(await buffer(spool.open()))).toBe(sum(Buffer.concat(pieces)))
   })
 
-  test('an origin that sends single bytes does not fill the memory with what holds them', async () => {
+  test('an origin that sends single bytes does not fill the memory with small buffers', async () => {
     const spool = new Spool({ folder })
     await fill(spool, 200_000, 1)
     const pieces: Buffer[] = []
@@ -92,7 +92,7 @@ describe('the spool', () => {
     await spool.remove()
   })
 
-  test('a full disk is SYSTEM_SPOOL_FULL, and gives back what it took', async (context) => {
+  test('a full disk is SYSTEM_SPOOL_FULL, and the spooled part is removed', async (context) => {
     const disk = smallDisk(context)
     const work = join(disk.folder, 'work')
     mkdirSync(work)
@@ -106,7 +106,7 @@ describe('the spool', () => {
     await next.remove()
   })
 
-  test('a work folder that is gone is SYSTEM_SPOOL_FAILED, and its path is not told', async () => {
+  test('a missing work folder is SYSTEM_SPOOL_FAILED, and its path is not shown', async () => {
     const failure = await thrownBy(fill(new Spool({ folder: join(folder, 'gone'), memoryBytesMax: 10 }), 1000))
     expect(failure).toMatchObject({ code: 'SYSTEM_SPOOL_FAILED', context: { errno: 'ENOENT' } })
     expect(failure.message).not.toContain(folder)

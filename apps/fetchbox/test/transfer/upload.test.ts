@@ -175,7 +175,7 @@ describe('in an object store', () => {
     expect(await upload(what, options())).toMatchObject({ sha256: what.sha256 })
   })
 
-  test('what is not there, or not whole, when it is looked at is UPLOAD_CHECKSUM', async () => {
+  test('a missing or incomplete object after the upload is UPLOAD_CHECKSUM', async () => {
     // Somebody takes it away, or cuts it short, between the write and the look.
     const meddle = async (with_: () => void): Promise<FetchFailure> => {
       server.plan({ kind: 'hold' }, { operation: 'PutObject' })
@@ -219,7 +219,7 @@ describe('in an object store', () => {
     expect(server.bucket().uploads.size).toBe(0)
   })
 
-  test('what an origin calls its type is left out where it is no type, and the resource is stored', async () => {
+  test('an invalid content type of an origin is dropped, and the resource is stored', async () => {
     for (const type of ['bad\u0000type', 'ü', '', 'x'.repeat(300)]) {
       await upload(spooled(Buffer.from('x'), type), options())
       expect(stored()?.contentType).not.toBe(type)
@@ -273,7 +273,7 @@ describe('in a folder', () => {
     expect(await upload(small(), options({ store: place }))).toMatchObject({ key: KEY })
   })
 
-  test('a folder that was taken away is UPLOAD_IO_ERROR, and its path is not told', async () => {
+  test('a removed folder is UPLOAD_IO_ERROR, and its path is not shown', async () => {
     const root = mkdtempSync(join(tmpdir(), 'redress-upload-'))
     const place = await folderStore(root)
     rmSync(root, { recursive: true })

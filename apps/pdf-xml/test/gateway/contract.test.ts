@@ -82,7 +82,7 @@ async function keepBusy(url: string, waiting = 0): Promise<Sent> {
 }
 
 describe('POST /process', () => {
-  test('answers with XML, and says what was done', async () => {
+  test('the gateway answers with XML and reports mapping, pages and time in headers', async () => {
     const { status, headers, text } = await send(gateway.url, plain(), { headers: { accept: 'application/xml' } })
     expect(status).toBe(200)
     expect(headers.get('content-type')).toBe('application/xml; charset=utf-8')
@@ -110,7 +110,7 @@ describe('POST /process', () => {
     expect(answer.text).toContain('<field name="line" type="text" page="1">plain</field>')
   })
 
-  test('the mapping that the guide shows gives what the guide says', async () => {
+  test('the mapping of the guide gives the result that the guide shows', async () => {
     const { text } = await send(gateway.url, deliveryNote(), { mapping: 'delivery' })
     const record = /^ *<record>.*<\/record>$/ms.exec(text)?.[0].replaceAll(/^ {2}/gm, '')
     expect(`${record}\n`).toBe(guideBlocks('xml')[0])
@@ -147,7 +147,7 @@ describe('POST /process', () => {
     expect(sent).toBeLessThan(100 * BYTES_MAX)
   })
 
-  test('what is asked for elsewhere is not found, in the same shape', async () => {
+  test('an unknown path is answered 404 in the format of all refusals', async () => {
     const answer = await answerOf(await fetch(`${gateway.url}/nowhere`))
     expect([answer.status, answer.code]).toEqual([404, 'NOT_FOUND'])
   })
@@ -253,7 +253,7 @@ describe('a parser', () => {
 })
 
 describe('stopping', () => {
-  test('what is being parsed may end, what waits is sent away, and nothing is left', async () => {
+  test('a stopping gateway finishes running documents, refuses waiting ones and leaves nothing behind', async () => {
     const own = await startGateway({ parsers: 1, stopGraceMs: 60_000 })
     const folders = () => readdirSync(tmpdir()).filter((name) => name.startsWith(`redress-gateway-${process.pid}-`))
     const before = folders().length
@@ -268,7 +268,7 @@ describe('stopping', () => {
     expect(folders().length).toBe(before - 1)
   })
 
-  test('what takes longer than the grace is given up, and its client is told', async () => {
+  test('a document that exceeds the grace period is aborted, and its client gets an answer', async () => {
     const own = await startGateway({ parsers: 1, stopGraceMs: 0 })
     const { answer } = await keepBusy(own.url)
     await own.stop()
@@ -277,7 +277,7 @@ describe('stopping', () => {
   })
 })
 
-describe('what the gateway says about itself', () => {
+describe('the health of the gateway', () => {
   test('GET /health and GET /mappings list the mappings, and those that are broken', async () => {
     const { code, status, mappings, broken, parsers } = await health()
     expect({ code, status, mappings, parsers }).toEqual({
@@ -322,7 +322,7 @@ describe('faults that were asked for', () => {
     await fetch(`${gateway.url}/faults`, { method: 'DELETE' })
   })
 
-  test('a status, as often as it was asked for', async () => {
+  test('a status is returned as many times as requested', async () => {
     expect((await ask({ status: 502, count: 2 })).status).toBe(201)
     expect(await statuses(3)).toEqual([502, 502, 200])
   })
@@ -398,7 +398,7 @@ describe('faults that were asked for', () => {
     expect((await fetch(`${gateway.url}/health`)).status).toBe(500)
   })
 
-  test('what makes no sense is refused with a reason', async () => {
+  test('an invalid fault is refused with a reason', async () => {
     const wrong: [object, string][] = [
       [{}, 'Name a fault'],
       [{ status: 200 }, 'status: '],
@@ -414,7 +414,7 @@ describe('faults that were asked for', () => {
     }
   })
 
-  test('without the option nobody can ask for them', async () => {
+  test('without --faults the fault routes do not exist', async () => {
     const own = await start({})
     const answer = await answerOf(await fetch(`${own.url}/faults`, json('POST', { status: 500 })))
     expect([answer.status, answer.code]).toEqual([404, 'NOT_FOUND'])

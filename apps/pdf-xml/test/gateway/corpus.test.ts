@@ -227,7 +227,7 @@ describe('the corpus', () => {
     expect(answer.text).not.toContain('unmapped')
   })
 
-  test('what a document says about itself is in the XML, with dates that a program can read', async () => {
+  test('the metadata of a document is in the XML, with ISO dates', async () => {
     const { text } = await sendBoth('described', pdfs.described())
     expect(text.text).toContain('<title>A \uFFFD title &amp; more</title>')
     expect(text.text).toContain('<author>Ann</author>')
@@ -237,7 +237,7 @@ describe('the corpus', () => {
     expect(text.text).toContain('<pdfVersion>1.7</pdfVersion>')
   })
 
-  test('what was filled in into a form is in the XML', async () => {
+  test('the values of form fields are in the XML', async () => {
     const { text, layout } = await sendBoth('form', await pdfs.withForm())
     for (const { text: xml } of [text, layout]) {
       expect(xml).toContain('<field name="person.name" type="text" page="1">Zoë &lt;Müller&gt;</field>')

@@ -182,7 +182,7 @@ test('every mistake of a spec is in one answer: unknown fields, types, naming, p
   }
 })
 
-test('a good spec is told what it would come to', async () => {
+test('a valid spec is answered with its outputs', async () => {
   const report = await validateSpec(rig.proxx, rig.spec([clip, clip]))
   expect(report).toMatchObject({ problems: [], outputs: ['a_001.mov', 'a_002.mov'] })
   expect(report.estimateBytes).toBeGreaterThan(2 ** 20)
@@ -281,7 +281,7 @@ describe('roots', () => {
     inside = Rig.open({ env: { PROXX_ROOTS: `${root}:${rig.path('root2')}` } })
   })
 
-  test('only what really lies within the roots is read or written, for operators, too', async () => {
+  test('only files within the roots are read or written, also for operators', async () => {
     symlinkSync(clip, join(root, 'out-of-it.mov'))
     symlinkSync(rig.folder, join(root, 'up'))
     const spec = (source: string, directory = join(root, 'out')) =>
@@ -303,7 +303,7 @@ describe('roots', () => {
     expect(await codes(spec(join(root, 'in.mov'), join(root, 'nothing')))).toEqual(['OUTPUT_NOT_WRITABLE'])
   })
 
-  test('without roots an owner submits nothing, and is not told which files there are', async () => {
+  test('without roots an owner cannot submit and does not learn which files exist', async () => {
     const { problems } = await validateSpec(rig.proxx, rig.spec(['/etc/shadow', '/nowhere']), 'ann')
     expect(problems.map(({ code }) => code)).toEqual(['PATH_NOT_ALLOWED'])
   })
@@ -328,7 +328,7 @@ describe('over HTTP', () => {
     expect([end.status, end.body.toString()]).toEqual([206, whole.text.slice(-20)])
   })
 
-  test('statuses fit what is wrong', async () => {
+  test('each refusal has its status', async () => {
     const statusOf = async (spec: object) => (await post(people.operator, '/proxx/jobs', spec)).status
     expect(await statusOf({})).toBe(400)
     expect(await statusOf(rig.spec([clip], { profile: 'x' }))).toBe(400)
@@ -368,7 +368,7 @@ describe('over HTTP', () => {
     })
   })
 
-  test('nobody brings ffmpeg arguments of their own, whichever door they take', async () => {
+  test('no client can pass its own arguments to ffmpeg', async () => {
     const spec = rig.spec([clip])
     const input = {
       spec,

@@ -103,7 +103,7 @@ describe('where a file may not be linked, an output is moved to its name', () =>
     }
   }
 
-  test('and nothing that is there is overwritten, nor is half a delivery left', async ({ skip }) => {
+  test('a delivery overwrites nothing and is never left half done', async ({ skip }) => {
     const directory = rig.output()
     const clips = ['first', 'second', 'taken'].map((name, at) => {
       const target = join(directory, name)

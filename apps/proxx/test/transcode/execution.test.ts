@@ -203,7 +203,7 @@ test('an output directory that is removed during an encode is named in the failu
   )
 })
 
-test('a source that is gone, or another one, when its turn comes is told as what it is', async () => {
+test('a source that disappears or changes before its turn is reported as such', async () => {
   const source = await makeClip(rig.path('short-lived.mov'))
   const gone = await rig.submit(rig.spec([clip, source]))
   rmSync(source)
@@ -295,7 +295,7 @@ test('existing files and symlinks at the output path are neither used nor overwr
   expect(readFileSync(precious, 'utf8')).toBe('of somebody else')
 })
 
-test('an output that somebody else makes meanwhile is never overwritten', async () => {
+test('an output that another program makes meanwhile is never overwritten', async () => {
   const spec = rig.spec([clip, clip])
   const other = join(spec.output.directory, 'a_002.mov')
   withFfmpeg(rig.folder, `case "$OUT" in *_001*) echo precious > '${other}' ;; esac`)
@@ -332,7 +332,7 @@ test('a job whose outcome cannot be logged does not complete [P67]', async () =>
   expect(filesIn(outputOf(job))).toEqual([])
 })
 
-test('the file that was made has the name it was promised, and nothing else is there', async () => {
+test('the copy has its final name, and no other file is left', async () => {
   const spec = rig.spec([clip])
   const job = await rig.done(spec)
   expect(job.outputs.map(({ path }) => basename(path))).toEqual(['a_001.mov'])

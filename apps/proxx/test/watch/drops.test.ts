@@ -49,7 +49,7 @@ function emptyFolder(): { folder: string; pending: string } {
   return { folder, pending: join(folder, 'pending') }
 }
 
-test('of a card, what is hidden is no clip, and what else is none is said by its kind', async () => {
+test('hidden files of a card are ignored, and other files are counted by kind', async () => {
   const { folder, pending } = emptyFolder()
   const clips = join(pending, 'card', 'PRIVATE', 'M4ROOT', 'CLIP')
   for (const inside of [clips, join(pending, 'card', '.Trashes', '501')]) mkdirSync(inside, { recursive: true })

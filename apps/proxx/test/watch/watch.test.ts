@@ -122,7 +122,7 @@ test('an invalid spec in the watch folder becomes a failed job with a result fil
   expect(await rig.job(String(jobId))).toMatchObject({ spec: { unreadable: expect.stringContaining('not JSON') } })
 })
 
-test('with a profile, a card of clips is one job; what is neither spec nor media is left alone', async () => {
+test('with a profile, a card of clips is one job, and other files are left alone', async () => {
   const output = rig.output()
   const watch = watched({ media: { profile: 'proxy_h264_low', output, naming: '{source_name}_{index}' } })
   const card = rig.path('card-1')
@@ -191,7 +191,7 @@ test('a card with a clip that is not copied to its end is left, says which, and 
   expect(sources.map((source) => source.split('/').at(-1))).toEqual(['a.mov', 'b.mov'])
 })
 
-test('with markers, nothing is taken before its marker is there, and the marker goes with it', async () => {
+test('with markers, an item is taken only with its marker, and the marker is removed with it', async () => {
   const watch = watched({ needsMarker: true })
   watch.drop('late.json', missing('late'))
   watch.drop('early.json', missing('early'))
@@ -229,7 +229,7 @@ test('a store that is away for a while loses nothing and makes nothing twice', a
   expect(await jobsNamed('away')).toHaveLength(1)
 })
 
-test('with an id of their own, somebody who submits twice makes one job, and nobody gets at a job of others', async () => {
+test('submitting twice with one id makes one job and gives no access to the jobs of others', async () => {
   const { ann, operator } = await rig.serve()
   const path = '/proxx/jobs?id=0190aaaa-0000-4000-8000-00000000000a'
   const spec = rig.spec([clip])

@@ -111,7 +111,7 @@ describe('nobody is accused', () => {
     expect(Math.max(found.bestDecoyZ, found.ranking[0]?.z ?? 0)).toBeLessThan(MATCH_Z_MIN)
   })
 
-  test('by what defeats the mark: a crop moves the picture under the grid, and there is no source', async () => {
+  test('a crop without a source defeats the mark, and the search is inconclusive', async () => {
     const suspect = await attacked('fractal', 'crop.mp4', '-vf', 'crop=400:225:40:20', '-crf', '23')
     expect((await look(suspect)).verdict).toBe('inconclusive')
     expect((await look(suspect, { source: file('fractal.mp4') })).ranking[0]?.tokenId).toBe(RIGHT)
@@ -130,7 +130,7 @@ describe('nobody is accused', () => {
   })
 })
 
-test('a suspect that is no video is refused, and nothing is left in the working folder', async () => {
+test('a suspect that is no video is refused and leaves nothing in the work folder', async () => {
   const error = await failureOf(look('none.mp4'))
   expect(error).toMatchObject({ code: 'SOURCE_MISSING', isPermanent: true })
   expect(filesIn(work.folder)).toEqual([])

@@ -46,7 +46,7 @@ describe('in the middle of an encode', () => {
     expect(filesIn(outputs.folder)).toEqual([])
   })
 
-  test('a process that is told to stop leaves nothing that looks like a copy', async () => {
+  test('a stopped process leaves no file that looks like a copy', async () => {
     const error = await killedWith('SIGTERM')
     expect(error).toMatchObject({ code: 'MEDIA_FAILED', isPermanent: false, exitCode: 255 })
     expect(filesIn(outputs.folder)).toEqual([])
@@ -110,7 +110,7 @@ describe('an encode that claims to have gone well', () => {
   })
 })
 
-describe('a failure is named by what it is about', () => {
+describe('a failure is named by its subject', () => {
   test('a truncated source is SOURCE_CORRUPT and permanent [W22 W49]', async () => {
     const whole = readFileSync(file('clip.mp4'))
     writeFileSync(file('broken.mp4'), whole.subarray(0, Math.floor(whole.length * 0.6)))
@@ -124,7 +124,7 @@ describe('a failure is named by what it is about', () => {
     expect(error).toMatchObject({ code: 'SOURCE_MISSING', isPermanent: true, stage: 'probe' })
   })
 
-  test('a folder of the output that is not there is no fault of the source', async () => {
+  test('a missing output folder is not blamed on the source', async () => {
     const error = await failureOf(mark({ target: outputs.file('no/such/folder/copy.mp4') }))
     expect(error).toMatchObject({ code: 'WRITE_FAILED', isPermanent: false })
   })
@@ -182,7 +182,7 @@ describe('the programs', () => {
   })
 })
 
-test('what a killed worker left behind is removed when nobody has touched it for long enough', async () => {
+test('old leftovers of a killed worker are removed', async () => {
   const place = mediaFolder()
   for (const name of ['.unfinished-old', '.unfinished-busy', 'kept']) mkdirSync(place.file(name))
   writeFileSync(place.file('.unfinished-busy/marked.mp4'), 'half')

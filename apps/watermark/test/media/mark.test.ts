@@ -59,7 +59,7 @@ describe('the copy of a video', () => {
     expect(basename(marked.file.path)).toBe('both.mp4')
   })
 
-  test('tells nothing of what the source tells of its maker and its place', () => {
+  test('a copy contains no metadata of the source', () => {
     expect(readFileSync(file('clip.mp4')).includes('the secret title')).toBe(true)
     const copy = readFileSync(outputs.file('both.mp4'))
     for (const secret of ['secret', '48.8577', file('')]) expect(copy.includes(secret)).toBe(false)
@@ -112,7 +112,7 @@ describe('the copy of a video', () => {
 })
 
 describe('the copy of an image', () => {
-  test('is a PNG of a PNG, with what is transparent still so', async () => {
+  test('the copy of a PNG is a PNG that keeps its transparency', async () => {
     const clear = 'format=rgba,geq=r=X:g=Y:b=99:a=if(gt(X\\,160)\\,0\\,255)'
     await ffmpeg('-f', 'lavfi', '-i', `color=s=320x180,${clear}`, '-frames:v', '1', '-update', '1', file('clear.png'))
     const copy = await markImage({ source: file('clear.png'), target: file('clear-marked.png'), invisible })

@@ -17,19 +17,19 @@ beforeAll(async () => {
   await ffmpeg('-i', file('still.png'), '-update', '1', file('still.jpg'))
 })
 
-describe('what a file is', () => {
-  test('is told of a video: size, duration, frames, rate, codec and sound', async () => {
+describe('probing', () => {
+  test('a video is probed for size, duration, frames, rate, codec and sound', async () => {
     expect(await probeMedia(file('clip.mp4'))).toMatchObject({
       ...{ kind: 'video', width: 320, height: 180, durationMs: 2000, frames: 50, fps: 25, codec: 'h264' },
       ...{ pixelFormat: 'yuv420p', sound: [{ codec: 'aac' }], rotation: 0 },
     })
   })
 
-  test('is told as it is shown, when a video asks to be turned', async () => {
+  test('a rotated video is probed with its displayed size', async () => {
     expect(await probeMedia(file('turned.mov'))).toMatchObject({ width: 180, height: 320, rotation: 90 })
   })
 
-  test('is told of an image, whatever its name says', async () => {
+  test('an image is identified by its content, not its name', async () => {
     copyFileSync(file('still.jpg'), file('named-wrong.png'))
     const image = { kind: 'image', width: 320, height: 180, durationMs: 0, frames: 1, fps: 0, sound: [] }
     expect(await probeMedia(file('still.png'))).toMatchObject({ ...image, codec: 'png' })

@@ -84,7 +84,7 @@ describe('a sound source is accepted and marked', () => {
     expect(copy).toMatchObject({ width: source.width, height: source.height, sound: [{ codec: 'aac' }] })
   })
 
-  test('a trimmed film shows nothing of what was cut off', async () => {
+  test('a trimmed film does not show the frames that were cut off', async () => {
     await ffmpeg('-ss', '1.3', '-i', file('film.mp4'), '-c', 'copy', file('cut.mp4'))
     const copy = await markVideo({ source: file('cut.mp4'), target: file('cut-copy.mp4'), invisible })
     expect(Math.abs(copy.durationMs - 2700)).toBeLessThanOrEqual(80)
@@ -152,7 +152,7 @@ describe('a damaged source is refused, before it is taken and before a copy of i
     (words) => expect(isDamage(`[h264 @ 0x55] [error] ${words}`)).toBe(true),
   )
 
-  test('many joined recordings of which the first is damaged: what ffmpeg says of the others does not hide it', async () => {
+  test('the damaged first of many joined recordings is found, although ffmpeg warns about the others', async () => {
     await ffmpeg('-i', file('busy.mp4'), '-c', 'copy', file('busy.ts'))
     const whole = readFileSync(file('busy.ts'))
     const first = flipped(1)(Buffer.from(whole))
@@ -283,7 +283,7 @@ describe('the font of a visible mark has every character of the name', () => {
     expect(await fontFor('Ann', ['/no/such/font.ttf', FONT])).toBe(FONT)
   })
 
-  test('a character that no font has is named, and what to do about it', async () => {
+  test('a character without a font is named with an action', async () => {
     // Unassigned in Unicode, so that no machine has a font for it.
     const error = await failureOf(fontFor('Ann \u{2fe0}', [FONT]))
     expect(error).toMatchObject({ code: 'TEXT_UNDRAWABLE', isPermanent: true })

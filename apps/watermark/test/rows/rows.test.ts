@@ -55,7 +55,7 @@ describe.each(PLACES)('on %s', (_name, place) => {
     return rows
   }
 
-  test('what one statement writes another reads, with numbers as numbers', async () => {
+  test('a statement reads the rows of another, with numbers as numbers', async () => {
     const rows = opened(await place())
     const atMs = Date.UTC(2100, 0, 1)
     expect(await rows.run('INSERT INTO sh_stock (id, pieces) VALUES ($1, $2), ($3, $2)', 'a', atMs, 'b')).toBe(2)
@@ -133,7 +133,7 @@ describe.each(PLACES)('on %s', (_name, place) => {
   })
 })
 
-test('a file that another program holds is waited for, and the event loop goes on meanwhile', async () => {
+test('a locked database file is waited for without blocking the event loop', async () => {
   const path = join(temporaryFolder(), 'redress.db')
   const app = redress({ store: `sqlite:${path}` })
   const rows = openRows({ location: app.location, tables: TABLES, storeOpened: () => app.store() })
@@ -149,7 +149,7 @@ test('a file that another program holds is waited for, and the event loop goes o
   expect(await writing).toBe(1)
 })
 
-test('a store in memory has rows in memory, and one that was only handed over is refused with what to do', async () => {
+test('a store in memory has rows in memory, and a store without a location is refused with an action', async () => {
   const app = redress({ store: 'sqlite::memory:' })
   onTestFinished(() => app.stop())
   const rows = openRows({ location: app.location, tables: TABLES, storeOpened: () => app.store() })
@@ -161,7 +161,7 @@ test('a store in memory has rows in memory, and one that was only handed over is
   )
 })
 
-test('a server that is away is told as such, and asked again when it is back', async () => {
+test('an unreachable server is reported and asked again later', async () => {
   let isBack = false
   const storeOpened = async () => {
     if (!isBack) throw new Error('away')
@@ -206,7 +206,7 @@ describe('rows are brought to another store', () => {
     ['from PostgreSQL to SQLite', PLACES[1], PLACES[0]],
   ] as const
 
-  test.each(WAYS)('%s: all of them, those first that others refer to, and as often as one likes', async (_, a, b) => {
+  test.each(WAYS)('%s: rows are copied with their references, and copying is idempotent', async (_, a, b) => {
     const [from, to] = [await a?.[1](), await b?.[1]()] as [string, string]
     const [source, target] = [from, to].map((location) =>
       openRows({ location, tables: TABLES, storeOpened: nothingToOpen }),
@@ -234,7 +234,7 @@ describe('rows are brought to another store', () => {
     expect(await copyRows(TABLES, from, null)).toEqual([])
   })
 
-  test('tables of another version are not copied by halves: it is said what to do', async () => {
+  test('tables of another version are not copied, and the refusal has an action', async () => {
     const from = (await PLACES[0]?.[1]()) as string
     const older = openRows({
       location: from,
