@@ -48,7 +48,7 @@ export interface AppOptions {
   chance?: Chance
   log?: Log
   makeId?: MakeId
-  /** How often subscribers of `app.hub` are told what other processes did; 250 when left out. */
+  /** How often `app.hub` reads the events of other processes; 250 when left out. */
   hubPollMs?: number
 }
 
@@ -324,7 +324,7 @@ export class App {
     await this.#store.stop()
   }
 
-  /** The store, opened and told about every job type and schedule declared so far. */
+  /** The store, opened, with every job type and schedule declared so far registered in it. */
   store(): Promise<Store> {
     return this.#store.get()
   }

@@ -126,7 +126,7 @@ async function checkOnSettled(
 const EXPIRE_EVERY_MS = 5_000
 const EXPIRE_PER_STEP = 500
 
-/** Nobody waits for it: a batch that is read past its time is shown as expired all the same. */
+/** No reader depends on it: a batch that is read past its expiry is shown as expired anyway. */
 export function batchExpiry(host: AppHost): Duty {
   return {
     name: 'expiring batches',
@@ -150,7 +150,7 @@ export interface BatchOptions {
   data?: object
   /** A job that is submitted each time the batch is settled; it finds the outcome as `batch` in its input. */
   onSettled?: { job: { readonly name: string } | string; input?: object }
-  /** Channels that are told when it is settled; as the policy of the first job's type says when left out. */
+  /** Channels that get a notice when it is settled; as the policy of the first job's type says when left out. */
   notify?: readonly string[]
   /** Its jobs, made together with it: all or none. They are all it will have, unless it stays `open`. */
   jobs?: readonly JobRequest[]

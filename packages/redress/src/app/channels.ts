@@ -64,7 +64,7 @@ export interface NotifyOptions {
   channels: readonly string[]
   /** One line: what it is about. */
   subject: string
-  /** Two notices of one kind and cause are the same, and told once per window. Left out: each is told. */
+  /** Two notices of one kind and cause are the same: one of them is sent per window. When left out, each is sent. */
   cause?: string
   /** One hour when a cause is given. */
   window?: Duration
@@ -222,7 +222,7 @@ function checkChannelName(name: unknown): void {
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
 
-/** A way to tell somebody something. `email` and `webhook` make one; any object of this shape is one. */
+/** A way to deliver notices. `email` and `webhook` make one; any object of this shape is one. */
 export interface Channel {
   /** 'email', 'webhook', or a word of your own: shown in the delivery log. */
   readonly kind: string
@@ -232,19 +232,19 @@ export interface Channel {
 
 /** One attempt to deliver one notice through one channel. */
 export interface Delivery {
-  /** The same on every attempt: whoever hears it twice knows by this that it is the same. */
+  /** The same on every attempt, so that a receiver recognizes a duplicate. */
   readonly id: string
   readonly attempt: number
   /** Aborted when the attempt no longer counts. */
   readonly signal: AbortSignal
   readonly nowMs: number
-  /** Some were reached before: only these are left. null = everybody. */
+  /** The recipients that were not reached yet; null = all of them. */
   readonly only: readonly string[] | null
   fail(code: DeliveryCode, options?: AttemptFailOptions): never
 }
 
 export interface Delivered {
-  /** Whom it reached; nobody where there was nobody to tell. */
+  /** The recipients that it reached; empty if there were none. */
   to: readonly string[]
   /** What the other side said. */
   answer: string

@@ -78,7 +78,7 @@ export class Dependencies implements Duty {
 
   readonly run = async (): Promise<void> => {
     const names = this.#names()
-    // Each worker of this process asks for it; one round at a time, or the same event would be told twice.
+    // Each worker of this process asks for it; one round at a time, or the same event would be reported twice.
     if (names.length === 0 || this.#isRunning) return
     this.#isRunning = true
     try {

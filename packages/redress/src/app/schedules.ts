@@ -274,7 +274,7 @@ export class ScheduleTicker implements Duty {
     return (this.#held.get(name)?.untilMonoMs ?? 0) > this.#host.clock.monoMs()
   }
 
-  /** Between ticks the store is left alone. The wall clock is compared, too: somebody may set it. */
+  /** Between ticks the store is left alone. The wall clock is compared too, because it can be set. */
   #isTimeToLook(names: readonly string[]): boolean {
     const { clock } = this.#host
     const { monoMs, wallMs, names: known } = this.#lookAt

@@ -25,7 +25,7 @@ type KeyOf<Name extends OperationName> = (typeof CATALOG)[Name]['http'] extends 
     : Rest
   : never
 
-/** Whoever changes something says who they are and why; the audit trail keeps both. */
+/** A change needs an actor and a reason; the audit trail keeps both. */
 type Given<Name extends OperationName> =
   InputOf<Name> extends { actor?: unknown; reason?: unknown } ? InputOf<Name> & By : InputOf<Name>
 

@@ -66,12 +66,12 @@ export class Source {
     return sha256
   }
 
-  /** Nothing more will be read. Without this a failed put would leave a download running that nobody wants. */
+  /** Nothing more will be read. Without this a failed put would leave an unwanted download running. */
   abandon(): void {
-    // Not waited for: a source that never gives its next chunk would keep the failure from being told.
+    // Not waited for: a source that never gives its next chunk would delay the report of the failure.
     void Promise.resolve(this.#iterator?.return?.()).catch(() => undefined)
     if (!(this.#body instanceof Readable) || this.#options.keepBodyOpen === true) return
-    // An error that the stream still has to tell was already told, or does not matter any more.
+    // A later error of the stream was already reported, or does not matter any more.
     this.#body.on('error', () => undefined).destroy()
   }
 

@@ -74,7 +74,7 @@ export function rollUp({ total, complete, failed, permanent }: BatchCounts, roll
 export const isPastExpiry = ({ expiresAtMs }: Pick<BatchStanding, 'expiresAtMs'>, nowMs: number): boolean =>
   expiresAtMs !== null && expiresAtMs <= nowMs
 
-/** Takes more jobs. Its expiry seals a batch, whether or not anybody noticed yet. */
+/** Takes more jobs. Its expiry seals a batch, whether or not that was recorded yet. */
 export const isTaking = (batch: BatchStanding, nowMs: number): boolean =>
   batch.state === 'open' && !batch.isSealed && !isPastExpiry(batch, nowMs)
 
@@ -92,7 +92,7 @@ export function statesEntered(batch: BatchStanding, nowMs: number): readonly (Ou
   return isPast ? [outcome, 'expired'] : [outcome]
 }
 
-/** For readers that come between the time of expiry and the moment when somebody writes it down. */
+/** For readers between the expiry and its record in the store. */
 export function stateAt(batch: BatchStanding, nowMs: number): BatchState {
   return statesEntered(batch, nowMs).at(-1) ?? batch.state
 }
@@ -133,7 +133,7 @@ export interface BatchFailure {
 
 export type BatchEventKind = SubjectEvents['batch'][number]
 
-/** What is told when a batch is settled, reopened or expired. */
+/** The event data when a batch is settled, reopened or expired. */
 export const batchNewsSchema = z.strictObject({ ...batchCountFields, state: z.enum(BATCH_STATES), settlement: count })
 export type BatchNews = z.infer<typeof batchNewsSchema>
 

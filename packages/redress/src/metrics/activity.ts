@@ -67,7 +67,7 @@ export class ActivityTally {
     waits[bucket] = (waits[bucket] as number) + 1
   }
 
-  /** An attempt has ended, or was taken back: whatever failed has somebody whose fault it is, also where it is retried. */
+  /** An attempt has ended or was reclaimed. Each failure counts for its fault, also when it is retried. */
   ended(type: string, change: Change | { to: 'orphaned' }): void {
     if (change.to === 'complete') this.#of(type).complete++
     else if (change.to === 'cancelled') this.#of(type).cancelled++
@@ -85,7 +85,7 @@ export class ActivityTally {
     this.#of(type).cancelled++
   }
 
-  /** All of it, for whoever sends it; what cannot be sent is put back. */
+  /** All counts, for the sender, which puts back what it cannot send. */
   take(): Unsent[] {
     const taken = this.#unsent
     for (const [second, types] of this.#seconds) {
@@ -111,7 +111,7 @@ const KEPT_MS = 25 * HOUR_MS
 const PRUNE_PER_STEP = 1_000
 const PRUNE_STEPS_MAX = 10
 
-/** Brings what this process counts into the store: every few seconds, before somebody reads it, and when it stops. */
+/** Brings what this process counts into the store: every few seconds, before a read, and when it stops. */
 export class Activity {
   readonly tally: ActivityTally
   /** A worker of this process sends what was counted, as one of its duties. */
@@ -137,7 +137,7 @@ export class Activity {
     return sent
   }
 
-  /** For what is counted where there may be no worker: then nobody else sends it. */
+  /** For counts in a process that may have no worker to send them. */
   sendSoon(): void {
     if (this.isWorked || this.#clock.monoMs() - this.#sentMonoMs < EVERY_MS) return
     void this.send().catch(() => undefined)

@@ -17,7 +17,7 @@ export interface Distribution {
   sum: number
 }
 
-/** Metrics of one name. What they are is asked for when somebody looks, and not before. */
+/** Metrics of one name. Their values are read when Prometheus scrapes. */
 export type Family = { name: string; help: string; labels: readonly string[] } & (
   | { kind: 'counter' | 'gauge'; read: () => readonly Sample[] }
   | { kind: 'histogram'; read: () => readonly Distribution[] }
@@ -51,7 +51,7 @@ export function expositionOf(families: readonly Family[]): Registry {
   return registry
 }
 
-/** A histogram whose buckets were filled by somebody else: prom-client's own costs too much to be asked for each job. */
+/** A histogram with buckets that the tally fills: prom-client's own costs too much per job. */
 class CountedElsewhere extends Histogram {
   readonly #shape: { name: string; help: string }
   readonly #read: () => readonly Distribution[]

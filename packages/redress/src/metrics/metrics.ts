@@ -14,7 +14,7 @@ type MetricsHost = Pick<AppHost, 'store' | 'clock' | 'log'>
 
 type Listeners = Pick<WorkerOptions, 'onOutcome' | 'onLeaseLost' | 'onTry' | 'onStart'>
 
-/** However large the store is and however often somebody looks: reading it takes no more than a share of the time. */
+/** Reading the store takes at most this share of the time, however large it is and however often it is scraped. */
 const READING_SHARE_MAX = 1 / 20
 
 /**
@@ -54,7 +54,7 @@ export class Metrics {
   }
 
   async #open(): Promise<Registry> {
-    // Loaded when somebody first looks: most programs that submit a job never do.
+    // Loaded at the first scrape: most programs that submit a job are never scraped.
     const { expositionOf } = await import('./exposition.ts')
     const reading = () => this.#reading
     return expositionOf(familiesOf({ tally: this.#tally, reading, mayAggregate: this.#mayAggregate }))

@@ -197,7 +197,7 @@ export function withTally(store: Store, tally: Tally, clock: Clock, activity: Ac
       return answer
     },
 
-    // Counted when it is written; whether the caller's transaction commits is not told to anybody here.
+    // Counted when it is written; whether the caller's transaction commits is not known here.
     ...(submitIn !== undefined && {
       submitIn(params) {
         const answer = submitIn(params)

@@ -35,7 +35,7 @@ type Later<T> = T | Promise<T>
 export interface EmailOptions {
   smtp: SmtpOptions
   from: Address
-  /** Whom to tell: nobody (null), one or several. Each gets a mail of their own. */
+  /** The recipients: none (null), one or several. Each gets a separate mail. */
   to: (notice: Notice) => Later<Address | readonly Address[] | null>
   /** In words of your own; plain words of ours when left out. */
   render?: (notice: Notice) => Later<Mail>
@@ -70,7 +70,7 @@ export function email(options: EmailOptions): Channel {
       if (recipients.length === 0) return { to: [], answer: 'there was nobody to tell' }
       const mail = checkedMail(await asked(delivery, () => inWords(notice)), delivery)
       transport ??= openTransport(smtp, timeoutMs)
-      // The same for everybody and on every attempt: a mailbox that gets it twice can tell.
+      // The same for each recipient and attempt, so that a mailbox recognizes a duplicate.
       const same = { ...mail, from, messageId: `<${delivery.id}@${domain}>`, headers: AUTOMATIC }
       const { sendMail } = await transport
       const sent = await sendToEach(recipients, (recipient) => sendMail({ ...same, to: [recipient] }), delivery)
@@ -98,7 +98,7 @@ async function openTransport(smtp: SmtpOptions, timeoutMs: number): Promise<Tran
 
 type Sent = { how: 'sent' | 'refused' | 'later'; answer: string; code: DeliveryCode; isForAll: boolean }
 
-/** One by one: nobody sees who else was told, and one bad address does not keep the others from hearing. */
+/** One mail per recipient: no recipient sees the others, and one bad address does not stop the rest. */
 async function sendToEach(
   recipients: readonly CheckedAddress[],
   send: (recipient: CheckedAddress) => Promise<{ response: string }>,
@@ -162,7 +162,7 @@ function outcomeOf(error: unknown): Sent {
   return { how: 'later', answer, code: 'CHANNEL_DOWN', isForAll: true }
 }
 
-/** What is no address is refused by itself, and keeps nobody else from hearing. */
+/** An invalid address is refused alone; the other recipients still get their mail. */
 async function recipientsOf(notice: Notice, to: EmailOptions['to'], delivery: Delivery) {
   const named = await asked(delivery, () => to(notice))
   const list = named === null || named === undefined ? [] : Array.isArray(named) ? named : [named]

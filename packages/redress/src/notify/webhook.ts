@@ -10,7 +10,7 @@ import { type OutboundGuard, type OutboundOptions, outboundGuard } from '../outb
 export interface WebhookOptions {
   /**
    * Where to send it, or a function that finds it out; null = nowhere. A text is your own word, and may be anywhere.
-   * What a function finds out may be somebody else's: it must be on the internet, unless `outbound` says more.
+   * A URL from a function may come from a user: it must be on the internet, unless `outbound` allows more.
    */
   url: string | ((notice: Notice) => string | null | Promise<string | null>)
   /** 'whsec_...', the newest first: each signs, so that a receiver can change from one to the next in its own time. */

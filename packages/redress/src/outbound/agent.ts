@@ -93,7 +93,7 @@ class GuardedAgent extends Agent {
     return super.destroy(...(given as []))
   }
 
-  /** A connection that is being made for requests that are gone is made for nobody. */
+  /** Stops connecting when no request waits for the connection any more. */
   #waitsNoMore(origin: string): void {
     const left = (this.#waiting.get(origin) ?? 1) - 1
     if (left > 0) {
@@ -105,7 +105,7 @@ class GuardedAgent extends Agent {
   }
 
   #giveUp(origin: string): void {
-    for (const stop of this.#attempts.get(origin) ?? []) stop.abort(new Error('Nobody waits for this connection.'))
+    for (const stop of this.#attempts.get(origin) ?? []) stop.abort(new Error('No request waits for this connection.'))
   }
 }
 

@@ -142,7 +142,7 @@ export interface ProxyAddress {
 
 export function proxyAddress({ url: text }: OutboundProxy): ProxyAddress {
   const url = URL.parse(text)
-  // The text is not told: it may have a password in it.
+  // The text is left out of the message: it may hold a password.
   if (url === null || !['http:', 'https:'].includes(url.protocol) || !['', '/'].includes(url.pathname)) {
     throw new RedressError('OPTION_INVALID', 'A proxy must be an address like http://user:password@host:port.')
   }
@@ -237,7 +237,7 @@ interface Limit {
 }
 
 /**
- * Does a step in its time, or until the signal. What comes too late is dropped: a connection that nobody waits for any
+ * Does a step in its time, or until the signal. What comes too late is dropped: a connection that no request waits for any
  * more must not stay open.
  */
 function within<T>(

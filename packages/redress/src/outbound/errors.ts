@@ -61,7 +61,7 @@ export class ConnectFailed extends Error {
 }
 
 export type ProxyCode =
-  /** Nobody there: its name, its port, its certificate, or no connection in time. */
+  /** No connection: the name, the port, the certificate, or a timeout. */
   | 'PROXY_UNREACHABLE'
   /** 407: it does not know us. */
   | 'PROXY_AUTH'

@@ -48,8 +48,8 @@ const NOT_TO_BE_GIVEN = new Set([
   'upgrade',
 ])
 
-/** All that a stranger gets to see of the headers that were meant for somebody else. */
-const FOR_EVERYBODY = new Set(['accept', 'accept-encoding', 'accept-language', 'user-agent'])
+/** After a redirect to another origin, only these headers are sent. */
+const SENT_TO_OTHER_ORIGINS = new Set(['accept', 'accept-encoding', 'accept-language', 'user-agent'])
 
 interface Step {
   url: URL
@@ -121,7 +121,7 @@ function nextStep(from: Step, status: number, location: unknown, guard: Outbound
   if (step.body !== null) {
     throw new RedirectFailed('REDIRECT_WITH_BODY', hop, 'The redirect would send the body to another origin.')
   }
-  const kept = Object.entries(step.headers).filter(([name]) => FOR_EVERYBODY.has(name))
+  const kept = Object.entries(step.headers).filter(([name]) => SENT_TO_OTHER_ORIGINS.has(name))
   return { ...step, url, headers: Object.fromEntries(kept) }
 }
 

@@ -100,7 +100,7 @@ const invalid = (message: string) => new RedressError('OPTION_INVALID', `outboun
  * What is not on the internet, by the registries of special-purpose addresses that IANA keeps for IPv4 and IPv6 (as
  * they stood in October 2025), with multicast. Blocks and parts of blocks that a registry calls globally reachable
  * (192.0.0.9, 192.175.48.0/24, 2001:1::1 and others) stay closed all the same: they are anycast services of routers
- * and name servers, often run inside a network, and nobody keeps pages there.
+ * and name servers, often run inside a network, and host no pages.
  */
 const CLOSED_V4 = table({
   '0.0.0.0/8': 'of this network',
@@ -125,14 +125,14 @@ const CLOSED_V4 = table({
   '168.63.129.16/32': 'of the host of a cloud machine',
 })
 
-/** Addresses are given out from this block alone. What lies outside is special, or nobody's yet. */
+/** Addresses are given out from this block alone. All others are special or not assigned. */
 const UNICAST_V6 = range('2000::/3')
 
 const CLOSED_V6 = table({
   // With Teredo, ORCHID and benchmarks.
   '2001::/23': 'for protocols',
   '2001:db8::/32': 'for documentation',
-  // Whatever the IPv4 address in it: the relays are gone, and where one is left, it is somebody's own.
+  // Whatever the IPv4 address in it: the public relays are gone, and a remaining one is private.
   '2002::/16': '6to4',
   '2620:4f:8000::/48': 'a service of name servers',
   '3fff::/20': 'for documentation',

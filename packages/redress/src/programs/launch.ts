@@ -97,7 +97,7 @@ export async function wrappersOf(limits: ProgramLimits, folders = SYSTEM_FOLDERS
   return [
     // When the worker is killed, what it started must not go on writing to files that the next attempt writes, too.
     ...(setpriv === null ? [] : [setpriv, '--pdeathsig', 'KILL', '--']),
-    // No core: the memory of a parser that crashed on somebody's file has that file in it.
+    // No core: the memory of a crashed parser holds the user's file.
     ...(prlimit === null ? [] : [prlimit, '--core=0', ...limitFlags, '--']),
   ]
 }

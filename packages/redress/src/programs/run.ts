@@ -21,7 +21,7 @@ export interface ProgramResult {
 
 /** After the program ended, what it left behind may still finish what it writes to us (`a > >(tee log)`). */
 const LINGER_MS = 1000
-/** And when all are dead, somebody whom we cannot see may still hold a pipe. */
+/** After all known processes are dead, a process that cannot be seen may still hold a pipe. */
 const PIPES_MS = 2000
 
 /**
@@ -210,7 +210,7 @@ async function drain(
   try {
     for await (const chunk of stream ?? []) await use(() => take(chunk))
   } catch (cause) {
-    // Destroyed by us, because somebody we cannot see holds it open; or the machine could not read from it.
+    // Destroyed by us, because an unseen process holds it open; or the machine could not read from it.
     if ((cause as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') stopper.stop({ reason: 'io', cause })
   }
   if (end !== undefined) await use(end)
@@ -223,7 +223,7 @@ function feed(stdin: Writable, input: string | Uint8Array | Readable, stopper: S
     stdin.end(input)
     return
   }
-  // Before the pipeline's own listeners, which destroy the other side: whoever breaks first is the one to blame.
+  // Before the pipeline's own listeners, which destroy the other side: the side that breaks first is the cause.
   input.once('error', (cause) => {
     if (!stdin.destroyed) stopper.stop({ reason: 'io', cause })
   })

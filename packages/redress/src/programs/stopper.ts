@@ -80,13 +80,13 @@ export class ProcessGroup {
       const isOurs = inGroup || (await readFile(`/proc/${id}/environ`, 'latin1')).includes(this.#mark)
       return isOurs ? { id: Number(id), inGroup } : null
     } catch {
-      // Gone since, or somebody else's.
+      // The process has ended, or belongs to another user.
       return null
     }
   }
 }
 
-/** Says whether there was somebody to receive it. */
+/** Whether a process received the signal. */
 function send(id: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(id, signal)
@@ -134,7 +134,7 @@ export class Stopper {
     if (timeoutMs !== Number.POSITIVE_INFINITY) {
       this.#timer = clock.setTimer(timeoutMs, () => this.stop({ reason: 'timeout' }))
     }
-    // A signal that was given while the program was being started calls nobody any more.
+    // A signal that fired while the program was being started does not fire again.
     if (signal?.aborted) this.#abort()
     else signal?.addEventListener('abort', this.#abort, { once: true })
   }

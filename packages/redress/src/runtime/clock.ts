@@ -91,7 +91,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** One timer that is only ever moved forward: whoever needs to be woken earlier sets it earlier. */
+/** One timer for many deadlines: it can only be set earlier, until it rings. */
 export class Alarm {
   readonly #clock: Clock
   readonly #ring: (lateMs: number) => void

@@ -75,7 +75,7 @@ export const ENVIRONMENT = {
   },
   OTEL_RESOURCE_ATTRIBUTES: {
     fallback: null,
-    meaning: 'What else is to be said of this process: `name=value,name=value`.',
+    meaning: 'More attributes of this process: `name=value,name=value`.',
     readBy: 'the exporter',
   },
   OTEL_TRACES_SAMPLER: {

@@ -62,7 +62,7 @@ export class Journal {
   async #opened(): Promise<{ file: FileHandle; size: number }> {
     const before = await this.#file?.stat()
     if (this.#file !== null && before !== undefined && before.nlink > 0) return { file: this.#file, size: before.size }
-    // Somebody removed it: what is written to a file without a name is gone when the process ends.
+    // The file was removed: lines that are written to it would be gone when the process ends.
     await this.close()
     mkdirSync(dirname(this.path), { recursive: true, mode: 0o700 })
     this.#file = await open(this.path, 'a+', 0o600)

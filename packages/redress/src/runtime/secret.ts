@@ -17,5 +17,5 @@ export function makeSecret(kind: SecretKind): string {
 /** Whether it can be one of ours: what cannot need not be looked for. */
 export const isSecret = (text: string): boolean => SHAPE.test(text)
 
-/** No salt and nothing slow: nobody guesses 32 random bytes, and it is found by its hash at every request. */
+/** No salt and nothing slow: 32 random bytes cannot be guessed, and every request looks a secret up by its hash. */
 export const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('hex')

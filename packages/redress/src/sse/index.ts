@@ -44,7 +44,7 @@ export function formatSse({ id, event, data, retryMs }: SseMessage): string {
   return `${lines.join('\n')}\n\n`
 }
 
-/** Says nothing to the browser, and shows everybody in between that the connection lives. */
+/** A comment that browsers ignore. It keeps the connection alive through proxies. */
 export function sseComment(text = ''): string {
   return `${text
     .split(/\r\n|\r|\n/)

@@ -197,7 +197,7 @@ export class TestKit {
     const steady = await this.worker()
     for (const worker of [...this.#others, steady]) {
       await worker.tick()
-      // That an attempt began is told a moment later than it begins.
+      // The start of an attempt is recorded one turn after it begins.
       if (worker.held > 0) await worker.tick()
     }
   }
@@ -208,7 +208,7 @@ export class TestKit {
     for (let turns = 0; turns < TURNS_MAX; turns++) {
       await this.tick()
       const ready = await this.#ready()
-      // What is ready and stays so has nobody with a free hand.
+      // Jobs that stay ready have no worker with a free slot.
       if (ready === '' || ready === before) return
       before = ready
     }

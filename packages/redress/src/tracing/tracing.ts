@@ -24,7 +24,7 @@ function openTelemetry(): Api | null {
 
 /** One attempt while it runs. */
 export interface AttemptSpan {
-  /** For whoever the handler calls: W3C traceparent. */
+  /** The W3C traceparent to send with the calls of the handler. */
   readonly traceparent: string
   /** What is begun in there is a part of the attempt. */
   run<T>(work: () => T): T

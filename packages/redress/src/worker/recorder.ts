@@ -215,7 +215,7 @@ export class Recorder {
   }
 }
 
-/** A flight whose lease was lost meanwhile is not marked: nothing is renewed or told of it any more. */
+/** A flight whose lease was lost meanwhile is not marked: the worker renews and reports nothing of it any more. */
 function mark({ state }: Flight, record: 'sent' | 'refused'): void {
   if (state.kind === 'closing') state.record = record
 }

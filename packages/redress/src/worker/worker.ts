@@ -129,7 +129,7 @@ export class Worker {
     try {
       this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid, types })
     } catch (error) {
-      // Whoever tries again must find a worker that is not known yet, not one that seems to run and never does.
+      // A caller that tries again must find a new worker, not one that claims to run and never does.
       if (this.#state === 'running') this.#state = 'new'
       throw error
     }
@@ -201,7 +201,7 @@ export class Worker {
     }
   }
 
-  /** Falls dead, as a killed process does: nothing more is written and nothing is told to anybody. */
+  /** Stops dead, like a killed process: the worker writes and reports nothing more. */
   crash(): void {
     this.#state = 'dead'
     this.#forgetWakes()

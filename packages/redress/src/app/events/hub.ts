@@ -64,7 +64,7 @@ export class Hub {
    */
   readonly #pages = new OnePerTurn()
   #onProgress = new Set<() => void>()
-  /** Everything up to here was told to those who have caught up; null while there are none. */
+  /** Subscribers that have caught up have everything up to here; null while there are none. */
   #seq: number | null = null
   #timer: Timer | null = null
   #forgetCommits: () => void = () => undefined
@@ -82,8 +82,8 @@ export class Hub {
   }
 
   /**
-   * Adds events of the app's own, made from the store's. The same event must always give the same ones: whoever comes
-   * back is told again from where they were.
+   * Adds events of the app's own, made from the store's. The same event must always give the same ones: a
+   * subscriber that comes back continues from its last event.
    */
   map(mapper: Mapper): void {
     this.#mappers.push(mapper)
@@ -144,7 +144,7 @@ export class Hub {
         await new Promise<void>((resolve) => this.#onProgress.add(resolve))
       }
     } catch (error) {
-      // A subscriber that comes back later is told the rest.
+      // A subscriber that comes back later gets the rest.
       if (!isStoreStopped(error))
         this.#host.log.error({ err: error }, 'the last events of the store could not be published')
     }
@@ -249,7 +249,7 @@ export class Hub {
     if (this.#seq !== null) return
     this.#seq = subscription.position.seq
     this.#forgetCommits = store.onCommit(() => this.#ask())
-    // What was committed since the last page was read, before anybody listened.
+    // Events that were committed since the last page was read, before there was a subscriber.
     this.#ask()
   }
 

@@ -30,7 +30,7 @@ export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions =
   }
 }
 
-/** What every line has, also where it is null: whoever searches by a field must not have to know which lines have it. */
+/** What every line has, also where it is null: a search by a field needs no knowledge of which lines have it. */
 function fieldsOf({ jobId, type, attempt, change, ranMs, breaker, trace }: AttemptReport): object {
   const failure = failureOf(change)
   const httpStatus = failure?.context.httpStatus

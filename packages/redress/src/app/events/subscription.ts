@@ -77,7 +77,7 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
     return { done: false, value }
   }
 
-  /** What waits, at once: for whoever can take more than one at a time. Empty when there is only an end to be told. */
+  /** All waiting events at once. Empty when only the end event is left. */
   takeWaiting(): HubEvent[] {
     const last = this.#line.at(-1)
     const taken = this.#line.splice(0, this.#line.length - (last?.event === 'end' && last.id === null ? 1 : 0))

@@ -176,7 +176,7 @@ function codesOf(all: ReadonlyMap<string, Declared>): DeclaredCodes {
 /** What a job type says about a retry by a person; a throw refuses it. */
 type RetryHook = (input: unknown, question: RetryQuestion) => unknown
 
-/** Somebody who only looks at a job is not kept waiting; then it is shown as its policy alone would have it. */
+/** A page that only shows a job does not wait for a slow hook; it shows what the policy alone allows. */
 const LOOK_MS_MAX = 3_000
 const ACT_MS_MAX = 30_000
 

@@ -76,12 +76,12 @@ interface Submission<Codes extends string> {
   fail(code: Codes, options?: AttemptFailOptions): never
 }
 
-/** A failed job that somebody wants to bring back. */
+/** A failed job that a person wants to retry. */
 interface Retry<Codes extends string> {
   readonly jobId: string
   readonly type: string
   readonly owner: string | null
-  /** null when nothing is to be done yet, and somebody only looks at the job. */
+  /** null when the job is only shown. */
   readonly actor: string | null
   readonly mode: RetryMode
   /**

@@ -240,7 +240,7 @@ const isKeyPart = (part: unknown): boolean => typeof part === 'string' || part =
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
 
-/** Recorded as a failed job, and told to whom its policy names. */
+/** Recorded as a failed job, with the notices of its policy. */
 function asRejected(job: NewJob, rejected: DecidedFailure, policy: Policy, nowMs: number): NewJob {
   const isForwardOnly = policy.forwardOnly
   const facts = { ...job, attempt: 0, spent: null, createdAtMs: nowMs, retriedFrom: null, isForwardOnly }
@@ -278,7 +278,7 @@ function rejection(
   }
 }
 
-/** What the caller is told of a submission that is only refused. */
+/** The error for the caller of a submission that is refused without a record. */
 function refusal({ type, codes, rules }: Refusing, thrown: unknown, nowMs: number): RedressError {
   if (thrown instanceof RedressError) return thrown
   const { failure } = captureFailure({ thrown, phase: 'pre_dispatch', type, codes, rules, nowMs })
@@ -302,7 +302,7 @@ export function packPayload(type: string, value: unknown, bytesMax: number): str
   if (text === undefined) {
     throw new RedressError('PAYLOAD_NOT_JSON', `The input of ${type} is ${typeof value}, which JSON cannot hold.`)
   }
-  // At most three bytes per UTF-16 unit: only a long text has to be measured.
+  // At most three bytes per UTF-16 unit: only a long text must be measured.
   if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
     const bytes = Buffer.byteLength(text)
     throw new RedressError(

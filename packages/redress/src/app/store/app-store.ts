@@ -33,7 +33,7 @@ interface Opened {
   hasFailureLog: boolean
 }
 
-/** The store of an app: opened when it is first needed, and told about everything that the program declares. */
+/** The store of an app: opened when it is first needed, with everything that the program declares registered in it. */
 export class AppStore {
   readonly #options: AppStoreOptions
   readonly #locationDefault = defaultLocation()
@@ -52,7 +52,7 @@ export class AppStore {
     return typeof store === 'object' ? null : (store ?? this.#locationDefault)
   }
 
-  /** The store, opened and told about every job type and schedule declared so far. */
+  /** The store, opened, with every job type and schedule declared so far registered in it. */
   get(): Promise<Store> {
     // An error is not kept: a store that was busy when the app began may answer the next call.
     this.#ready ??= this.#open().catch((error: unknown) => {

@@ -114,7 +114,7 @@ export async function backupStore({ from, file, mayReplace, clock, onProgress }:
 
 interface RestoreOptions {
   file: string
-  /** Where the store is to be. */
+  /** The location of the restored store. */
   to: string
   isForced: boolean
   /** Nothing of it is begun before a person says so. */

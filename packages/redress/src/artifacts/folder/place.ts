@@ -52,7 +52,7 @@ export class Root {
     let file: FileHandle | undefined
     try {
       await this.#refuseLinks(place)
-      // Without waiting: a pipe that somebody put there would block until it has a writer.
+      // Non-blocking: opening a named pipe would wait for a writer.
       file = await open(place.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
       const stats = await file.stat({ bigint: true })
       if (stats.isFile()) return { file, stats }
@@ -101,7 +101,7 @@ export class Root {
     }
   }
 
-  /** Removes folders that hold nothing any more, from here upwards. Somebody else's new file keeps its folder. */
+  /** Removes folders that hold nothing any more, from here upwards. A new file of another process keeps its folder. */
   async pruneFolders(place: Place): Promise<void> {
     for (let key = posix.dirname(place.key); key !== '.'; key = posix.dirname(key)) {
       try {
@@ -190,7 +190,7 @@ export async function attempting<T>(doing: string, step: () => Promise<T>): Prom
 }
 
 /**
- * A step that many want at once on the same thing is done once for all of them. Nobody is answered by one that began
+ * A step that many want at once on the same thing is done once for all of them. No caller is answered by one that began
  * before he asked: what he did until then might not be part of it.
  */
 export class SharedSteps<T> {
@@ -213,7 +213,7 @@ export class SharedSteps<T> {
     const line = { next: null as Promise<T> | null, running: this.#step(name) }
     this.#lines.set(name, line)
     const end = () => {
-      // Whoever waits begins the next one in the same moment.
+      // A waiting caller begins the next one in the same moment.
       if (line.next === null) this.#lines.delete(name)
     }
     line.running.then(end, end)
@@ -280,7 +280,7 @@ async function readShort(path: string): Promise<string> {
 }
 
 /**
- * For a file that is no longer the version it was stored as: a backup was restored, or somebody wrote into it. The
+ * For a file that is no longer the version it was stored as: a backup was restored, or another program wrote into it. The
  * sidecar is there under the old version, and is believed if it is the only one; whether it still fits is then the
  * question that verifying answers.
  */

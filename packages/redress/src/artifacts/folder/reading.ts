@@ -62,7 +62,7 @@ export async function headOfArtifact(root: Root, place: Place): Promise<Artifact
   return head
 }
 
-/** Whoever replaced the artifact took its sidecar away: what we opened is no longer what the key stands for. */
+/** The sidecar is gone because the artifact was replaced: the opened file is an older version of the key. */
 async function wasReplaced(root: Root, place: Place, stats: BigIntStats): Promise<boolean> {
   const now = await root.look(place)
   return now === null || versionOf(now) !== versionOf(stats)

@@ -50,7 +50,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
     return readingFrom(key, body, options, async (source) => {
       const place = this.#root.place(key)
       await attempting(`storing ${key}`, async () => {
-        // Before the first byte: nobody should send a gigabyte to learn that it was not wanted.
+        // Checked before the first byte, so that no caller sends a gigabyte in vain.
         if (ifAbsent && (await this.#root.look(place)) !== null) throw artifactExists(key)
         await this.#space.admit(key, source.bytesKnown ?? 0)
       })

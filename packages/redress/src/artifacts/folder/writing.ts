@@ -98,7 +98,7 @@ async function publish(put: Put, temp: string, file: FileHandle, sidecar: Sideca
     throw errnoOf(error) === 'EEXIST' ? artifactExists(place.key, error) : error
   }
   await put.root.sync(place).catch((error) => {
-    // Removed again already, folder and all: that was somebody's wish, not a failure to store.
+    // Removed again already, folder and all: another caller removed it, so the put did not fail.
     if (!isMissing(error)) throw error
   })
   // Only now: until the rename, readers of the previous artifact needed its checksum.
@@ -110,7 +110,7 @@ async function publish(put: Put, temp: string, file: FileHandle, sidecar: Sideca
 async function placeSidecar({ root, place }: Put, temp: string, version: string): Promise<BigIntStats | null> {
   for (let tries = 1; ; tries++) {
     try {
-      // Mostly it is there: then looking for it is a step that nobody needs.
+      // The folder mostly exists, so it is only made after a failed try.
       if (tries > 1) await root.ensureFolder(place)
       const previous = await root.look(place)
       if (previous?.isDirectory() === true) throw keyInvalid(place.key, 'other keys begin with it and a slash')

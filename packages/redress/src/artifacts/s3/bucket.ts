@@ -50,7 +50,7 @@ export class Bucket {
     signal?: AbortSignal | undefined,
   ): Promise<Output> {
     const answer = this.#client.send(command, signal === undefined ? {} : { abortSignal: signal })
-    // The SDK rejects with an AbortError of its own; whoever aborted wants to find their reason.
+    // The SDK rejects with an AbortError of its own; the caller expects the reason of its own abort.
     return unlessAborted(answer, signal)
   }
 
@@ -74,7 +74,7 @@ function readingEarly<Some extends Agent>(agent: Some): Some {
 
 /**
  * Everything is said here, because what is left out the SDK looks up in the environment and in ~/.aws: with
- * AWS_ENDPOINT_URL_S3 set, artifacts would go to a place that nobody configured.
+ * AWS_ENDPOINT_URL_S3 set, artifacts would go to a place that the app did not name.
  */
 function clientConfig(target: S3Target, { connectTimeoutMs = 5000, requestTimeoutMs = 60_000 }: S3Timeouts) {
   const { region, endpoint, forcePathStyle, credentials } = target

@@ -83,7 +83,7 @@ export function headOf(key: string, answer: HeadObjectCommandOutput | GetObjectC
   }
 }
 
-/** What stores say when nobody told them. */
+/** A store answers with a generic type where none was set: that means no type. */
 function typeOf(contentType: string | undefined): string | null {
   const isNoType = contentType === undefined || /^(application|binary)\/octet-stream$/.test(contentType)
   return isNoType ? null : contentType
@@ -104,7 +104,7 @@ function bodyOf(answer: HeadObjectCommandOutput | GetObjectCommandOutput): Reada
   return (answer as { Body?: unknown }).Body as Readable
 }
 
-/** Gives the connection back; that this breaks the answer off is no news to anybody. */
+/** Frees the connection. The error of the broken answer is expected. */
 function discard(body: Readable): void {
   body.on('error', () => undefined).destroy()
 }

@@ -43,7 +43,7 @@ export class S3Artifacts implements Api.ArtifactStore {
     const { contentType, contentEncoding, ifAbsent = false, sha256, signal } = options
     return readingFrom(key, body, options, async (source) => {
       checkKey(key)
-      // Before the first byte: nobody should send a gigabyte to learn that it was not wanted.
+      // Checked before the first byte, so that no caller sends a gigabyte in vain.
       if (ifAbsent && (await this.#exists(key, signal))) throw artifactExists(key)
       return upload({
         bucket: this.#bucket,

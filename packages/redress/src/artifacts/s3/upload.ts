@@ -5,7 +5,7 @@ import type { StoredArtifact } from '../artifact-store.ts'
 import { type Source, unlessAborted } from '../body.ts'
 import { answerOf, attempting, type Bucket, existsOr, isUncertain, PART_BYTES, PUT_ID, SHA256 } from './bucket.ts'
 
-/** Removing the parts of a broken upload is no work that a policy could repeat: nobody would know what to remove. */
+/** Removing the parts of a broken upload cannot be repeated by a policy: a later attempt does not know the upload. */
 const ABORT_TRIES = 3
 
 export interface Upload {
@@ -143,7 +143,7 @@ class UploadInParts {
     this.#spare.push(data)
   }
 
-  /** Not to be aborted any more: after this request nobody could say whether the artifact is there. */
+  /** Cannot be aborted: after this request it would be unknown whether the artifact exists. */
   async #complete(uploadId: string): Promise<void> {
     const { bucket, key } = this.#options
     const command = new bucket.sdk.CompleteMultipartUploadCommand({

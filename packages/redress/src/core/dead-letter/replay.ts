@@ -41,7 +41,7 @@ export interface ReplayStanding extends ReplayPlan {
   /** The first jobs were judged, or a person decided to go on without them. */
   isCanaryOver: boolean
   submitted: number
-  /** Items that nobody has decided about yet. */
+  /** Items without a decision yet. */
   waiting: number
   pace: Pace
 }
@@ -66,7 +66,7 @@ export interface Pace {
   sent: number
 }
 
-/** When nobody was there to send, no more than this is made up for. */
+/** If no worker ran for a time, at most this much of it is made up for. */
 const CATCH_UP_MS_MAX = SECOND_MS
 
 const dueAtMs = ({ anchorMs, sent }: Pace, perSecond: number): number =>
@@ -143,7 +143,7 @@ function canaryVerdict(
   { canary, canaryFailuresMax, submitted }: ReplayStanding,
   { unfinished, failed, cancelled }: CanaryJobs,
 ): Extract<ReplayStep, { kind: 'move' }> | null {
-  // A cancelled one proves nothing, and somebody had a reason to cancel it.
+  // A cancelled job proves nothing about the cause, and a person had a reason to cancel it.
   const bad = failed + cancelled
   if (bad > canaryFailuresMax) {
     const parts = [failed > 0 ? `${failed} failed` : '', cancelled > 0 ? `${cancelled} cancelled` : '']

@@ -303,7 +303,7 @@ function tried({ attempt, spent, policy, latestFailure }: JobRecord): string {
     : `${count}: ${sentence(decision.because)}`
 }
 
-/** What holds it comes before how it got here: that is what somebody can do something about. */
+/** The hold comes before the history: a person can act on the hold. */
 function onQueuedOrHeld(
   job: JobRecord,
   events: readonly JobEvent[],

@@ -163,7 +163,7 @@ function renderAction({ name, allowed, why }: Action, columns: number, paint: Pa
 const clip = (text: string, charsMax: number): string =>
   text.length <= charsMax ? text : `${text.slice(0, charsMax - 1)}…`
 
-/** Breaks at spaces; a word that is longer than the line stays whole, for somebody may want to copy it. */
+/** Breaks at spaces; a word that is longer than the line stays whole, so that it can be copied. */
 function wrap(text: string, columns: number): string[] {
   const width = Math.max(20, columns)
   const lines: string[] = []

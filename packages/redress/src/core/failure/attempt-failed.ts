@@ -11,7 +11,7 @@ export interface FailOptions {
   cause?: unknown
   /** How long the other side asked us to wait: a lower bound beside the policy's backoff. */
   retryAfterMs?: number | undefined
-  /** Appended to the public message, so anybody may read it. One line of at most 200 characters is kept. */
+  /** Appended to the public message, so every reader of the job sees it. One line of at most 200 characters is kept. */
   note?: string | undefined
   /** Trying again is useless this time, whatever the code says of itself: the disk is full, the input is what broke it. */
   final?: boolean | undefined

@@ -109,7 +109,7 @@ export interface EngineFailureInput {
   codes?: Taxonomy | undefined
 }
 
-/** A failure that nobody threw: a lost worker, an operator's decision. Each code is one cause, so it is one group. */
+/** A failure without a thrown value: a lost worker, an operator's decision. Each code is one cause, so it is one group. */
 export function engineFailure({ as, phase, type, detail, context, codes, ...engine }: EngineFailureInput): Failure {
   const code = as ?? engine.code
   const spec = specOf(code, codes ?? ENGINE_CODES)

@@ -25,7 +25,7 @@ export interface Facts {
   engineLimit: 'attempt' | 'total' | 'stage' | null
   stderrTail: string | null
   retryAfterMs: number | null
-  /** A Retry-After that is a date: only somebody with a clock can turn it into a delay; see retryAfterMs(). */
+  /** A Retry-After that is a date: turning it into a delay needs a clock; see retryAfterMs(). */
   retryAfterText: string | null
   /** The code the handler failed with on purpose. */
   code: string | null

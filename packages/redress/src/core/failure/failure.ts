@@ -17,7 +17,7 @@ export const LAYER_OF_PHASE: Readonly<Record<Phase, Layer>> = {
   verification: 'worker',
 }
 
-/** Whose doing it is: the input, something we call, our own machine, the handler's code, whoever runs it or decided so. */
+/** Who caused it: the input, a service that is called, this machine, the handler's code, or an operator. */
 export const FAULTS = ['caller', 'dependency', 'system', 'code', 'operator', 'unknown'] as const
 export type Fault = (typeof FAULTS)[number]
 

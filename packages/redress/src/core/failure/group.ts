@@ -81,7 +81,7 @@ export function addToGroup(
     ),
     fields: countValues(before.fields, failure.context),
     hours: countHour(before.hours, Math.floor(failure.atMs / HOUR_MS)),
-    // Counted late, it was there already when somebody said how many more it takes.
+    // A failure from before the snooze that is counted late must not use up the snooze: its start count grows too.
     snoozedCount: before.snoozedCount === null ? null : before.snoozedCount + (failure.seq <= before.stateSeq ? 1 : 0),
   }
   const became = stateAfter(counted, failure)
@@ -95,11 +95,11 @@ function stateAfter(group: FailureGroup, failure: GroupedFailure): 'open' | 'reg
 }
 
 function withState(group: FailureGroup, state: 'open' | 'regressed', { atMs, seq }: GroupedFailure): FailureGroup {
-  const nobody = { stateBy: null, stateReason: null, snoozedUntilMs: null, snoozedCount: null }
-  return { ...group, ...nobody, state, stateAtMs: atMs, stateSeq: seq }
+  const cleared = { stateBy: null, stateReason: null, snoozedUntilMs: null, snoozedCount: null }
+  return { ...group, ...cleared, state, stateAtMs: atMs, stateSeq: seq }
 }
 
-/** As it stands at a time: a snooze ends by itself, whether or not anybody was there to note it. */
+/** As it stands at a time: a snooze ends by itself, whether or not a worker has recorded that. */
 export function stateAt({ state, count, snoozedUntilMs, snoozedCount }: FailureGroup, nowMs: number): GroupState {
   if (state !== 'snoozed') return state
   const isOver =

@@ -29,7 +29,7 @@ export type Judged = Pick<
   'status' | 'orphanedAtMs' | 'cancelRequestedAtMs' | 'isForwardOnly' | 'policy' | 'retriedAs' | 'retriedAsStatus'
 >
 
-/** Every action, with what speaks for or against it: a door shows them all, and nobody has to try in order to learn. */
+/** Every action, with what speaks for or against it: a door shows them all, so a person knows before trying. */
 export function actionsFor(job: Judged): Action[] {
   return ACTIONS.map((name) => {
     const { allowed, why } = judge(job, name)

@@ -28,8 +28,8 @@ export const EVENT_KINDS = [
 export type EventKind = (typeof EVENT_KINDS)[number]
 
 /**
- * What can happen to anything but a job, by the first word of its subject ('batch:ID', 'queue:NAME', ...). Whoever
- * listens is told `batch.settled`, `queue.paused` and so on.
+ * What can happen to anything but a job, by the first word of its subject ('batch:ID', 'queue:NAME', ...). A
+ * subscriber gets `batch.settled`, `queue.paused` and so on.
  */
 export const SUBJECT_EVENTS = {
   batch: ['settled', 'reopened', 'expired'],

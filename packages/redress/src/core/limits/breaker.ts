@@ -11,7 +11,7 @@ export type BreakerStatus = 'closed' | 'open' | 'half-open'
 export interface BreakerState {
   status: BreakerStatus
   sinceMs: number
-  /** Open: when somebody may try. Half open: when its next health probe is due, where there is one. */
+  /** Open: when the next call may try. Half open: when its next health probe is due, where there is one. */
   triesAtMs: number | null
   /** Successes in a row since it began to try; what is left of them after closing says that it came back. */
   passed: number
@@ -75,7 +75,7 @@ export function sumWindow(newestFirst: Iterable<CallBucket>, policy: BreakerPoli
   const fromMs = nowMs - policy.windowMs
   let sum = NO_CALLS
   for (const { atMs, succeeded, failed } of newestFirst) {
-    // The clock was set back since: nobody knows how long ago that was.
+    // The clock was set back since, so the elapsed time is unknown.
     if (atMs > nowMs) continue
     // A bucket counts while any of it is in the window: a call must not vanish early because its second began before.
     if (atMs + BUCKET_MS <= fromMs || sum.calls >= policy.windowCalls) break
@@ -156,7 +156,7 @@ export function afterTime({ state, policy, isProbed }: Standing, nowMs: number):
 }
 
 /**
- * The clock was set back to before the last that is known of it (`heardAtMs`): nobody can tell how long it has waited, so
+ * The clock was set back to before the last that is known of it (`heardAtMs`): the time that it has waited is unknown, so
  * it waits no longer.
  */
 export function afterSettingBack(state: BreakerState, heardAtMs: number, nowMs: number): BreakerState {
@@ -252,7 +252,7 @@ function isRamping({ state, forced, policy }: Standing, nowMs: number): boolean 
 const rampStep = ({ sinceMs }: BreakerState, { rampMs }: BreakerPolicy, nowMs: number): number =>
   Math.floor((RAMP_STEPS * Math.max(0, nowMs - sinceMs)) / rampMs)
 
-/** When it next changes by itself, or somebody should try; null when that is now, or only an event can tell. */
+/** When it next changes by itself, or a call may try; null when that is now, or only an event can tell. */
 export function nextChangeAtMs(standing: Standing, nowMs: number): number | null {
   const { state, forced, policy } = standing
   if (isInForce(forced, nowMs)) return forced.untilMs
@@ -263,7 +263,7 @@ export function nextChangeAtMs(standing: Standing, nowMs: number): number | null
 
 // ---- what is said of it ---------------------------------------------------------------------------------------------
 
-/** What a job that waits for it is told: '60 % of the last 20 calls failed; tries again in 25 s'. */
+/** The reason that a waiting job shows: '60 % of the last 20 calls failed; tries again in 25 s'. */
 export function whyHeld(standing: Standing, nowMs: number): string {
   const { state, forced, policy, isProbed } = standing
   const inTime = (atMs: number | null): string =>

@@ -1,6 +1,6 @@
 import type { RatePolicy } from '../policy/flow.ts'
 
-/** A bucket of tokens as it stood when it was last written. One that nobody has written is full. */
+/** A bucket of tokens as it stood when it was last written. A bucket that was never written is full. */
 export interface Meter {
   tokens: number
   atMs: number
@@ -37,5 +37,5 @@ export function afterTaking(credits: number, taken: number, { perMs }: RatePolic
   return { tokens: (credits - taken * perMs) / perMs, atMs: nowMs }
 }
 
-/** However empty it was, a bucket that nobody touched for so long is full again: it need not be remembered. */
+/** After this time without use, any bucket is full again and its row can be removed. */
 export const refilledAfterMs = ({ max, perMs, burst }: RatePolicy): number => Math.ceil((burst * perMs) / max)

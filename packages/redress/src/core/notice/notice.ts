@@ -10,7 +10,7 @@ import type { Policy } from '../policy/policy.ts'
 import { isoTime } from '../text/duration.ts'
 import { anything, count, id, name, text, time, timeOrNull } from '../views/fields.ts'
 
-/** Job types of the engine's own begin like this; nobody else's may. */
+/** Reserved prefix for the engine's own job types. */
 const OWN_PREFIX = 'redress.'
 /** Deliveries are jobs, of one type per channel: a process claims only those of the channels that it has. */
 export const NOTIFY_PREFIX = `${OWN_PREFIX}notify.`
@@ -20,7 +20,7 @@ export const typeOfChannel = (channel: string): string => `${NOTIFY_PREFIX}${cha
 export const channelOfType = (type: string): string | null =>
   type.startsWith(NOTIFY_PREFIX) ? type.slice(NOTIFY_PREFIX.length) : null
 
-/** Nobody else's job type may have such a name, and nobody else may submit one. */
+/** No app can declare or submit a type with such a name. */
 export function refuseOwnType(type: string): void {
   if (typeof type !== 'string' || !isOwnType(type)) return
   throw new RedressError(
@@ -84,7 +84,7 @@ export const noticeSchema = z.discriminatedUnion('kind', [
 ])
 export type Notice = z.infer<typeof noticeSchema>
 
-/** What is told. `app` is what a program tells of its own accord, under a name of its own. */
+/** The content of a notice. `app` is a notice that a program sends itself, under a name of its own. */
 export type NoticeContent = Without<Notice, keyof typeof delivered>
 type Without<Union, Fields extends PropertyKey> = Union extends unknown ? Omit<Union, Fields> : never
 
@@ -93,9 +93,9 @@ export interface NewNotice {
   channels: readonly string[]
   /** What it is about: 'job:ID', 'batch:ID', 'app:NAME'. */
   subject: string
-  /** Two notices of one kind, one set of channels and one cause are the same: one of them is told per window. */
+  /** Two notices of one kind, one set of channels and one cause are the same: one of them is sent per window. */
   cause: string
-  /** 0 = each is told on its own. */
+  /** 0 = each is sent. */
   windowMs: number
   content: NoticeContent
 }
@@ -108,7 +108,7 @@ export interface NoticeRecord {
   earlierAtMs: number | null
 }
 
-/** A job as whoever ends it knows it. */
+/** The fields of a job that a notice needs. */
 export interface NotifiedJob {
   id: string
   type: string
@@ -129,7 +129,7 @@ export function noticesOfFailure(job: NotifiedJob, failure: Failure, policy: Pol
   return [
     {
       ...addressed('failed', job, policy),
-      // By owner too: whoever was not told of the first job must not be kept from hearing of the second.
+      // By owner too: each owner gets a notice, although the cause is the same.
       cause: causeOf(job.type, fingerprint, job.owner),
       content: {
         kind: 'failed',
@@ -152,7 +152,7 @@ export function noticesOfOrphan(job: NotifiedJob, worker: string, policy: Policy
   ]
 }
 
-/** A batch is done; each settlement is told. */
+/** A batch settled; each settlement causes a notice. */
 export function noticesOfSettlement(batch: NoticeBatch, channels: readonly string[]): readonly NewNotice[] {
   if (channels.length === 0) return NONE
   const { id, name, owner, state, total, complete, failed, permanent, cancelled } = batch
@@ -185,12 +185,12 @@ export function noticeOf({ content, atMs, earlier, earlierAtMs }: NoticeRecord):
 
 export interface CountedNotice {
   untilMs: number
-  /** How many were counted instead of told. */
+  /** How many were counted instead of sent. */
   repeats: number
   atMs: number
 }
 
-/** Told, or counted on the one that was told last? Asked in the transaction that writes the answer. */
+/** Whether a notice is sent or counted on the last one. Called in the transaction that writes the answer. */
 export function sendOrCount(
   { windowMs }: Pick<NewNotice, 'windowMs'>,
   last: CountedNotice | null,
@@ -198,7 +198,7 @@ export function sendOrCount(
 ): { count: true } | { count: false; untilMs: number; earlier: number; earlierAtMs: number | null } {
   const untilMs = nowMs + windowMs
   if (windowMs === 0 || last === null) return { count: false, untilMs, earlier: 0, earlierAtMs: null }
-  // Before the one that was told: the clock was set back, and nobody may go unheard until it has caught up.
+  // Older than the last one: the clock was set back. The window must not last until the clock has caught up.
   if (nowMs >= last.atMs && nowMs < last.untilMs) return { count: true }
   return { count: false, untilMs, earlier: last.repeats, earlierAtMs: last.atMs }
 }

@@ -165,7 +165,7 @@ function isOver(createdAtMs: number, { timeout }: Policy, atMs: number): boolean
 const totalOf = ({ timeout }: Policy): string => (timeout.totalMs === null ? '' : ` (${formatMs(timeout.totalMs)})`)
 
 export type OrphanDecision =
-  /** Noticed and told, not touched: a person decides (P55). */
+  /** Reported, not changed: a person decides (P55). */
   | { kind: 'report'; reasons: Reasons }
   | { kind: 'requeue'; spent: Spent; reasons: Reasons }
   | { kind: 'cancel'; reasons: Reasons }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Duration, durationField, HOUR_MS, MINUTE_MS, SECOND_MS } from '../text/duration.ts'
 import { type DeepReadonly, listOf, name, number } from '../views/fields.ts'
 
-/** The sections of a policy about how much may go on at once, and who is told of what. */
+/** The sections of a policy about limits and notices. */
 
 const BREAKER_MODES = ['hold', 'fail-fast'] as const
 export const ROLLUPS = ['all-or-nothing', 'partial', 'any-permanent'] as const

@@ -265,7 +265,7 @@ export function policyFromJson(value: unknown): Policy {
   return read
 }
 
-/** A limit for a code that the job type does not have would never apply, and nobody would notice. */
+/** A limit for a code that the job type does not have would never apply, without a warning. */
 export function checkPolicyCodes({ retry, breaker }: Policy, codes: object): void {
   const named = Object.keys(retry.perCode).map((code) => [`retry.perCode.${code}`, code] as const)
   const failingFast = breaker === null || breaker.code === null ? [] : [['breaker.code', breaker.code] as const]

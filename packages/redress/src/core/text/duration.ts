@@ -68,7 +68,7 @@ export function durationField(msMin = 0) {
 export function formatMs(ms: number): string {
   if (ms < 0) return `-${formatMs(-ms)}`
   if (ms < SECOND_MS) return `${Math.round(ms)} ms`
-  // 59.95 s and more would be rounded to '60 s', which nobody writes.
+  // 59.95 s and more would be rounded to '60 s', which is not the usual form.
   if (ms < MINUTE_MS - 50) return `${Number((ms / SECOND_MS).toFixed(1))} s`
 
   let restMs = Math.round(ms / SECOND_MS) * SECOND_MS

@@ -143,7 +143,7 @@ function isPlainCount(value: string, key: string, kind: 'strong' | 'weak'): bool
   return kind === 'weak' ? /^\d{1,3}$/.test(value) : /tokens$/i.test(key) && /^\d{1,12}$/.test(value)
 }
 
-/** A property of a value nobody vouches for: a getter or a Proxy may throw. */
+/** A property of an untrusted value: a getter or a Proxy may throw. */
 export function read(value: unknown, key: PropertyKey): unknown {
   if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return undefined
   try {

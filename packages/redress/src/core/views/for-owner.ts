@@ -94,7 +94,7 @@ export const viewForOwner = <View extends JobView>(view: View, codes: OwnerCodes
   actions: actionsForOwner(view.actions),
 })
 
-/** Nobody has to try in order to learn that it is not for them. */
+/** Says in advance which actions an owner may not do. */
 export const actionsForOwner = (actions: readonly Action[]): Action[] =>
   actions.map((action) =>
     action.name === 'mark-failed' && action.allowed

@@ -110,7 +110,7 @@ export class Attempt<Code extends string = string> {
     return attempt.#stopReason
   }
 
-  /** For the worker: progress not told to the store yet. */
+  /** For the worker: progress that was not reported to the store yet. */
   static takeProgress(attempt: Attempt): number | null {
     if (!attempt.#isProgressNew) return null
     attempt.#isProgressNew = false

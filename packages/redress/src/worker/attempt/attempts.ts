@@ -332,7 +332,7 @@ export class Attempts {
     }
   }
 
-  /** The worker is dead: nothing more is written or told. */
+  /** The worker is dead: it writes and reports nothing more. */
   crash(): void {
     const { held, pools } = this.#parts
     for (const flight of held.values()) flight.leave()

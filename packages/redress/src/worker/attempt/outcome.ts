@@ -24,7 +24,7 @@ export type Outcome =
   /** The worker ended it, and its handler may still run. */
   | { kind: 'interrupted'; reason: unknown }
 
-/** Turns what happened into what is to be recorded. Pure but for the arguments it is given. */
+/** Turns an outcome into the change to record. Pure: time and chance are arguments. */
 export function changeFor(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
   const change = changeOf(flight, outcome, monoMs, chance)
   const stages = Attempt.stagesOf(flight.attempt)
@@ -186,7 +186,7 @@ export function packResult(output: unknown, bytesMax: number): string | null {
     )
   }
   if (text === undefined) throw new ResultInvalid(`the result is a ${typeof output}, which JSON cannot hold`)
-  // A character is at most three bytes of UTF-8 per UTF-16 unit: only a long text has to be measured.
+  // A character is at most three bytes of UTF-8 per UTF-16 unit: only a long text must be measured.
   if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
     throw new ResultInvalid(`the result has ${Buffer.byteLength(text)} bytes; at most ${bytesMax} are kept`)
   }

@@ -40,7 +40,7 @@ interface WatchOptions {
   clock: Clock
   log: Log
   handlers: ReadonlyMap<string, Handler>
-  /** Something is to be sent when the worker's loop turns next, and it should. */
+  /** There are counts to send: the worker's loop must run soon. */
   toSend: () => void
   /** What was too old to begin by is known again. */
   looked: () => void
@@ -181,7 +181,7 @@ export class BreakerWatch {
     return added
   }
 
-  /** May it open or close the breaker? Then nobody should wait for the next report. */
+  /** Whether this call may open or close the breaker. If so, it is reported at once. */
   #isNews({ policy, epoch, buckets }: Tally, call: 'succeeded' | 'failed', nowMonoMs: number): boolean {
     const known = this.#known.get(policy.guards)
     if (known === undefined || known.epoch !== epoch) return false
