@@ -19,7 +19,7 @@ export function commandDetails(): string {
     const { options, places, examples } = programs.get(command) as Program
     return `  ${JSON.stringify(nameOf(command))}: ${JSON.stringify({ options, places, examples })},`
   })
-  return `// Made by \`npm run docs\` from the tables in src/. Change those, not this file.
+  return `// Made by \`npm run docs\` from the tables in packages/redress/src/ and scripts/. Change those, not this file.
 import type { Details } from './help.ts'
 
 export const DETAILS: Readonly<Record<string, Details>> = {

@@ -5,57 +5,60 @@ import { page, table } from './reference-text.ts'
 
 /** What each field may be and what it means; the default is the program's own. */
 const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
-  'retry.max': [
-    '1 to 1000',
-    'Failures that end the job, so also the attempts it gets when every one fails. 1 = never retried.',
-  ],
-  'retry.perCode': ['`{ CODE: n }`', 'A smaller limit for some codes.'],
+  'retry.max': ['1 to 1000', 'The number of failures after which the job fails for good. 1 = never retried.'],
+  'retry.perCode': ['`{ CODE: n }`', 'A smaller limit for single codes.'],
   'retry.backoff': [
     '`table([...])`, `exponential(base, { factor, cap })`',
-    'How long to wait before the next attempt; `jitter` is a part (`"20%"`) or an added time (`"5s"`). Without it: at once.',
+    'How long to wait before the next attempt. `jitter` is a share (`"20%"`) or an added time (`"5s"`). Without a backoff, the next attempt starts at once.',
   ],
-  'retry.unknown': ['`never`, `transient`, `dead-letter`', 'What a throw that no rule recognises is taken for.'],
+  'retry.unknown': ['`never`, `transient`, `dead-letter`', 'The retry class of a failure that no rule recognizes.'],
   'retry.retryAfterMax': [
     'duration',
-    "The longest wait that an error's own Retry-After may ask for. The longer of it and the backoff counts.",
+    'The longest accepted Retry-After. A retry waits for the longer of Retry-After and the backoff.',
   ],
   'retry.budget': [
     '`{ ratio, perMinute }` or null',
-    'Retries may be at most `ratio` (0.1) of first dispatches and `perMinute` (60) beside that; more of them wait.',
+    'Limits retries to `ratio` (0.1) of the first attempts, plus `perMinute` (60). Further retries wait.',
   ],
   'manualRetry.mode': [
     '`in-place`, `new-job`, `off`',
-    'What a retry by a person does: the same job again, a new job made from it, or nothing.',
+    'Whether a retry by a person requeues the same job, makes a new job from it, or is refused.',
   ],
   'manualRetry.budget': ['`reset`, `keep`', 'Whether an in-place retry begins with a fresh budget.'],
   'orphan.action': [
     '`report`, `requeue`, `fail`',
-    'What becomes of a job whose worker is gone: a person decides, another worker takes it, or it fails.',
+    'What happens to a job whose worker is lost: a person decides, the job is requeued, or it fails.',
   ],
   'orphan.budget': ['`free`, `consume`', 'Whether a lost worker counts as a failure.'],
-  'orphan.maxReclaims': ['1 to 1000', 'How often a job may lose its worker before it is set aside as what kills them.'],
+  'orphan.maxReclaims': [
+    '1 to 1000',
+    'How often a job may lose its worker. After that it fails as `QUARANTINED`, because it may be what kills the workers.',
+  ],
   'orphan.stuckAfter': [
     'duration or null',
-    'An attempt that still runs after this long is taken back as if its worker were lost, also from a live worker. Only with `requeue`.',
+    'An attempt that runs longer than this is reclaimed, even if its worker is alive. Only with `requeue`.',
   ],
-  'lease.ttl': ['duration, at least 1s', "How long a worker's right to a job lasts unless it is renewed."],
-  'lease.startTimeout': ['duration or null', 'How long a claimed job may take to begin.'],
+  'lease.ttl': ['duration, at least 1s', 'How long a lease lasts unless the worker renews it.'],
+  'lease.startTimeout': ['duration or null', 'How long a claimed job may take to start.'],
   'timeout.attempt': [
     'duration or null',
-    'How long one attempt may last. Follows `timeout.total` where that is shorter.',
+    'How long one attempt may last. If `timeout.total` is shorter, its value is the default.',
   ],
   'timeout.total': [
     'duration or null',
-    'How long the job may take in all, waits included. One that is still queued then fails when its turn comes.',
+    'How long the job may take in total, including waits. A job that is still queued then fails when it is claimed.',
   ],
   deadLetter: [
     '`none`, `flag`, `queue`',
-    'Whether a job that fails for good is marked, or kept with its payload for replay.',
+    'Whether a job that fails for good is only marked (`flag`), or becomes a dead letter that can be replayed (`queue`).',
   ],
-  reject: ['`refuse`, `record`', 'Whether a refused submission is only answered, or also recorded as a failed job.'],
+  reject: [
+    '`refuse`, `record`',
+    'Whether a refused submission only gets an error, or is also recorded as a failed job.',
+  ],
   shutdown: [
     '`requeue`, `fail`',
-    'What becomes of a running job when its worker must stop. `fail` where `forwardOnly`.',
+    'What happens to a running job when its worker must stop. With `forwardOnly` the default is `fail`.',
   ],
   audit: ['`transactional`, `write-ahead`', 'Whether the event is written with the change, or made durable before it.'],
   errors: [
@@ -66,33 +69,33 @@ const MEANINGS: Readonly<Record<string, [values: string, meaning: string]>> = {
   cancel: ['true, false', 'Whether a person may cancel.'],
   deny: [
     '`hide`, `forbid`',
-    'What somebody who asks for a job of another owner is told: that there is none (404), or that it is not theirs (403).',
+    'What an owner gets who asks for the job of another owner: not found (404) or forbidden (403).',
   ],
-  forwardOnly: ['true, false', 'No way back to the queue at all; the database itself refuses one.'],
-  'retention.complete': ['duration or null', 'How long complete jobs are kept. null = for ever.'],
+  forwardOnly: ['true, false', 'The job never returns to the queue. The database enforces it.'],
+  'retention.complete': ['duration or null', 'How long complete jobs are kept. null = forever.'],
   'retention.failed': ['duration or null', 'How long failed jobs are kept.'],
   'retention.cancelled': ['duration or null', 'How long cancelled jobs are kept.'],
-  'retention.deadLetters': ['duration or null', 'How long dead letters are kept; their jobs stay as long.'],
+  'retention.deadLetters': ['duration or null', 'How long dead letters and their jobs are kept.'],
   breaker: [
     '`{ guards, mode, ... }` or null',
-    'Guards a dependency by name. `mode` (`hold` or `fail-fast`), `windowCalls` (20), `window` (2m), `minCalls` (10), `ratio` (0.5), `cooldown` (30s), `halfOpenProbes` (1), `probesToClose` (3), `ramp` (30s), `code`: see the guide on breakers.',
+    'The dependency that the breaker guards, by name, and its settings: `mode` (`hold` or `fail-fast`), `windowCalls` (20), `window` (2m), `minCalls` (10), `ratio` (0.5), `cooldown` (30s), `halfOpenProbes` (1), `probesToClose` (3), `ramp` (30s), `code`: see the guide on breakers.',
   ],
-  'concurrency.max': ['1 to 1000000 or null', 'How many jobs of the type may run at once, over all processes.'],
+  'concurrency.max': [
+    '1 to 1000000 or null',
+    'How many jobs of the type may run at the same time, in all processes together.',
+  ],
   'concurrency.perKey': ['1 to 1000000 or null', 'The same for jobs with the same limit key.'],
   rate: [
     '`{ max, per, burst, scope }` or null',
-    'Dispatches per time: `max` in `per` (1s), at most `burst` (max) at once, of the `type` or of each limit `key`.',
+    'Limits how many attempts start: `max` in each `per` (1s), with at most `burst` (default `max`) at once. `scope` is the whole `type` or each limit `key`.',
   ],
-  'backlog.max': ['1 to 1000000 or null', 'How many jobs of the type may wait; more are refused at submission.'],
-  rollup: [
-    '`all-or-nothing`, `partial`, `any-permanent`',
-    'What a batch of such jobs comes to when some of them failed.',
-  ],
-  'notify.failed': ['names of channels', 'Who is told of a job that failed for good.'],
-  'notify.orphaned': ['names of channels', 'Who is told of a job whose worker is gone and for which a person decides.'],
-  'notify.settled': ['names of channels', 'Who is told of a batch that settled.'],
-  'notify.window': ['duration', 'What has the same cause is told once in this time. 0 = each on its own.'],
-  locked: ['true, false', 'Nothing at runtime can weaken it: a weaker declaration is refused.'],
+  'backlog.max': ['1 to 1000000 or null', 'How many jobs of the type may be queued. Further submissions are refused.'],
+  rollup: ['`all-or-nothing`, `partial`, `any-permanent`', 'The outcome of a batch when some of its jobs failed.'],
+  'notify.failed': ['names of channels', 'Channels that get a notice when a job fails for good.'],
+  'notify.orphaned': ['names of channels', 'Channels that get a notice when a job becomes an orphan.'],
+  'notify.settled': ['names of channels', 'Channels that get a notice when a batch settles.'],
+  'notify.window': ['duration', 'Failures with the same cause give one notice in this time. 0 = one notice each.'],
+  locked: ['true, false', 'A declaration that weakens the stored policy is refused.'],
 }
 
 export function policyPage(): string {
@@ -106,13 +109,14 @@ export function policyPage(): string {
   })
   return page(
     'Policy',
-    `Data that answers "what next?" for one job type. What is not said takes the safest default: a job is tried once, and
-of a lost worker a person is told. Durations are written \`'250ms'\`, \`'5s'\`, \`'1m30s'\`, \`'2h'\`, \`'7d'\`, or as a number
+    `A policy decides what happens after a failure of one job type. Every field has a safe default: a job is tried once,
+and if its worker is lost, a person decides. Durations are written \`'250ms'\`, \`'5s'\`, \`'1m30s'\`, \`'2h'\`, \`'7d'\`, or as a number
 of milliseconds. Try one out with \`redress policy simulate FILE --failures CODE,CODE,ok\`.`,
     table(['field', 'values', 'default', 'meaning'], rows),
-    `\`manualRetry\` and \`orphan\` may be given as one word: \`manualRetry: 'in-place'\`; \`concurrency: 5\` is its \`max\`.`,
-    '## What contradicts',
-    'A policy with two fields that cannot both mean what they say is refused when it is declared.',
+    `Short forms: \`manualRetry: 'in-place'\` sets \`manualRetry.mode\`, \`orphan: 'requeue'\` sets \`orphan.action\`, and
+\`concurrency: 5\` sets \`concurrency.max\`.`,
+    '## Fields that contradict each other',
+    'A policy with two contradicting fields is refused when it is declared.',
     table(
       ['field', 'and', 'because'],
       CONTRADICTIONS.map(({ fields: [one, other], why }) => [`\`${one}\``, `\`${other}\``, why]),

@@ -1,4 +1,5 @@
-const NOTE = '<!-- Made by `npm run docs` from the tables in src/. Change those, not this page. -->'
+const NOTE =
+  '<!-- Made by `npm run docs` from the tables in packages/redress/src/ and scripts/. Change those, not this page. -->'
 
 export function page(title: string, ...parts: string[]): string {
   return `${[`# ${title}`, NOTE, ...parts].join('\n\n')}\n`

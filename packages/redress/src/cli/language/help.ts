@@ -24,7 +24,7 @@ export function overview(apps: readonly InstalledPackage[]): string {
     GROUPS.filter((group) => commandsOf(group).length === 1),
   ]
   return [
-    'redress: jobs whose failures are explicit, owned and auditable.',
+    'redress: a job server in which every failure is explained and can be audited.',
     '',
     `Usage: redress <command> [options]`,
     '',

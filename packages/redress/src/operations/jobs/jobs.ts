@@ -62,8 +62,8 @@ const filterFields = {
     .max(500)
     .optional()
     .describe(
-      `only jobs that this belongs to, exactly: their id, the first ${ID_CHARS_MIN} or more characters of it (the newest ${IDS_MAX} that begin so), ` +
-        'their dedupe key while they hold it, the id of their batch, the code they ended with, their owner or their type',
+      'only jobs with exactly this id, dedupe key (while the job holds it), batch id, failure code, owner or type, ' +
+        `or with an id that begins with these ${ID_CHARS_MIN} or more characters (the newest ${IDS_MAX})`,
     ),
 }
 

@@ -230,7 +230,7 @@ const listReplays = operation('replays.list', {
 const showReplay = operation('replays.show', {
   input: z.strictObject({
     id: idOfReplay,
-    state: z.enum(['waiting', 'skipped', 'submitted']).optional().describe('only letters of which this is true'),
+    state: z.enum(['waiting', 'skipped', 'submitted']).optional().describe('only letters in this state'),
     after: z.coerce.number().int().min(0).default(0).describe('only letters after this position'),
     limit: limitField(LIST_MAX),
   }),
