@@ -45,7 +45,7 @@ async function make(app: App, name: string, does: readonly Does[], { owner = 'an
 
 const JOBS = 'Jobs of spring'
 
-test('batches are listed with what their jobs came to; a partial one says so in words', async () => {
+test('batches are listed with the outcomes of their jobs', async () => {
   const { story } = converters()
   const desk = await makeDesk({ story })
   const { app, kit } = desk
@@ -82,7 +82,7 @@ test('batches are listed with what their jobs came to; a partial one says so in 
   await page.getByText('No batch is like that.').waitFor()
 })
 
-test('many batches come page by page', async () => {
+test('batches are paged', async () => {
   const { story } = converters()
   const desk = await makeDesk({ story })
   for (let i = 1; i <= 51; i++) await make(desk.app, `batch ${i}`, ['work'])
@@ -137,7 +137,7 @@ test('a partial batch becomes complete after its failed jobs were retried, and t
   expect(await dialog.count()).toBe(0)
 })
 
-test('what may not be retried is said job by job, and the rest is retried', async () => {
+test('jobs that cannot be retried are listed with reasons, and the rest is retried', async () => {
   const { story } = converters()
   const desk = await makeDesk({ story })
   const { app, kit } = desk
@@ -171,7 +171,7 @@ test('what may not be retried is said job by job, and the rest is retried', asyn
   await page.getByText('FAILED', { exact: true }).first().waitFor()
 })
 
-test('a batch is cancelled: what waits is taken out', async () => {
+test('cancelling a batch cancels its queued jobs', async () => {
   const { story } = converters()
   const desk = await makeDesk({ story })
   const { app, kit } = desk
@@ -188,7 +188,7 @@ test('a batch is cancelled: what waits is taken out', async () => {
   expect(await page.getByRole('dialog').count()).toBe(0)
 })
 
-test('the failed jobs of a batch are written as CSV, all of them, and no cell is a formula', async () => {
+test('all failed jobs of a batch are exported as CSV without formulas', async () => {
   const { story } = converters()
   const desk = await makeDesk({ story })
   const { app, kit } = desk
@@ -210,7 +210,7 @@ test('the failed jobs of a batch are written as CSV, all of them, and no cell is
   await told(page).getByText('Wrote 62 failed jobs').waitFor()
 })
 
-test('a cell of a CSV is quoted where it must be, and defused where a spreadsheet would run it', () => {
+test('a CSV cell is quoted if needed, and a formula is made text', () => {
   const said = ['plain', 'a,b', 'say "no"', 'two\r\nlines', '=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '', 'ende–ü']
   const rows = said.map((text) => ({ text, count: -1, none: null }))
   expect(csvOf(['text', 'count', 'none'], rows)).toBe(
@@ -232,7 +232,7 @@ test('a cell of a CSV is quoted where it must be, and defused where a spreadshee
   )
 })
 
-test('owners see their own batches and may retry and cancel; a viewer sees all and may do neither', async () => {
+test('owners can act on their own batches, and viewers see all but cannot act', async () => {
   const { world, story } = converters()
   const desk = await makeDesk({ story })
   const { app, kit } = desk

@@ -39,7 +39,7 @@ const letters = (count: number) => async (kit: TestKit) => {
   await kit.advance('2h')
 }
 
-test('dead letters are listed by offset, the newest first, page by page, and their filter is in the address', async () => {
+test('dead letters are paged, newest first, with the filter in the address', async () => {
   const desk = await makeDesk({ story: letters(52) })
   const page = await desk.open('/dead-letters')
   const rows = page.getByRole('table').locator('tbody').getByRole('row')
@@ -85,7 +85,7 @@ test('dead letters are listed by offset, the newest first, page by page, and the
   await page.getByText('No dead letter matches.').waitFor()
 })
 
-test('a letter is replayed from its row, with the filter and the place on the page kept', async () => {
+test('a replay from a row keeps the filter and the scroll position', async () => {
   const desk = await makeDesk({ story: letters(30) })
   const page = await desk.open('/dead-letters?type=mail.send')
   const row = page.locator('[data-row="20"]')
@@ -113,7 +113,7 @@ test('a letter is replayed from its row, with the filter and the place on the pa
   await page.getByText('1 will run').waitFor()
 })
 
-test('letters are purged one by one and all that match, after their number was seen', async () => {
+test('letters are purged one by one or by filter, after a preview of their number', async () => {
   const desk = await makeDesk({ story: letters(6) })
   const page = await desk.open('/dead-letters?code=BOUNCED')
   const rows = page.locator('[data-row]')
@@ -150,7 +150,7 @@ test('letters are purged one by one and all that match, after their number was s
   await expectAccessible(page)
 })
 
-test('one letter says why it failed and what a replay would do, and what a job said stays text', async () => {
+test('one letter shows its failure and the effect of a replay, and job data stays text', async () => {
   const desk = await makeDesk({ story: letters(2) })
   const page = await desk.open('/dead-letters/1')
   await page.getByText('It can be replayed: makes a new job; this one stays failed.').waitFor()
@@ -194,7 +194,7 @@ test('one letter says why it failed and what a replay would do, and what a job s
   expect(await page.getByRole('dialog').count()).toBe(0)
 })
 
-test('a viewer reads dead letters and is told why nothing can be done', async () => {
+test('a viewer reads dead letters, and disabled actions have a reason', async () => {
   const desk = await makeDesk({ story: letters(1) })
   const page = await desk.open('/dead-letters', { as: 'viewer' })
   await page

@@ -3,7 +3,7 @@ import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
-test('open groups say whose fault they are, in a word, and lead to what is behind them', async () => {
+test('open groups show their fault and link to their details', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures')
   const group = page.getByRole('row').filter({ hasText: 'GW_5XX' })
@@ -23,7 +23,7 @@ test('open groups say whose fault they are, in a word, and lead to what is behin
   await expectAccessible(page)
 })
 
-test('a group is resolved with a reason, comes back by itself when it fails again, and keeps the filter', async () => {
+test('a resolved group reappears when it fails again, and the filter stays', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures?fault=unknown')
   const row = page.getByRole('row').filter({ hasText: 'thumb.render' })
@@ -49,7 +49,7 @@ test('a group is resolved with a reason, comes back by itself when it fails agai
   await row.getByText('regressed').waitFor()
 })
 
-test('a group is put aside for a time, and a snooze without an end is refused in words', async () => {
+test('a group is snoozed for a time, and a snooze without an end is refused', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures?q=GW_5XX')
   await page.getByRole('row').filter({ hasText: 'GW_5XX' }).waitFor()
@@ -66,7 +66,7 @@ test('a group is put aside for a time, and a snooze without an end is refused in
   await page.getByText('Nothing is put aside.').waitFor()
 })
 
-test('groups come page by page, and what came back stands before the first page only', async () => {
+test('groups are paged, and regressed ones are listed before the first page only', async () => {
   const desk = await makeDesk({
     story: async (kit) => {
       const { app } = kit
@@ -97,7 +97,7 @@ test('groups come page by page, and what came back stands before the first page 
   await cameBack.waitFor()
 })
 
-test('a viewer sees everything, may do nothing, and is told why', async () => {
+test('a viewer sees everything, and disabled actions have a reason', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures', { as: 'viewer' })
   const button = page.getByRole('button', { name: /^Resolve/ }).first()

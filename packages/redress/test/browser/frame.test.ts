@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { makeDesk } from './desk.ts'
 
-test('the frame says who looks, that it is live, and where one can go', async () => {
+test('the frame shows the user, the live state and the navigation', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/')
   await page.getByText('Live', { exact: true }).waitFor()
@@ -17,7 +17,7 @@ test('the frame says who looks, that it is live, and where one can go', async ()
   await canvas.nth(2).waitFor()
 })
 
-test('a page that breaks says so, the others can be reached, and the focus goes along to each', async () => {
+test('a page that crashes shows an error, other pages work, and the focus follows', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/queues')
   await page.getByRole('region', { name: 'mail' }).waitFor()
@@ -34,7 +34,7 @@ test('a page that breaks says so, the others can be reached, and the focus goes 
   await page.getByRole('row').filter({ hasText: 'GW_5XX' }).waitFor()
 })
 
-test('ages are counted by the clock of the server, however wrong that of the browser is', async () => {
+test('ages use the clock of the server, not of the browser', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/workers')
   const started = page.getByRole('row').filter({ hasText: 'worker-1' }).locator('[data-head="Started"]')

@@ -22,7 +22,7 @@ async function worked({ app, kit }: Desk, type: string, input: object, options =
 }
 
 describe('a job that failed', () => {
-  test('says whose fault it is, what was tried, that nothing will happen by itself, and who else has it', async () => {
+  test('shows its fault, its attempts, the next step and its failure group', async () => {
     const desk = await makeDesk()
     const id = await worked(desk, 'mail.send', { does: 'unreachable' }, { owner: 'ann' })
     await worked(desk, 'mail.send', { does: 'unreachable' })
@@ -48,7 +48,7 @@ describe('a job that failed', () => {
     await page.waitForURL('**/failures/*')
   })
 
-  test('of a type whose failures are not summed up is compared with nothing', async () => {
+  test('of a type without failure groups shows no comparison', async () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { code: 'DISK_FULL' })
     const page = await desk.open(`/jobs/${id}`)
@@ -56,7 +56,7 @@ describe('a job that failed', () => {
     expect(await page.getByText('failed the same way').count()).toBe(0)
   })
 
-  test('is retried, and who did it and why is kept with it', async () => {
+  test('is retried, and its page shows actor and reason', async () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { type: 'thumb.render', status: 'failed' })
     const page = await desk.open(`/jobs/${id}`)
@@ -79,7 +79,7 @@ describe('a job that failed', () => {
     })
   })
 
-  test('is retried as a new job with another input, and each leads to the other', async () => {
+  test('is retried as a new job with another input, and both link to each other', async () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { type: 'mail.send', status: 'failed' })
     const page = await desk.open(`/jobs/${id}`)
@@ -127,11 +127,11 @@ describe('a job that failed', () => {
   })
 })
 
-describe('whatever a job was given or said', () => {
+describe('hostile job data', () => {
   const HOSTILE = `<img src=x onerror="alert(1)"><script>alert(2)</script>`
   const ARABIC = '\u202eفشل التحويل: الملف تالف'
 
-  test('is text: no element is made of it, no dialog opens, and a megabyte does not stop the page', async () => {
+  test('is shown as text, and a megabyte does not block the page', async () => {
     const desk = await makeDesk()
     const long = `${'a line of a log\n'.repeat(10)}${'x'.repeat(1_000_000)}THE END`
     const note = { HOSTILE, ARABIC, long }
@@ -158,7 +158,7 @@ describe('whatever a job was given or said', () => {
     await expectAccessible(page)
   })
 
-  test('of a program that failed, the end of its stderr is shown', async () => {
+  test('includes the end of the stderr of a failed program', async () => {
     const desk = await makeDesk({
       story: async (kit) => {
         const job = kit.app.job('ffmpeg.cut', {
@@ -182,8 +182,8 @@ describe('whatever a job was given or said', () => {
   })
 })
 
-describe('who looks at a job', () => {
-  test('two at once: what one does the other sees, and what comes too late is refused in plain words', async () => {
+describe('visitors of a job page', () => {
+  test("two visitors see each other's actions, and a late action is refused with the reason", async () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { type: 'thumb.render', status: 'failed' })
     const olga = await desk.open(`/jobs/${id}`)
@@ -218,7 +218,7 @@ describe('who looks at a job', () => {
       .waitFor()
   })
 
-  test('a viewer cannot act, and reads why', async () => {
+  test('a viewer cannot act and sees the reason', async () => {
     const desk = await makeDesk()
     const page = await desk.open(`/jobs/${await idOf(desk, { type: 'mail.send', status: 'failed' })}`, { as: 'viewer' })
     await verdictOf(page).getByText('This needs the role operator; vera has viewer.').last().waitFor()
@@ -229,7 +229,7 @@ describe('who looks at a job', () => {
     await expectAccessible(page)
   })
 
-  test('an owner sees their own without what is for operators, may retry it, and no job of others', async () => {
+  test('an owner sees and retries only their own jobs, without details for operators', async () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { type: 'mail.send', status: 'failed', owner: 'ann' })
     const page = await desk.open(`/jobs/${id}`, { as: 'owner' })
@@ -245,7 +245,7 @@ describe('who looks at a job', () => {
     await page.getByText('or it is the job of somebody else').waitFor()
   })
 
-  test('a job that is not there may have been removed; the page leads on', async () => {
+  test('the page of a missing job explains it and links to the list', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/jobs/01a00000-0000-7000-8000-000000000000')
     await page.getByRole('alert').getByText('There is no job 01a00000').waitFor()
@@ -256,7 +256,7 @@ describe('who looks at a job', () => {
   })
 })
 
-test('a job that is held says by what; one whose worker is gone says that a person decides', async () => {
+test('a held job names its hold, and an orphan asks for a decision', async () => {
   const desk = await makeDesk()
   const id = await idOf(desk, { type: 'pdf.convert', status: 'queued', owner: 'ann' })
   const page = await desk.open(`/jobs/${id}`)

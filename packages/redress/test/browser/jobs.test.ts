@@ -13,7 +13,7 @@ const shown = (page: Page): Promise<(string | null)[]> =>
   page.locator('tr[data-row]').evaluateAll((rows) => rows.map((row) => row.getAttribute('data-row')))
 
 describe('finding jobs', () => {
-  test('the line is completed by keyboard, applied at once, and kept in the address', async () => {
+  test('the filter line is completed by keyboard, applied at once, and kept in the address', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/jobs')
     await table(page).waitFor()
@@ -49,7 +49,7 @@ describe('finding jobs', () => {
     await until('the way back leads to the filter before', async () => (await field.inputValue()) === 'status:failed')
   })
 
-  test('what cannot be read is said plainly, with what was probably meant', async () => {
+  test('an invalid filter is explained, with a suggestion', async () => {
     const desk = await makeDesk()
     const page = await desk.open(list('sttus:failed'))
     const problem = page.getByRole('alert')
@@ -76,7 +76,7 @@ describe('finding jobs', () => {
     await page.getByRole('alert').getByText('The input of jobs.list is invalid').waitFor()
   })
 
-  test('counts lead to the jobs of a status, and the command line finds the same', async () => {
+  test('status counts link to the jobs of that status, as the CLI lists them', async () => {
     const desk = await makeDesk()
     const context = { permissions: ['clipboard-read', 'clipboard-write'] }
     const page = await desk.open(list('owner:ann age:<24h'), { context })
@@ -100,7 +100,7 @@ describe('finding jobs', () => {
     await until('only the old ones are listed', async () => (await shown(page)).length === 30)
   })
 
-  test('views are there, and are saved, applied and removed in this browser', async () => {
+  test('views are saved, applied and removed in this browser', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/jobs')
     const views = page.getByRole('navigation', { name: 'Views' })
@@ -126,7 +126,7 @@ describe('finding jobs', () => {
     expect(await views.getByRole('link', { name: 'Not ours' }).count()).toBe(0)
   })
 
-  test('older ones are a page away, and the newest are found again', async () => {
+  test('older jobs are on the next page, and the first page is reachable again', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/jobs', { context: { viewport: { width: 1280, height: 300 } } })
     await until('a page is full', async () => (await shown(page)).length === 50)
@@ -142,7 +142,7 @@ describe('finding jobs', () => {
     expect(await page.evaluate('scrollY')).toBe(0)
   })
 
-  test('what nobody has is an empty list that says what it means', async () => {
+  test('a filter without matches shows an explanation', async () => {
     const desk = await makeDesk({ story: async () => undefined })
     const page = await desk.open('/jobs')
     await page.getByText('There is no job yet.').waitFor()
@@ -150,8 +150,8 @@ describe('finding jobs', () => {
   })
 })
 
-describe('a list that is looked at', () => {
-  test('stays as it is while its jobs change; new ones wait until they are wanted', async () => {
+describe('an open job list', () => {
+  test('keeps its rows while jobs change, and new jobs appear on request', async () => {
     const desk = await makeDesk()
     const page = await desk.open(list('status:failed type:thumb.render'))
     await until('three are listed', async () => (await shown(page)).length === 3)
@@ -185,7 +185,7 @@ describe('a list that is looked at', () => {
     expect(counts).toBeLessThanOrEqual(5 * (Math.floor((performance.now() - sinceMs) / 5_000) + 1))
   })
 
-  test('is worked through by keyboard alone; an act leaves filter, place and focus as they were', async () => {
+  test('works by keyboard alone, and an action keeps filter, position and focus', async () => {
     const desk = await makeDesk()
     const page = await desk.open(list('status:failed'), { context: { viewport: { width: 1280, height: 300 } } })
     await until('they are listed', async () => (await shown(page)).length === 9)
@@ -244,7 +244,7 @@ describe('a list that is looked at', () => {
     await page.waitForURL('**/jobs/*')
   })
 
-  test('a viewer is told why a retry is not theirs to do', async () => {
+  test('a viewer sees why a retry is not allowed', async () => {
     const desk = await makeDesk()
     const page = await desk.open(list('status:failed'), { as: 'viewer' })
     await until('they are listed', async () => (await shown(page)).length === 9)
@@ -254,7 +254,7 @@ describe('a list that is looked at', () => {
     expect(await page.getByRole('dialog').count()).toBe(0)
   })
 
-  test('an owner sees only their own, whatever they ask for', async () => {
+  test('an owner sees only their own jobs, whatever the filter', async () => {
     const desk = await makeDesk()
     const page = await desk.open(list('owner:bob type:mail.send'), { as: 'owner' })
     await until('they are listed', async () => (await shown(page)).length > 0)

@@ -4,7 +4,7 @@ import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
 import { makeDesk } from './desk.ts'
 
-test('a lost connection is said with its time, and what was missed is caught up with without a reload', async () => {
+test('a lost connection is shown with its time, and missed changes appear without a reload', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures?fault=caller')
   await page.getByText('Live', { exact: true }).waitFor()
@@ -44,7 +44,7 @@ test('a lost connection is said with its time, and what was missed is caught up 
   }
 })
 
-test('a session that is over is said, what was shown stays, and signing in again brings one back to the same page', async () => {
+test('an expired session keeps the page, and signing in again returns to it', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/failures?fault=caller')
   const row = page.getByRole('row').filter({ hasText: 'mail.send' })
@@ -66,7 +66,7 @@ test('a session that is over is said, what was shown stays, and signing in again
   await page.getByTitle('Role: viewer').getByText('vera').waitFor()
 })
 
-test('a stranger is shown the door; a link opens it, once, and signing out closes it', async () => {
+test('a visitor without a session gets the sign-in page, and a link works once', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/')
   await page.context().clearCookies()
@@ -88,7 +88,7 @@ test('a stranger is shown the door; a link opens it, once, and signing out close
   expect(page.url()).toContain('/sign-in')
 })
 
-test('whoever comes back to a page is not told that it is stale: it has caught up, and what they typed is still there', async () => {
+test('a page that becomes visible again catches up and keeps typed text', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/policies/pdf.convert')
   const field = page.getByLabel('If attempts end like this')
@@ -109,7 +109,7 @@ test('whoever comes back to a page is not told that it is stale: it has caught u
   expect(await field.inputValue()).toBe('GW_5XX,cra')
 })
 
-test('everything can be reached by keyboard, and the content without walking through the menu', async () => {
+test('every page works by keyboard, with a skip link to the content', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/queues')
   await page.getByRole('region', { name: 'mail' }).waitFor()

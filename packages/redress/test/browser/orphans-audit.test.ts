@@ -5,7 +5,7 @@ import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
 describe('orphans', () => {
-  test('say which worker is gone and since when, what each choice means, and are marked failed', async () => {
+  test('show the lost worker, since when, and the choices, and can be marked as failed', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/orphans')
     const row = page.getByRole('row').filter({ hasText: 'proxy.make' })
@@ -23,7 +23,7 @@ describe('orphans', () => {
     await expectAccessible(page)
   })
 
-  test('a viewer reads why the choice is not theirs; what another has chosen is gone by itself', async () => {
+  test('are read-only for viewers and disappear after a decision', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/orphans', { as: 'viewer' })
     const button = page.getByRole('button', { name: /^Mark failed/ })
@@ -36,7 +36,7 @@ describe('orphans', () => {
 })
 
 describe('the audit trail', () => {
-  test('says who did what, why and to what, and is narrowed in the address', async () => {
+  test('shows actor, operation, reason and target, and keeps its filter in the address', async () => {
     const desk = await makeDesk()
     const page = await desk.open('/audit')
     const entry = page.getByRole('row').filter({ hasText: 'queues.pause' })
@@ -64,7 +64,7 @@ describe('the audit trail', () => {
     await page.getByRole('row').filter({ hasText: 'queues.pause' }).waitFor()
   })
 
-  test('goes on page by page, and a job leads to its own part of it', async () => {
+  test('is paged, and a job links to its own entries', async () => {
     const desk = await makeDesk()
     const by = { actor: 'olga', reason: '<b>back</b> and forth' }
     for (let i = 0; i < 30; i++) {

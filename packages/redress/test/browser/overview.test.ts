@@ -3,7 +3,7 @@ import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { act } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
-test('the overview leads with what is wrong, then what waits for a person, then how it goes', async () => {
+test('the overview shows problems first, then pending decisions, then activity', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/')
   await page.getByRole('table', { name: 'Open groups of failures' }).getByText('GW_5XX').waitFor()
@@ -36,7 +36,7 @@ test('the overview shows each failure alone and no rate for a type without aggre
   expect(cells.map(Number).reduce((sum, n) => sum + n, 0)).toBe(0)
 })
 
-test('a breaker says why it is open, what it holds and when it tries; a person may force it for a time', async () => {
+test('a breaker shows its reason, its held jobs and its next probe, and can be forced for a time', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/')
   await page

@@ -4,7 +4,7 @@ import { until } from '../../../../test/support/until.ts'
 import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 
-test('a queue is paused for a time and resumed, and says by whom and why', async () => {
+test('a queue is paused for a time and resumed, and shows actor and reason', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/queues')
   const mail = page.getByRole('region', { name: 'mail' })
@@ -24,7 +24,7 @@ test('a queue is paused for a time and resumed, and says by whom and why', async
   await mail.getByText('running', { exact: true }).waitFor()
 })
 
-test('a queue with jobs and no worker is the first thing one reads', async () => {
+test('a queue with jobs but no worker is shown first', async () => {
   const desk = await makeDesk({
     story: async ({ app }) => {
       app.job('lonely', { run: () => null })
@@ -38,7 +38,7 @@ test('a queue with jobs and no worker is the first thing one reads', async () =>
   }
 })
 
-test('however long a name is that somebody gave, no page is wider than its window', async () => {
+test('long names do not make a page wider than its window', async () => {
   const desk = await makeDesk({
     story: async (kit) => {
       const run = () => {
@@ -64,7 +64,7 @@ test('however long a name is that somebody gave, no page is wider than its windo
   }
 })
 
-test('workers are shown with what they run, and those that are gone when asked for', async () => {
+test('workers are shown with their types, and stopped ones on request', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/workers')
   await page
@@ -78,7 +78,7 @@ test('workers are shown with what they run, and those that are gone when asked f
   await expectAccessible(page)
 })
 
-test('a schedule is paused, resumed and run at once', async () => {
+test('a schedule is paused, resumed and triggered', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/schedules')
   const nightly = page.getByRole('row').filter({ hasText: 'nightly-report' })
@@ -96,7 +96,7 @@ test('a schedule is paused, resumed and run at once', async () => {
   await expectAccessible(page)
 })
 
-test('a policy is shown field by field and tried out', async () => {
+test('a policy is shown field by field and previewed', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/policies')
   await page.getByRole('row').filter({ hasText: 'pdf.convert' }).getByText('up to 3 times').waitFor()

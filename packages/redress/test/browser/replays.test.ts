@@ -39,7 +39,7 @@ async function plan(kit: TestKit, how: object): Promise<string> {
   return String(replay?.id)
 }
 
-test('letters are chosen, tried dry with reasons, and planned; nothing of the plan is lost when the page is loaded again', async () => {
+test('a replay is previewed with reasons and planned, and a reload keeps the form', async () => {
   const { story } = bounced(5)
   const desk = await makeDesk({ story })
   const { kit } = desk
@@ -112,7 +112,7 @@ test('a field keeps what is typed between the moment its last value is applied a
   expect(typed).toBe('{"via": "new"}')
 })
 
-test('a replay is started, and its progress is followed to the end without touching the page', async () => {
+test('a started replay shows its progress live until the end', async () => {
   const { story } = bounced(6)
   const desk = await makeDesk({ story })
   const { kit } = desk
@@ -136,7 +136,7 @@ test('a replay is started, and its progress is followed to the end without touch
   await page.getByRole('row').filter({ hasText: 'done' }).getByText('type mail.send').waitFor()
 })
 
-test('a replay is paused, resumed and aborted while it runs, and says so as it happens', async () => {
+test('a running replay can be paused, resumed and aborted, and shows it live', async () => {
   const { world, story } = bounced(8)
   const desk = await makeDesk({ story })
   const { kit } = desk
@@ -192,7 +192,7 @@ test('a replay is paused, resumed and aborted while it runs, and says so as it h
   await page.getByText('It was ended for good.').waitFor()
 })
 
-test('a canary stops a replay before the rest goes, and whoever resumes it is told what that means', async () => {
+test('a failed canary stops a replay, and the resume dialog explains the effect', async () => {
   const { world, story } = bounced(6)
   const desk = await makeDesk({ story })
   const { kit } = desk
@@ -217,7 +217,7 @@ test('a canary stops a replay before the rest goes, and whoever resumes it is to
   expect(await numbers(page, JOBS)).toEqual({ complete: 4, failed: 2 })
 })
 
-test('each letter of a replay says what became of it, and a type that nobody runs is named', async () => {
+test('each letter shows its outcome, and types without a worker are named', async () => {
   const { world, story } = bounced(60)
   const desk = await makeDesk({ story })
   const { kit } = desk
@@ -250,7 +250,7 @@ test('each letter of a replay says what became of it, and a type that nobody run
   expect(new URL(page.url()).search).toBe('?state=skipped')
 })
 
-test('a viewer follows replays and can start none; what was never planned is said to be nowhere', async () => {
+test('a viewer can follow but not start replays, and an unknown replay is not found', async () => {
   const { story } = bounced(1)
   const desk = await makeDesk({ story })
   const id = await plan(desk.kit, {})
@@ -268,7 +268,7 @@ test('a viewer follows replays and can start none; what was never planned is sai
   await page.getByText('This needs the role operator').first().waitFor()
 })
 
-test('nobody plans a replay of everything by accident', async () => {
+test('a replay of all letters must be chosen explicitly', async () => {
   const { story } = bounced(3)
   const desk = await makeDesk({ story })
   const page = await desk.open('/replays/new')

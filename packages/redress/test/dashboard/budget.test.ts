@@ -12,7 +12,7 @@ type Chunk = Rolldown.OutputChunk
 
 const packed = (text: string | Uint8Array): number => gzipSync(text).length
 
-test('the first page, the charts and the styles are no larger than they may be', async () => {
+test('the first page, the charts and the styles stay within their size budgets', async () => {
   const configFile = join(import.meta.dirname, '../../dashboard/vite.config.ts')
   const built = (await build({ configFile, logLevel: 'silent', build: { write: false } })) as Rolldown.RolldownOutput
   const chunks = built.output.filter((one): one is Chunk => one.type === 'chunk')
@@ -41,7 +41,7 @@ test('the first page, the charts and the styles are no larger than they may be',
   expect(stylesAll).toBeLessThan(BUDGET.styles)
 })
 
-test('nothing is loaded from elsewhere', () => {
+test('the dashboard loads nothing from other hosts', () => {
   const document = readFileSync(join(import.meta.dirname, '../../dashboard/index.html'), 'utf8')
   expect(document.match(/(?:src|href)="(?!data:|\/)[^"]*"/g)).toBeNull()
 })

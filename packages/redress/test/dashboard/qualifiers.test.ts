@@ -16,7 +16,7 @@ const complaintOn = (line: string): [string, string | null] => {
 }
 
 describe('the filter line', () => {
-  test('names what is looked for, and takes a free word as text', () => {
+  test('reads qualifiers, and takes other words as text', () => {
     expect(
       filterOf('status:failed code:GW_5XX type:pdf.convert queue:documents owner:ann batch:b-1 age:<1h 019a0b3f'),
     ).toEqual({
@@ -41,7 +41,7 @@ describe('the filter line', () => {
     expect(filterOf('two words')).toEqual({ q: 'two words' })
   })
 
-  test('says of what it does not know which one was probably meant', () => {
+  test('suggests the nearest qualifier for an unknown one', () => {
     expect(complaintOn('sttus:failed x')).toEqual([
       'There is no qualifier “sttus:”. Did you mean “status:”? To look for the text itself, put it in quotation marks.',
       'status:failed x',
@@ -61,7 +61,7 @@ describe('the filter line', () => {
     ])
   })
 
-  test('says what is wrong with an age, a missing value, a double one and an open quotation mark', () => {
+  test('explains invalid ages, missing and duplicate values, and open quotation marks', () => {
     expect(complaintOn('age:1h')[1]).toBe('age:<1h')
     expect(complaintOn('age:<5min')[1]).toBe('age:<5m')
     expect(complaintOn('age:<3')[1]).toBe('age:<3h')
@@ -91,7 +91,7 @@ describe('the filter line', () => {
     { requiredKeys: [] },
   )
 
-  test('whatever a filter is, it is read back from its line as it was', () => {
+  test('any filter survives being written and read', () => {
     fc.assert(
       fc.property(filters, (filter) => {
         expect(parse(format(filter))).toEqual({ filter, problems: [] })
@@ -99,7 +99,7 @@ describe('the filter line', () => {
     )
   })
 
-  test('whatever a line is, it is read, and means the same when it is written anew', () => {
+  test('any line can be read, and keeps its meaning when rewritten', () => {
     const parts = fc.constantFrom(
       'status:',
       'failed',
@@ -127,7 +127,7 @@ describe('the filter line', () => {
     )
   })
 
-  test('a line that is put right as it says has one problem less', () => {
+  test('applying a suggestion removes one problem', () => {
     for (const line of [
       'sttus:failed',
       'status:faild',
@@ -142,7 +142,7 @@ describe('the filter line', () => {
     }
   })
 
-  test('one qualifier is changed, and the rest stays', () => {
+  test('one qualifier can be changed without the others', () => {
     expect(withStatus({ status: 'failed', owner: 'Ann Lee', q: 'x' }, 'queued')).toBe('status:queued owner:"Ann Lee" x')
     expect(withStatus({ status: 'failed' }, null)).toBe('')
   })
@@ -152,7 +152,7 @@ describe('completion', () => {
   const known = { type: ['pdf.convert', 'mail.send'], code: ['GW_5XX'], owner: ['Ann Lee'] }
   const offered = (line: string, caret = line.length) => suggestionsFor(line, caret, known).map(({ text }) => text)
 
-  test('offers qualifiers, and values as soon as a qualifier is named', () => {
+  test('offers qualifiers, then values of the qualifier', () => {
     expect(offered('')).toEqual(['status:', 'code:', 'type:', 'queue:', 'owner:', 'batch:', 'age:'])
     expect(offered('status:failed ')).not.toContain('status:')
     expect(offered('status:f')).toEqual(['status:failed'])
@@ -162,19 +162,19 @@ describe('completion', () => {
     expect(offered('status:failed')).toEqual([])
   })
 
-  test('finds a value by a word alone', () => {
+  test('finds a value without its qualifier', () => {
     expect(offered('gw')).toEqual(['code:GW_5XX'])
     expect(offered('fai')).toEqual(['status:failed'])
   })
 
-  test('puts in what was chosen where the caret stands, and keeps the rest', () => {
+  test('inserts the choice at the caret and keeps the rest', () => {
     const [first] = suggestionsFor('owner:x st type:y', 10, known)
     expect(first).toMatchObject({ line: 'owner:x status:type:y', caret: 15, isWhole: false })
     const [failed] = suggestionsFor('status:fa owner:x', 9, known)
     expect(failed).toMatchObject({ line: 'status:failed owner:x', caret: 14, isWhole: true })
   })
 
-  test('doubts a value that nobody knows only where another one is near', () => {
+  test('questions an unknown value only if a known one is near', () => {
     expect(doubts({ type: 'pdf.convrt', owner: 'bob' }, known)).toEqual([
       { text: 'No type pdf.convrt is known here.', better: { type: 'pdf.convert', owner: 'bob' } },
     ])

@@ -20,7 +20,7 @@ const lines = (events: EventView[], { s = 1_000, isHeld = false, holds = [] as P
       .join(' '),
   )
 
-test('a job waits, runs, is put off, and runs again; after its end nothing is drawn', () => {
+test('the timeline shows waits, attempts and retries up to the end of the job', () => {
   expect(
     lines([
       event(0, 'queued'),
@@ -33,7 +33,7 @@ test('a job waits, runs, is put off, and runs again; after its end nothing is dr
   ).toEqual(['waiting 0 1', 'running 1 3 1 failed', 'delayed 3 13', 'waiting 13 15', 'running 15 18 2 complete'])
 })
 
-test('what goes on ends now, and says so', () => {
+test('a running phase ends at the current time', () => {
   expect(lines([event(0, 'queued'), event(2, 'processing', 1)], { s: 9 })).toEqual([
     'waiting 0 2',
     'running 2 9 1 open',
@@ -42,7 +42,7 @@ test('what goes on ends now, and says so', () => {
   expect(lines([event(0, 'queued', 0, { dueAt: at(20) })], { s: 9, isHeld: true })).toEqual(['delayed 0 9 open'])
 })
 
-test('what held it back in its time is told from waiting for a worker, though the job has no event of it', () => {
+test('past holds are shown apart from waiting for a worker', () => {
   const hold = (from: number, to: number, by: string) => ({ fromMs: T + from * 1000, toMs: T + to * 1000, by })
   const holds = [
     hold(30, 45, 'queue mail'),
@@ -68,7 +68,7 @@ test('what held it back in its time is told from waiting for a worker, though th
   ])
 })
 
-test('a queue was paused until somebody resumed it, its time was over, or now', () => {
+test('a past pause ends with its resume, its time limit or now', () => {
   const act = (s: number, name: string, untilMs?: number): AuditView => ({
     ...{ seq: s, at: at(s), actor: 'olga', act: `queues.${name}`, reason: 'a test', target: 'queue', ids: ['mail'] },
     data: untilMs === undefined ? null : { untilMs },
@@ -82,7 +82,7 @@ test('a queue was paused until somebody resumed it, its time was over, or now', 
   ])
 })
 
-test('a worker that is gone, and what a person did long after the end, have phases of their own', () => {
+test('a lost worker and a late manual retry have their own phases', () => {
   expect(
     lines([
       event(0, 'queued'),

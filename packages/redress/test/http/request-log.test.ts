@@ -52,7 +52,7 @@ describe('each request is one line', () => {
     expect(refused.fields).toMatchObject({ status: 401, caller: null, error_code: 'SIGN_IN_REQUIRED' })
   })
 
-  test('a route is named by its pattern; what stands in the address, the query and the headers is in no line', async () => {
+  test('a route is logged as a pattern, without values of path, query and headers', async () => {
     const { logged, log, token } = await serve()
     const secrets = ['s3cret-in-path', 's3cret-in-query', 's3cret-in-header', 's3cret-in-body', token]
     const shown = await logged('/api/jobs/s3cret-in-path?code=s3cret-in-query', {
@@ -66,7 +66,7 @@ describe('each request is one line', () => {
     for (const secret of secrets) expect(JSON.stringify(log.lines)).not.toContain(secret)
   })
 
-  test('a fault of the server has the id under which its cause is logged, and which the caller was told', async () => {
+  test('a server error is logged with the incident id that the caller gets', async () => {
     const { app, lines, server, log, token } = await serve()
     const store = await app.store()
     store.counts = () => Promise.reject(new Error('the disk is on fire'))
@@ -79,14 +79,14 @@ describe('each request is one line', () => {
     ).toBeDefined()
   })
 
-  test('probes of machines are told only to those who want to know everything', async () => {
+  test('health probes are logged at level debug', async () => {
     const { logged } = await serve()
     expect(await logged('/healthz')).toMatchObject({ level: 'debug', fields: { route: '/healthz', status: 200 } })
     expect((await logged('/readyz')).level).toBe('debug')
   })
 })
 
-test('a submission over HTTP is a part of the trace that its caller names', async () => {
+test('a submission over HTTP continues the trace of its caller', async () => {
   const exporter = new InMemorySpanExporter()
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
   trace.setGlobalTracerProvider(new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter })] }))

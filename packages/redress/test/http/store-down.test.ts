@@ -9,7 +9,7 @@ import { ask, makeWorld } from './world.ts'
 
 const HTML = { accept: 'text/html,application/xhtml+xml' }
 
-test('a server that is started before its database says so, and works by itself when the database is there', async () => {
+test('a server that starts before its database reports it and recovers', async () => {
   // Set up, and taken down again: its address is known, and nobody is there.
   // Of its own, whatever server there is for the other tests.
   const first = await startOwnPostgres()
@@ -72,7 +72,7 @@ test('a server that is started before its database says so, and works by itself 
   expect(await ask(server.url, '/api/jobs', asking)).toMatchObject({ status: 201 })
 })
 
-test('whoever only looks is told within seconds that the store is gone, though nobody has asked whether it is ready', async () => {
+test('reads report a lost store within seconds', async () => {
   const database = await startOwnPostgres()
   const app = redress({ store: database.url })
   app.job('step', { run: () => null })
@@ -103,7 +103,7 @@ test('whoever only looks is told within seconds that the store is gone, though n
   await until('it is back', async () => (await ask(server.url, '/api/jobs', asking)).status === 200)
 })
 
-test('a server that stops lets what runs finish, takes nothing more, and is gone', async () => {
+test('a stopping server finishes running requests and accepts no new ones', async () => {
   const started = Promise.withResolvers<void>()
   const going = Promise.withResolvers<void>()
   const world = await makeWorld({
@@ -144,7 +144,7 @@ test('a connection on which nothing was sent yet does not delay a server that st
   expect(performance.now() - startedMs).toBeLessThan(5_000)
 })
 
-test('what does not finish within the grace is cut off', async () => {
+test('requests that exceed the grace period are cut off', async () => {
   const started = Promise.withResolvers<void>()
   const world = await makeWorld({
     mounts: [

@@ -5,7 +5,7 @@ import { makeBench, refusal, WHO } from './bench.ts'
 const NO_FAULTS = { caller: 0, dependency: 0, system: 0, code: 0, operator: 0, unknown: 0 }
 
 describe('activity.show', () => {
-  test('has the last hour minute by minute, also where nothing happened', async () => {
+  test('shows every minute of the last hour, including empty ones', async () => {
     const { app, clock, submit, worker } = await makeBench()
     await submit(['ok'])
     await worker.tick()
@@ -24,7 +24,7 @@ describe('activity.show', () => {
     })
   })
 
-  test('counts each failed attempt by whose fault it was, and each job by how it ended', async () => {
+  test('counts failed attempts by fault, and jobs by outcome', async () => {
     const { app, submit, finish } = await makeBench({ retry: { max: 3 }, reject: 'record' })
     await finish(['GW_5XX', 'GW_5XX', 'ok'])
     await finish(['GW_5XX', 'GW_4XX'])
@@ -43,7 +43,7 @@ describe('activity.show', () => {
     }).toEqual({ complete: 1, failed: 3, cancelled: 1, dependency: 3, caller: 2, operator: 1 })
   })
 
-  test('says how long jobs had been due when they began; a retry waits from when it was due', async () => {
+  test('shows how long jobs waited from when they were due', async () => {
     const { app, clock, submit, worker } = await makeBench({ retry: { max: 2, backoff: { table: ['5s'] } } })
     await submit(['GW_5XX', 'ok'])
     await clock.advance(100)
@@ -60,7 +60,7 @@ describe('activity.show', () => {
     expect((await last())?.waitP50Ms).toBeLessThan(128)
   })
 
-  test('of one type or queue', async () => {
+  test('can be limited to a type or a queue', async () => {
     const { app, finish } = await makeBench()
     await finish(['ok'])
     const complete = async (input: { type?: string; queue?: string }) =>
@@ -87,7 +87,7 @@ describe('activity.show', () => {
     expect((await app.perform('activity.show', { type: 'other' })).notCounted).toEqual([])
   })
 
-  test('a day at most can be asked for', async () => {
+  test('shows at most one day', async () => {
     const { app } = await makeBench()
     for (const minutes of [0, 1_441, 1.5]) {
       expect(await refusal(app.perform('activity.show', { minutes }))).toMatchObject({ code: 'OPTION_INVALID' })
@@ -95,7 +95,7 @@ describe('activity.show', () => {
   })
 })
 
-test('what one process counted is seen by another when it was brought to the store', async () => {
+test('other processes see counts after they are stored', async () => {
   const { store, clock, submit, worker } = await makeBench()
   const other = redress({ store, clock })
   const complete = async () => (await other.perform('activity.show', { minutes: 1 })).minutes[0]?.complete

@@ -181,11 +181,11 @@ const mutating = names.filter((name) => CATALOG[name].mutates)
 
 const trailOf = async (app: App) => (await app.perform('audit.list', { limit: 1_000 })).entries
 
-test('whatever changes something has a field for who does it', () => {
+test('every mutating operation has the field actor', () => {
   expect(mutating.filter((name) => !fieldsOf(name).includes('actor'))).toEqual([])
 })
 
-test('every operation that changes something is tried here, and no other', () => {
+test('this file tests every mutating operation, and no other', () => {
   const untried = mutating.filter((name) => TRIALS[name] === undefined)
   expect(untried, 'these operations change something; say in TRIALS how to try them').toEqual([])
   expect(Object.keys(TRIALS).filter((name) => !mutating.includes(name as OperationName))).toEqual([])
@@ -195,7 +195,7 @@ describe.each(mutating.filter((name) => TRIALS[name] !== undefined))('%s', (name
   const { on, as = [name], reason = WHO.reason, asksNoReason = false } = TRIALS[name] as Trial
   const by = fieldsOf(name).includes('reason') ? WHO : { actor: WHO.actor }
 
-  test('leaves who, what, why and to which ids', async () => {
+  test('records actor, operation, reason and ids', async () => {
     const scene = await makeScene()
     const { input, ids = [] } = await on(scene)
     const before = await trailOf(scene.app)
@@ -218,7 +218,7 @@ describe.each(mutating.filter((name) => TRIALS[name] !== undefined))('%s', (name
     await scene.kit.stop()
   })
 
-  test('leaves nothing when it is only tried', async () => {
+  test('a dry run records nothing', async () => {
     const scene = await makeScene()
     const { input } = await on(scene)
     const before = await trailOf(scene.app)
@@ -227,7 +227,7 @@ describe.each(mutating.filter((name) => TRIALS[name] !== undefined))('%s', (name
     await scene.kit.stop()
   })
 
-  test('is refused without a name or a reason, where it asks for them, and leaves nothing', async () => {
+  test('without an actor or a reason it is refused and records nothing', async () => {
     const scene = await makeScene()
     const { input } = await on(scene)
     const before = await trailOf(scene.app)
@@ -243,7 +243,7 @@ describe.each(mutating.filter((name) => TRIALS[name] !== undefined))('%s', (name
   })
 })
 
-test('a job that a program submits is not in the trail, nor one that was there already', async () => {
+test('submissions by programs and duplicates are not in the audit trail', async () => {
   const { app, kit } = await makeScene()
   await app.submit('wait', {})
   await app.perform('jobs.submit', { type: 'wait' })
@@ -264,7 +264,7 @@ test('a retry as a new job names both jobs', async () => {
   await kit.stop()
 })
 
-test('the trail is filtered by who, what, to what and when, and read page by page', async () => {
+test('the audit trail is filtered by actor, operation, target and time, and paged', async () => {
   const { app, kit, failed } = await makeScene()
   const id = await failed()
   await app.jobs.retry(id, WHO)

@@ -46,7 +46,7 @@ test('breakers.show has what the list has, the thresholds, and the last 20 calls
   ])
 })
 
-test('its history says who did what and why, the newest first', async () => {
+test('the history of a breaker has actors and reasons, newest first', async () => {
   const { app, show } = await makeGateway()
   await app.perform('breakers.open', { name: 'gateway', for: '5m', ...WHO })
   await app.perform('breakers.release', { name: 'gateway', ...WHO })
@@ -57,7 +57,7 @@ test('its history says who did what and why, the newest first', async () => {
   ])
 })
 
-test('a breaker that is not there is said not to be, with those that are', async () => {
+test('an unknown breaker is refused with the known names', async () => {
   const { app } = await makeGateway()
   expect(await refusal(app.perform('breakers.show', { name: 'bank' }))).toMatchObject({
     code: 'BREAKER_NOT_FOUND',

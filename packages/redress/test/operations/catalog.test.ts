@@ -5,7 +5,7 @@ import { OPERATIONS } from '../../src/operations/table.ts'
 const names = Object.keys(CATALOG) as OperationName[]
 const fieldsOf = (name: OperationName) => Object.keys(OPERATIONS[name].input.shape)
 
-test('every entry of the catalogue is done by an operation of its name', () => {
+test('every entry of the catalogue has an operation', () => {
   for (const name of names) expect(OPERATIONS[name]).toMatchObject({ name, ...CATALOG[name] })
   expect(Object.keys(OPERATIONS).sort()).toEqual([...names].sort())
 })
@@ -23,14 +23,14 @@ describe.each(names)('%s', (name) => {
     expect(fieldsOf(name)).toEqual(expect.arrayContaining(places))
   })
 
-  test('is a GET that anybody who may look may do, or changes something and can be tried without; who comes in is for admins', () => {
+  test('is a GET for viewers, or mutates with a dry run; access operations need the role admin', () => {
     expect(http.startsWith('GET /api/')).toBe(!mutates)
     const isAboutAccess = /^(accounts|tokens|sign-in-links)\./.test(name)
     expect(role).toBe(isAboutAccess ? 'admin' : mutates ? 'operator' : 'viewer')
     expect(fieldsOf(name).includes('dryRun')).toBe(mutates)
   })
 
-  test('says in one sentence what it does, and of every field what it is', () => {
+  test('has a summary of its purpose and a description of every field', () => {
     expect(summary).toMatch(/^[A-Z].*\.$/)
     for (const [field, schema] of Object.entries(OPERATIONS[name].input.shape)) {
       expect((schema as { description?: string }).description, field).toBeTruthy()

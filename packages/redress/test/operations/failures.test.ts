@@ -10,7 +10,7 @@ async function groupsOf(app: Awaited<ReturnType<typeof makeBench>>['app']) {
 }
 
 describe('failures.list', () => {
-  test('groups what failed the same way, and is never behind', async () => {
+  test('groups failures by cause and includes the newest ones', async () => {
     const { app, finish } = await makeBench({ retry: { max: 2 } })
     await finish(['GW_5XX', 'GW_5XX'])
     await finish(['GW_5XX', 'ok'])
@@ -23,7 +23,7 @@ describe('failures.list', () => {
     expect((await groupsOf(app))[0]).toMatchObject({ code: 'GW_4XX', count: 2 })
   })
 
-  test('filters, sorts, and goes on where a page ended', async () => {
+  test('filters, sorts and pages through the groups', async () => {
     const { app, finish, clock } = await makeBench()
     for (let i = 0; i < 3; i++) await finish(['GW_5XX'])
     await clock.advance(HOUR_MS)
@@ -45,7 +45,7 @@ describe('failures.list', () => {
     }
   })
 
-  test('each group has its queue, and a count for each of the last 24 hours, the oldest first', async () => {
+  test('each group has its queue and a count for each of the last 24 hours, oldest first', async () => {
     const { app, finish, submit, worker, clock } = await makeBench()
     await finish(['GW_5XX'])
     await clock.advance(3 * HOUR_MS)
@@ -100,7 +100,7 @@ describe('failures.show', () => {
     })
   })
 
-  test('of a group that does not exist says so', async () => {
+  test('an unknown fingerprint is refused', async () => {
     const { app } = await makeBench()
     expect(await refusal(app.perform('failures.show', { fingerprint: '1:x' }))).toMatchObject({
       code: 'FAILURE_GROUP_NOT_FOUND',
@@ -108,7 +108,7 @@ describe('failures.show', () => {
     })
   })
 
-  test('still counts what was pruned', async () => {
+  test('pruned failures are still counted', async () => {
     const { app, finish, worker, clock } = await makeBench({ retention: { failed: '1d' } })
     await finish(['GW_5XX'])
     await clock.advance(48 * HOUR_MS)
@@ -123,7 +123,7 @@ describe('failures.show', () => {
   })
 })
 
-describe('what a person does to a group', () => {
+describe('a failure group', () => {
   async function failing() {
     const bench = await makeBench()
     await bench.finish(['GW_5XX'])
@@ -132,7 +132,7 @@ describe('what a person does to a group', () => {
     return { ...bench, fingerprint, shown }
   }
 
-  test('resolved, and regressed by the next failure', async () => {
+  test('a resolved group regresses with the next failure', async () => {
     const { app, fingerprint, shown, finish } = await failing()
     const done = await app.perform('failures.resolve', { fingerprint, ...WHO })
     expect(done).toMatchObject({ isDone: true, group: { state: 'resolved', stateBy: 'ann', stateReason: WHO.reason } })
@@ -153,7 +153,7 @@ describe('what a person does to a group', () => {
     expect(await shown()).toMatchObject({ state: 'open', stateBy: 'ann' })
   })
 
-  test('snoozed for a time or a number, which it says', async () => {
+  test('a group can be snoozed for a time or a number of failures', async () => {
     const { app, fingerprint, shown, finish, clock } = await failing()
     const { did } = await app.perform('failures.snooze', { fingerprint, ...WHO, for: '8h', more: 2 })
     expect(did).toMatch(/is snoozed for 8 h, until 2026-.*Z, or until 2 more failures\.$/)
@@ -188,7 +188,7 @@ describe('what a person does to a group', () => {
   )
 })
 
-test('an explanation says what else failed the same way', async () => {
+test('an explanation names the failure group of the job', async () => {
   const { app, finish, clock } = await makeBench({ retry: { max: 2 } })
   const first = await finish(['GW_5XX', 'GW_5XX'])
   expect(await app.perform('jobs.explain', { id: first })).toMatchObject({ alike: null })
@@ -207,7 +207,7 @@ test('an explanation says what else failed the same way', async () => {
   )
 })
 
-test('a worker counts failures now and then, so that readers find it done', async () => {
+test('workers count failures into groups before anyone reads them', async () => {
   const kit = testKit()
   kit.app.job('broken', { run: () => Promise.reject(new Error('no')) })
   await kit.app.submit('broken', {})

@@ -16,11 +16,14 @@ test.each([
   expect(momentMs(text, 'since', NOW_MS)).toBe(ms)
 })
 
-test.each(['yesterday', '2026-13-01', '2026-01-31T99:00', '-2h', ''])('%j is none, and the field is named', (text) => {
-  expect(() => momentMs(text, 'since', NOW_MS)).toThrow(RedressError)
-  expect(() => momentMs(text, 'since', NOW_MS)).toThrow(/^since: /)
-})
+test.each(['yesterday', '2026-13-01', '2026-01-31T99:00', '-2h', ''])(
+  '%j is not a time, and the refusal names the field',
+  (text) => {
+    expect(() => momentMs(text, 'since', NOW_MS)).toThrow(RedressError)
+    expect(() => momentMs(text, 'since', NOW_MS)).toThrow(/^since: /)
+  },
+)
 
-test('whoever writes neither is told of both', () => {
+test('the refusal names both formats, a duration and a time', () => {
   expect(() => momentMs('yesterday', 'since', NOW_MS)).toThrow(/'2h'.*'2026-01-31T08:00Z'/)
 })

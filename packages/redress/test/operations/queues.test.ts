@@ -54,7 +54,7 @@ describe('a queue', () => {
     })
   })
 
-  test('is not touched by a dry run', async () => {
+  test('a dry run does not change a queue', async () => {
     const { app } = await makeBench()
     const dry = await app.perform('queues.pause', { name: 'default', ...WHO, dryRun: true })
     expect(dry).toMatchObject({ isDone: false, paused: null })
@@ -64,7 +64,7 @@ describe('a queue', () => {
     expect(resume).toMatchObject({ isDone: false, paused: { by: 'ann' } })
   })
 
-  test('is refused without a name and a reason, when no type has it, and for a time that is none', async () => {
+  test('pausing needs an actor, a reason, a known queue and a positive duration', async () => {
     const { app } = await makeBench()
     const pause = (input: object) => refusal(app.perform('queues.pause', { name: 'default', ...WHO, ...input }))
     expect(await pause({ reason: ' ' })).toMatchObject({ code: 'REASON_REQUIRED' })
@@ -76,7 +76,7 @@ describe('a queue', () => {
     expect(unknown.message).toContain('known queues: default')
   })
 
-  test('is listed with every type that is declared, and how long the oldest ready job waits', async () => {
+  test('every declared type is listed, with the wait of its oldest ready job', async () => {
     const { app, clock, submit } = await makeBench()
     app.job('other', { queue: 'side', run: () => undefined })
     await submit(['ok'])
@@ -90,7 +90,7 @@ describe('a queue', () => {
   })
 })
 
-test('a full backlog refuses loudly, all or nothing, and says what to do', async () => {
+test('a full backlog refuses a submission as a whole, and says what to do', async () => {
   const { app, submit, finish } = await makeBench({ backlog: { max: 3 }, retry: { max: 1 } })
   const failed = await finish(['GW_4XX'])
   await submit(['ok'])
@@ -113,7 +113,7 @@ test('a retry as a new job keeps the limit key of the failed one', async () => {
   expect(await store.job({ id: job.id })).toMatchObject({ limitKey: 'tenant-7' })
 })
 
-test('a limit key must be a text that somebody could read', async () => {
+test('a limit key must be printable text', async () => {
   const { app } = await makeBench()
   for (const limitKey of ['', 'x'.repeat(201), 7 as unknown as string]) {
     expect(await refusal(app.submit('step', { outcomes: [] }, { limitKey }))).toMatchObject({ code: 'OPTION_INVALID' })
@@ -122,7 +122,7 @@ test('a limit key must be a text that somebody could read', async () => {
   expect(id).not.toBe('')
 })
 
-test('the budget of retries needs retries, and a limit per key fits into that of the type', async () => {
+test('a policy with contradicting limits is refused', async () => {
   const { app } = await makeBench()
   const codes = failureCodes({})
   const declare = (name: string, policy: object) => () => app.job(name, { codes, policy, run: () => undefined })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { redress } from '../../src/index.ts'
 import { makeBench, refusal } from './bench.ts'
 
-test('types are listed with their policies, and an unknown one names those there are', async () => {
+test('types are listed with their policies, and an unknown type is refused with the known ones', async () => {
   const { app } = await makeBench({ retry: { max: 3 } })
   const { types } = await app.perform('types.list', {})
   expect(types).toMatchObject([{ name: 'step', queue: 'default', policy: { retry: { max: 3 } } }])
@@ -11,7 +11,7 @@ test('types are listed with their policies, and an unknown one names those there
   expect(refused).toMatchObject({ code: 'TYPE_UNKNOWN', message: expect.stringContaining('known types: step') })
 })
 
-test('what is shown is one failure again and again until the job ends', async () => {
+test('a preview repeats one failure until the job ends', async () => {
   const { app } = await makeBench({ retry: { max: 2, backoff: { exponential: '5s', jitter: '5s' } } })
   const shown = await app.perform('policy.preview', { type: 'step' })
   expect(shown).toMatchObject({ type: 'step', outcomes: ['GW_5XX', 'GW_5XX'], isCodesKnown: true })
@@ -23,7 +23,7 @@ test('what is shown is one failure again and again until the job ends', async ()
   expect(shown.text).not.toContain('Not reached')
 })
 
-test('the codes are those that the type declares, with what each says about trying again', async () => {
+test('a preview lists the codes of the type with their retry classes', async () => {
   const { app } = await makeBench()
   const { codes } = await app.perform('policy.preview', { type: 'step' })
   expect(codes).toEqual([
@@ -33,7 +33,7 @@ test('the codes are those that the type declares, with what each says about tryi
   ])
 })
 
-test('the outcomes are those that were asked for, and a seed draws the same jitter again', async () => {
+test('a preview uses the given outcomes, and a seed reproduces the jitter', async () => {
   const { app } = await makeBench({ retry: { max: 5, backoff: { exponential: '5s', jitter: '5s' } } })
   const preview = (seed?: number) =>
     app.perform('policy.preview', { type: 'step', failures: 'GW_5XX, TIMEOUT,ok,ok', ...(seed && { seed }) })
@@ -49,14 +49,14 @@ test('the outcomes are those that were asked for, and a seed draws the same jitt
   expect(first.steps).not.toEqual(middle.steps)
 })
 
-test('a job that has many attempts is followed for a hundred of them', async () => {
+test('a preview stops after a hundred attempts', async () => {
   const { app } = await makeBench({ retry: { max: 1_000 } })
   const { steps, text } = await app.perform('policy.preview', { type: 'step' })
   expect(steps).toHaveLength(100)
   expect(text).toContain('Still queued: attempt 101')
 })
 
-test('where another program declared the type, only what every program knows is accepted', async () => {
+test('for a type of another program only engine codes are accepted', async () => {
   const { store } = await makeBench({ retry: { max: 3, perCode: { GW_5XX: 2 }, unknown: 'transient' } })
   const other = redress({ store })
   const preview = (failures?: string) =>
@@ -74,13 +74,13 @@ test.each([
   ['GW_5X', 'the nearest is GW_5XX'],
   [' , ', 'the list is empty'],
   [Array(101).fill('ok').join(), 'at most 100'],
-])('refuses outcomes that cannot be: %s', async (failures, message) => {
+])('refuses invalid outcomes: %s', async (failures, message) => {
   const { app } = await makeBench()
   const refused = await refusal(app.perform('policy.preview', { type: 'step', failures }))
   expect(refused).toMatchObject({ code: 'OPTION_INVALID', message: expect.stringContaining(message) })
 })
 
-test('of a type that nobody declared it says so', async () => {
+test('a preview of an unknown type is refused', async () => {
   const { app } = await makeBench()
   expect(await refusal(app.perform('policy.preview', { type: 'nothing' }))).toMatchObject({ code: 'TYPE_UNKNOWN' })
 })

@@ -139,7 +139,7 @@ describe('a command of an installed app', () => {
   })
 })
 
-test('the commands of a file that REDRESS_APPS names are there, too', async () => {
+test('an app file of REDRESS_APPS adds its commands', async () => {
   const cwd = project({ 'thumbs.ts': MODULE })
   const { code, stdout } = await redressAlone(['thumbs', 'show', '7'], { cwd, env: { REDRESS_APPS: './thumbs.ts' } })
   expect({ code, given: JSON.parse(stdout) }).toMatchObject({ code: 6, given: { arguments: ['7'], loud: false } })

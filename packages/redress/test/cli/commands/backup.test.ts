@@ -13,7 +13,7 @@ import { folder, json, ROOT, redress, redressAlone, running } from '../command.t
 const acknowledged = ({ said }: Actor): string[] =>
   said.flatMap((line) => (line.said === 'acknowledged' ? (line.jobId ?? []) : []))
 
-test('a backup while others write is whole: what was acknowledged before it began is in it, and nobody waits', async () => {
+test('a backup during writes has every job acknowledged before it, and blocks no writer', async () => {
   const file = scratchFile()
   const setup: FullDiskSetup = {
     file,
@@ -49,7 +49,7 @@ test('a backup while others write is whole: what was acknowledged before it bega
   for (const job of jobs) checkJob(job, await store.events({ id: job.id }))
 }, 120_000)
 
-test('a backup that is stopped by a signal leaves nothing', async () => {
+test('a backup that is stopped by a signal leaves no file', async () => {
   const file = scratchFile()
   await fillStore(file, { jobs: 20_000 })
   const copy = join(folder(), 'copy.db')
@@ -65,7 +65,7 @@ test('a backup that is stopped by a signal leaves nothing', async () => {
   expect(readdirSync(dirname(copy)).filter((name) => name !== 'copy.db')).toEqual([])
 }, 60_000)
 
-test('in words: what was copied, what is not in it, and what to do next', async () => {
+test('backup and restore print what was copied, what is not included, and what to do next', async () => {
   const file = scratchFile()
   await fillStore(file)
   const copy = join(folder(), 'copy.db')
@@ -89,7 +89,7 @@ test('in words: what was copied, what is not in it, and what to do next', async 
   expect(existsSync(forced.aside)).toBe(true)
 })
 
-test('a store that was just restored is well, and the command it names lets its queues go on', async () => {
+test('a restored store passes the doctor, and the printed command resumes its queues', async () => {
   const file = scratchFile()
   await fillStore(file)
   const copy = join(folder(), 'copy.db')
@@ -153,7 +153,7 @@ describe('a restore by force', () => {
     expect(await restore()).toMatchObject({ code: 0, stderr: '' })
   })
 
-  test('is not held up by a worker that was killed a moment ago', async () => {
+  test('a worker that was just killed does not block a restore', async () => {
     const { data, restore } = await storeAndCopy()
     const worker = await running(['start', '--apps', 'sample', '--no-http', '--data', data], {
       says: 'Ctrl-C stops it',
@@ -170,7 +170,7 @@ test.each([
   ['a folder', ['backup', '.'], 'OPTION_INVALID: '],
   ['a folder, by force', ['backup', '.', '--force'], 'OPTION_INVALID: '],
   ['a backup that is not there', ['restore', 'none.db', '--data', 'new'], 'Check the path of the backup.'],
-])('it is said what is wrong with the place: %s', async (_what, args, says) => {
+])('an unusable path is refused with the reason: %s', async (_what, args, says) => {
   const file = scratchFile()
   await fillStore(file)
   const cwd = folder()

@@ -29,7 +29,7 @@ const countIn = async (url: string, table: string): Promise<number> => {
   return row?.count as number
 }
 
-test('a store is moved to PostgreSQL, with a count of every table on both sides', async () => {
+test('a store is copied to PostgreSQL, with the row counts of both sides', async () => {
   const { path, from, to } = await prepared()
   const { code, stdout, stderr } = await redress(['copy', '--from', from, '--to', to])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -41,7 +41,7 @@ test('a store is moved to PostgreSQL, with a count of every table on both sides'
   expect(await countIn(to, 'events')).toBe(events)
 })
 
-test('the rows that an app keeps beside its jobs come along', async () => {
+test('the rows of apps are copied too', async () => {
   const { from, to } = await prepared()
   const rowsIn = (location: string) => openRows({ location, tables: TABLES, storeOpened: async () => null })
   const source = rowsIn(from)
@@ -74,8 +74,8 @@ test('with --json it answers with the counts', async () => {
   })
 })
 
-describe('what is refused', () => {
-  test('a store that is being worked on; --despite-workers copies it nevertheless, and says so', async () => {
+describe('invalid usage', () => {
+  test('a store with running workers, unless --despite-workers is given', async () => {
     const { path, from, to } = await prepared()
     openRaw(path).exec(`UPDATE workers SET seen_at = ${Date.now()}, stopped_at = NULL`)
     const { code, stderr } = await redress(['copy', '--from', from, '--to', to])
@@ -87,7 +87,7 @@ describe('what is refused', () => {
     expect(despite.stdout).toContain('Workers were running on the source: worker-1')
   })
 
-  test('a target that holds something', async () => {
+  test('a target that is not empty', async () => {
     const { from, to } = await prepared()
     await redress(['copy', '--from', from, '--to', to])
     for (const more of [[], ['--dry-run'], ['--despite-workers']]) {
@@ -110,7 +110,7 @@ describe('what is refused', () => {
     expect(code).toBe(exit)
   })
 
-  test('a password is shown nowhere', async () => {
+  test('no output contains the password', async () => {
     const { from } = await prepared()
     const { stderr, stdout } = await redress(['copy', '--from', from, '--to', 'postgres://me:geheim@127.0.0.1:1/x'])
     expect(stderr).toMatch(/^STORE_UNREACHABLE: /)
@@ -118,7 +118,7 @@ describe('what is refused', () => {
   })
 })
 
-test('a copy that is killed before its end has left nothing, and the next one is whole', async () => {
+test('a killed copy leaves an empty target, and the next one succeeds', async () => {
   const { path, from, to } = await prepared()
   const sql = rawPostgres(to)
   await migrate(sql, 'redress')

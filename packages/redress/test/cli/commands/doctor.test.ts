@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-test('an empty store is well: exit 0, one line for each check', async () => {
+test('an empty store exits with 0 and prints one line per check', async () => {
   const data = temporaryFolder()
   await openSqlite({ path: join(data, 'redress.db'), nowMs: () => 0 }).stop()
   const { code, stdout, stderr } = await redress(['doctor', '--data', data, '--deep', '--strict'])
@@ -26,7 +26,7 @@ test('an empty store is well: exit 0, one line for each check', async () => {
   expect(stdout).toMatch(/No problems found\.\n$/)
 })
 
-test('what is wrong answers 1, each with what to do', async () => {
+test('problems exit with 1, each with a fix', async () => {
   const data = temporaryFolder()
   await fillStore(join(data, 'redress.db'))
   const { code, stdout } = await redress(['doctor', '--data', data])
@@ -36,7 +36,7 @@ test('what is wrong answers 1, each with what to do', async () => {
   expect(stdout).toMatch(/^\d wrong, \d warnings?\.$/m)
 })
 
-test('a warning counts only with --strict', async () => {
+test('warnings exit with 1 only with --strict', async () => {
   const url = await ownDatabase(server.url)
   const lenient = await redress(['doctor', '--store', url])
   expect(lenient.stdout).toMatch(/^warning +tables +there is no schema redress yet -> /m)
@@ -64,7 +64,7 @@ test('a server whose commits are not safe: as JSON, and found through DATABASE_U
   })
 })
 
-test('no store is no diagnosis', async () => {
+test('a missing store is an error', async () => {
   expect(await redress(['doctor', '--data', temporaryFolder()])).toMatchObject({
     code: 3,
     stderr: expect.stringMatching(/^STORE_NOT_FOUND: /),

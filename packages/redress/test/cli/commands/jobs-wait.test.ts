@@ -34,7 +34,7 @@ async function scene(kind: 'store' | 'server'): Promise<Scene> {
 }
 
 describe.each(['store', 'server'] as const)('jobs wait, by the %s', (kind) => {
-  test('a job that completes answers 0 with its result', async () => {
+  test('a complete job exits with 0 and prints its result', async () => {
     const { app, at, release } = await scene(kind)
     const { id } = await app.submit('slow', {})
     const waiting = redress(['jobs', 'wait', id, ...at])
@@ -43,7 +43,7 @@ describe.each(['store', 'server'] as const)('jobs wait, by the %s', (kind) => {
     expect(await waiting).toEqual({ code: 0, stdout: `Job ${id} is complete.\n`, stderr: '' })
   })
 
-  test('a job that fails answers 7 with its verdict', async () => {
+  test('a failed job exits with 7 and prints its verdict', async () => {
     const { app, at } = await scene(kind)
     const { id } = await app.submit('broken', {})
     const { code, stdout, stderr } = await redress(['wait', id, ...at])
@@ -56,7 +56,7 @@ describe.each(['store', 'server'] as const)('jobs wait, by the %s', (kind) => {
   })
 })
 
-test('submit --wait hands a job in and answers with what became of it', async () => {
+test('submit --wait submits a job and reports its outcome', async () => {
   const { at } = await scene('store')
   const good = await redress(['submit', 'fine', '--wait', ...at])
   expect(good).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Submitted job \S+\.\n$/) })
@@ -67,7 +67,7 @@ test('submit --wait hands a job in and answers with what became of it', async ()
   expect(JSON.parse(bad.stderr)).toMatchObject({ error: { code: 'JOB_FAILED' } })
 })
 
-test('who waits only so long is told that the job goes on: 5', async () => {
+test('a wait that times out exits with 5', async () => {
   const { app, at } = await scene('store')
   const { id } = await app.submit('slow', {})
   const { code, stderr } = await redress(['jobs', 'wait', id, '--timeout', '50ms', ...at])
@@ -78,7 +78,7 @@ test('who waits only so long is told that the job goes on: 5', async () => {
   expect((await redress(['jobs', 'wait', id, '--timeout', 'soon', ...at])).code).toBe(2)
 })
 
-test('a job that was cancelled answers 4, and one that is not there 3', async () => {
+test('a cancelled job exits with 4, an unknown one with 3', async () => {
   const { app, at } = await scene('store')
   const { id } = await app.submit('fine', {}, { delay: '1h' })
   await app.jobs.cancel(id, { actor: 'ann', reason: 'a test' })
@@ -88,7 +88,7 @@ test('a job that was cancelled answers 4, and one that is not there 3', async ()
 })
 
 describe.each(['store', 'server'] as const)('events, from the %s', (kind) => {
-  test('are followed as they happen, one line each, and Ctrl-C ends it well', async () => {
+  test('are printed one per line as they happen, until Ctrl-C', async () => {
     const { app, at } = await scene(kind)
     const { child, stdout, ended } = await running(['events', '--topic', 'type:fine', ...at], { says: 'Following' })
     const { id } = await app.submit('fine', {}, { owner: 'ann' })
@@ -100,7 +100,7 @@ describe.each(['store', 'server'] as const)('events, from the %s', (kind) => {
     expect(await ended).toBe(0)
   })
 
-  test('go on after one that was seen, and end after so many', async () => {
+  test('continue after a given event, and stop after --limit', async () => {
     const { app, at } = await scene(kind)
     const { id } = await app.submit('fine', {})
     await until('it is done', async () => (await app.jobs.find(id))?.status === 'complete')
@@ -114,7 +114,7 @@ describe.each(['store', 'server'] as const)('events, from the %s', (kind) => {
   })
 })
 
-test('an owner hears of its own without asking for a topic, and a token that may not listen can wait all the same', async () => {
+test('an owner gets its own events without a topic, and a token without the right to listen can still wait', async () => {
   const { app, at: _, release } = await scene('store')
   const server = await startServer({ app, port: 0 })
   onTestFinished(() => server.stop())
@@ -133,7 +133,7 @@ test('an owner hears of its own without asking for a topic, and a token that may
   expect(await waiting).toMatchObject({ code: 0, stdout: `Job ${id} is complete.\n` })
 })
 
-test('a server that is started anew is followed on, from where it was', async () => {
+test('events continue after a restart of the server, without a gap', async () => {
   const data = folder()
   const app = makeApp({ store: `sqlite:${join(data, 'redress.db')}` })
   app.job('fine', { run: () => 1 })

@@ -14,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-test('a store that is not there is made, once', async () => {
+test('migrate creates a missing store, once', async () => {
   const data = join(folder(), 'data')
   const at = ['--data', data]
   const file = join(data, 'redress.db')
@@ -29,7 +29,7 @@ test('a store that is not there is made, once', async () => {
   })
 })
 
-test('an older store is brought up to date, and says from where to where', async () => {
+test('an older store is migrated, and both versions are printed', async () => {
   const data = folder()
   const file = join(data, 'redress.db')
   await redress(['migrate', '--data', data])
@@ -48,7 +48,7 @@ test('an older store is brought up to date, and says from where to where', async
   expect(await json(['jobs', ...at])).toEqual([])
 })
 
-test('a database of another program is left as it is', async () => {
+test('a database of another program is not changed', async () => {
   const path = join(folder(), 'other.db')
   const database = new DatabaseSync(path)
   database.exec('CREATE TABLE cakes (name TEXT)')
@@ -59,7 +59,7 @@ test('a database of another program is left as it is', async () => {
   }
 })
 
-test('on PostgreSQL, too', async () => {
+test('migrate works on PostgreSQL', async () => {
   const url = await ownDatabase(server.url)
   const at = ['--store', url]
   expect((await redress(['migrate', '--dry-run', ...at])).stdout).toContain(`the tables of version ${POSTGRES.length}`)

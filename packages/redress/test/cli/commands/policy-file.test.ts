@@ -11,14 +11,14 @@ function policyFile(value: unknown): string {
 
 const RETRIES = { retry: { max: 3, backoff: { exponential: '5s', jitter: '5s' } } }
 
-test('a policy file is checked and shown with what it leaves to the defaults', async () => {
+test('a policy file is checked and shown with its defaults', async () => {
   const { code, stdout } = await redress(['policy', 'check', policyFile(RETRIES)])
   expect(code).toBe(0)
   expect(stdout).toMatch(/^\* retry\.backoff +exponential from 5 s, times 2, plus 0 to 5 s$/m)
   expect(stdout).toMatch(/^ {2}orphan\.action +report$/m)
 })
 
-test('a policy that contradicts itself answers 2, with the two fields and the reason', async () => {
+test('a contradicting policy exits with 2 and names both fields and the reason', async () => {
   const { code, stderr } = await redress(['policy', 'check', policyFile({ ...RETRIES, forwardOnly: true })])
   expect(code).toBe(2)
   expect(stderr).toMatch(/^POLICY_INVALID: .*forwardOnly contradicts retry\.max/)
@@ -30,7 +30,7 @@ test.each([
   ['{"policy":{},"coodes":{}}', 'POLICY_INVALID', 'coodes: no such field'],
   ['{"policy":{},"codes":5}', 'TAXONOMY_INVALID', 'they must be an object'],
   ['{"policy":{"retry":{"max":3,"perCode":{"GW":2}}},"codes":{}}', 'POLICY_INVALID', 'the taxonomy has no code GW'],
-])('a file that is no policy answers 2: %s', async (text, errorCode, message) => {
+])('an invalid policy file exits with 2: %s', async (text, errorCode, message) => {
   const { code, stderr } = await redress(['policy', 'check', policyFile(text)])
   expect(code).toBe(2)
   expect(stderr).toMatch(new RegExp(`^${errorCode}: `))
@@ -49,7 +49,7 @@ test('a simulation prints the timeline that a policy would give', async () => {
   expect(first).not.toEqual(other)
 })
 
-test('a file may bring the codes with the policy, so that the timeline knows what is never retried', async () => {
+test('a policy file can contain failure codes, which the timeline uses', async () => {
   const codes = { GW_4XX: { fault: 'caller', retry: 'never', message: 'No.' } }
   const { stdout } = await redress([
     'policy',
@@ -73,7 +73,7 @@ test('the policies of an app are taken from the app itself', async () => {
   expect((await redress(['policy', 'check', join(ROOT, 'examples/flaky.ts')])).stdout).toMatch(/^shop\.order\n/)
 })
 
-test('a simulation without outcomes says what to give', async () => {
+test('a simulation without outcomes names the missing option', async () => {
   const { code, stderr } = await redress(['policy', 'simulate', policyFile({})])
   expect(code).toBe(2)
   expect(stderr).toContain('Add --failures GW_5XX,GW_5XX,ok')

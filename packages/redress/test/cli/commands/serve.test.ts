@@ -11,7 +11,7 @@ const urlIn = (text: string): string => /server {2}(\S+)/.exec(text)?.[1] ?? ''
 const linkIn = (text: string): string => /^ {2}(http\S+\/sign-in\?code=\S+)$/m.exec(text)?.[1] ?? ''
 const READY = { says: 'Ctrl-C stops it' }
 
-test('start serves HTTP beside the worker, says where, and SIGTERM ends both with 0', async () => {
+test('start serves HTTP and runs a worker, prints the address, and exits with 0 on SIGTERM', async () => {
   const data = folder()
   const { child, stdout, ended } = await running(['start', '--apps', 'sample', '--data', data], READY)
   const url = urlIn(stdout())
@@ -31,7 +31,7 @@ test('start serves HTTP beside the worker, says where, and SIGTERM ends both wit
   await expect(fetch(`${url}/healthz`)).rejects.toThrow()
 })
 
-test('the first start prints a link that lets the first admin in, once; after that there is none', async () => {
+test('the first start prints a sign-in link for the first admin, later ones do not', async () => {
   const data = folder()
   const first = await running(['start', '--apps', 'sample', '--data', data, '--no-worker'], READY)
   const link = new URL(linkIn(first.stdout()))
@@ -53,7 +53,7 @@ test('the first start prints a link that lets the first admin in, once; after th
   expect(second.stdout()).toContain('sign-in --data')
 })
 
-test('a link that nobody has used is made anew at the next start; --quiet makes none', async () => {
+test('an unused first link is replaced at the next start, and --quiet prints none', async () => {
   const data = folder()
   const quiet = await running(['start', '--apps', 'sample', '--quiet', '--data', data], { says: '' })
   await until('it works', async () =>
@@ -72,7 +72,7 @@ test('a link that nobody has used is made anew at the next start; --quiet makes 
   }
 })
 
-test('--no-auth lets everybody of this machine in, and is refused for other addresses', async () => {
+test('--no-auth gives everyone on this machine access, and is refused for other addresses', async () => {
   const data = folder()
   const { stdout } = await running(['start', '--apps', 'sample', '--no-auth', '--no-worker', '--data', data], READY)
   expect(stdout()).toContain('(no sign-in: open to everyone on this machine)')
@@ -91,7 +91,7 @@ test('--no-auth lets everybody of this machine in, and is refused for other addr
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('must not listen on 0.0.0.0') })
 })
 
-test('behind a proxy it has another name, and answers to those it was given', async () => {
+test('--public-url and --allowed-host name the hosts that the server answers to', async () => {
   const words = [
     'start',
     '--apps',
@@ -106,8 +106,8 @@ test('behind a proxy it has another name, and answers to those it was given', as
   expect(linkIn(stdout())).toMatch(/^https:\/\/jobs\.example\.org\/sign-in\?code=/)
 })
 
-describe('parts of it', () => {
-  test('--no-http only works, as `redress worker` does', async () => {
+describe('partial starts', () => {
+  test('--no-http runs a worker only, as `redress worker` does', async () => {
     const { stdout } = await running(['start', '--apps', 'sample', '--no-http', '--data', folder()], READY)
     expect(urlIn(stdout())).toBe('')
     expect(stdout()).toMatch(/worker {2}\S+:\d+/)
@@ -117,12 +117,12 @@ describe('parts of it', () => {
     [['--no-http', '--no-worker'], '--no-worker and --no-http cannot be combined'],
     [['--port', '70000'], '--port must be a port from 0 to 65535'],
     [['--public-url', 'jobs.example.org'], 'is not an address such as'],
-  ])('what cannot be is refused before anything starts: %j', async (words, message) => {
+  ])('invalid options are refused before anything starts: %j', async (words, message) => {
     const { code, stderr } = await redressAlone(['start', '--apps', 'sample', ...words, '--data', folder()])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) })
   })
 
-  test('a port that another has is an error, and leaves nothing running', async () => {
+  test('a port in use is an error, and nothing keeps running', async () => {
     const { stdout } = await running(['start', '--apps', 'sample', '--no-worker', '--data', folder()], READY)
     const port = new URL(urlIn(stdout())).port
     const { code, stderr } = await redressAlone(['start', '--apps', 'sample', '--data', folder()], {
@@ -132,10 +132,10 @@ describe('parts of it', () => {
   })
 })
 
-describe('a store that is away', () => {
+describe('a store that cannot be reached', () => {
   const away = ['--store', 'postgres://nobody@127.0.0.1:1/none']
 
-  test('is waited for: the server says so meanwhile', async () => {
+  test('is retried while the server reports it', async () => {
     const { child, stderr, ended } = await running(['start', '--apps', 'sample', ...away], {
       says: 'and retrying',
     })
@@ -150,12 +150,12 @@ describe('a store that is away', () => {
     expect(await ended).toBe(0)
   })
 
-  test.each([[['--no-retry']], [['--no-http']]])('is an error at once with %j: 5', async (words) => {
+  test.each([[['--no-retry']], [['--no-http']]])('exits with 5 at once with %j', async (words) => {
     const { code, stderr } = await redressAlone(['start', '--apps', 'sample', ...words, ...away])
     expect({ code, stderr }).toEqual({ code: 5, stderr: expect.stringMatching(/STORE_UNREACHABLE: /) })
   })
 
-  test('what will not mend itself is an error at once', async () => {
+  test('a permanent error is not retried', async () => {
     const file = join(folder(), 'notes.txt')
     writeFileSync(file, 'my notes, which are longer than the header of a database would be\n'.repeat(20))
     const { code, stderr } = await redressAlone(['start', '--apps', 'sample', '--store', `sqlite:${file}`], {

@@ -57,7 +57,7 @@ describe('start', () => {
     expect((await redressAlone(['workers', '--all', '--data', data])).stdout).toMatch(/stopped/)
   })
 
-  test('names the job types that one can submit, and the channels apart from them', async () => {
+  test('lists job types and notification channels separately', async () => {
     const file = appModule(`
       const app = redress()
       app.channel('ops', { kind: 'none', deliver: () => ({ to: [], answer: '' }) })
@@ -108,7 +108,7 @@ describe('start', () => {
     expect(await ended(data, await submit(data, 'sample.convert', { file: 'a', gateway }))).toMatchObject(outcome)
   })
 
-  test('a number that is none is refused before anything starts', async () => {
+  test('an invalid number is refused before anything starts', async () => {
     const data = join(folder(), 'data')
     expect((await redressAlone(['start', '--apps', 'sample', '--concurrency', '0', '--data', data])).code).toBe(2)
     const { code } = await redressAlone(['start', '--apps', 'sample', '--concurrency', 'lots', '--data', data])
@@ -188,7 +188,7 @@ describe('worker', () => {
     expect(await show(data, id)).toMatchObject({ status: 'complete', result: 'done' })
   })
 
-  test('at the end of the grace a job that does not listen goes back to the queue', async () => {
+  test('a job that ignores its abort signal goes back to the queue after the grace period', async () => {
     const data = folder()
     const words = ['worker', appModule(SLOW), '--grace', '50ms', '--data', data]
     const { child, ended: exit } = await running(words, { says: 'worker started' })
@@ -213,7 +213,7 @@ describe('worker', () => {
     expect(await exit).toBe(130)
   })
 
-  test('an app that names its own store keeps it, and is told so', async () => {
+  test('an app with its own store keeps it, and a note says so', async () => {
     const [data, own] = [folder(), join(folder(), 'own.db')]
     const file = appModule(`export const app = redress({ store: 'sqlite:${own}' })\napp.job('x', { run: () => 1 })`)
     const { stdout, stderr } = await running(['worker', file, '--data', data], { says: 'Ctrl-C stops it' })
@@ -235,7 +235,7 @@ describe('worker', () => {
     expect(stderr).toContain(message)
   })
 
-  test('a file that is not there is refused', async () => {
+  test('a missing file is refused', async () => {
     expect(await redressAlone(['worker', '/no/app.ts'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('There is no file /no/app.ts.'),
@@ -243,7 +243,7 @@ describe('worker', () => {
   })
 })
 
-test('an error that escapes from a handler is logged without its secrets, and the job is not forgotten', async () => {
+test('an uncaught error of a handler is logged without secrets, and its job runs again', async () => {
   const data = folder()
   const file = appModule(`
 const app = redress()

@@ -85,7 +85,7 @@ test('one trace spans a submission, its attempts in other processes and their ou
   expect(JSON.stringify(spans)).not.toContain('secret')
 })
 
-test('a collector that is gone costs no job, and does not keep the worker from ending', async () => {
+test('a missing trace collector neither fails jobs nor delays the exit', async () => {
   const data = folder()
   const env = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://127.0.0.1:9/v1/traces' }
   const app = appModule(`const app = redress()\napp.job('plain', { run: () => 1 })\nexport default app`)
@@ -96,7 +96,7 @@ test('a collector that is gone costs no job, and does not keep the worker from e
   expect(await ended).toBe(0)
 })
 
-test('a sampler that nobody knows is refused at the start', async () => {
+test('an unknown sampler is refused at the start', async () => {
   const app = appModule('export default redress()')
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', OTEL_TRACES_SAMPLER: 'sometimes' }
   const { ended } = await running(['worker', app, '--data', folder()], { says: 'OTEL_TRACES_SAMPLER has no', env })

@@ -10,7 +10,7 @@ beforeAll(async () => {
   for (const shell of ['bash', 'zsh', 'fish']) scripts[shell] = (await redressAlone(['completion', shell])).stdout
 }, 60_000)
 
-describe('bash, asked as a person with a Tab key would', () => {
+describe('bash completion', () => {
   function completed(...words: string[]): string[] {
     const file = join(folder(), 'redress.bash')
     writeFileSync(file, scripts.bash ?? '')
@@ -51,7 +51,7 @@ describe('fish', () => {
     }
   })()
 
-  test('counts no words within quotes, where fish would not count', () => {
+  test('counts words as fish does, without those in quotes', () => {
     expect(scripts.fish).not.toMatch(/"[^"\n]*\(count/)
   })
 
@@ -78,14 +78,14 @@ describe('fish', () => {
   )
 })
 
-test.each(['zsh', 'fish'])('%s gets every command, too', (shell) => {
+test.each(['zsh', 'fish'])('the %s script has every command', (shell) => {
   for (const command of COMMANDS) {
     for (const word of command.words) expect(scripts[shell]).toContain(word)
     expect(scripts[shell]).toContain(nameOf(command))
   }
 })
 
-test('another shell is told which there are', async () => {
+test('an unsupported shell is refused with the supported ones', async () => {
   expect(await redressAlone(['completion', 'csh'])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('Choose one of bash, zsh, fish.'),

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { CATALOG } from '../../../src/operations/catalog.ts'
 import { ROOT, redressAlone } from '../command.ts'
 
-test('--help lists every command and ends well', async () => {
+test('--help lists every command and exits with 0', async () => {
   const { code, stdout, stderr } = await redressAlone(['--help'])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   for (const { cli, summary } of Object.values(CATALOG))
@@ -21,7 +21,7 @@ test('--help lists every command and ends well', async () => {
     expect(stdout).toContain(word)
 })
 
-test('without a command it says what there is', async () => {
+test('redress without a command prints the help', async () => {
   expect(await redressAlone([])).toEqual(await redressAlone(['help']))
 })
 
@@ -30,7 +30,7 @@ test('--version is the version of the package', async () => {
   expect(await redressAlone(['--version'])).toEqual({ code: 0, stdout: `redress ${version}\n`, stderr: '' })
 })
 
-test('a command says what it takes', async () => {
+test('the help of a command lists its options', async () => {
   const { code, stdout } = await redressAlone(['jobs', 'retry', '--help'])
   expect(code).toBe(0)
   for (const part of [
@@ -46,7 +46,7 @@ test('a command says what it takes', async () => {
   expect(await redressAlone(['retry', '-h'])).toMatchObject({ stdout })
 })
 
-test('a group says what is in it', async () => {
+test('the help of a group lists its commands', async () => {
   const { stdout } = await redressAlone(['policy'])
   expect(stdout).toContain('policy simulate <file>')
   expect(stdout).not.toContain('jobs list')
@@ -73,7 +73,7 @@ test.each([
     '--data and --store cannot be combined',
     'Give only one of them.',
   ],
-])('wrong usage is answered with what is wrong and what was probably meant: %j', async (args, message, action) => {
+])('invalid usage is refused with the problem and a suggestion: %j', async (args, message, action) => {
   const { code, stdout, stderr } = await redressAlone(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toMatch(/^USAGE: /)

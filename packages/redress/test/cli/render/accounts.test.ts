@@ -40,7 +40,7 @@ test('a token is made by one command, which prints it and nothing else', async (
   expect(listed.stdout).not.toContain(stdout.trim())
 })
 
-test('scopes are given once with commas, or one by one', async () => {
+test('scopes are given separated by commas or as repeated options', async () => {
   const made = (await json([
     ...['tokens', 'create', '--role', 'viewer', '--name', 'ci', '--scopes', 'jobs.list,jobs.show'],
     ...['--scopes', 'batches.*', '--expires', 'never', ...at],

@@ -12,7 +12,7 @@ beforeAll(async () => {
 
 afterAll(() => store.remove())
 
-test('who submits by hand is in the audit trail', async () => {
+test('a submission by hand is in the audit trail', async () => {
   const { job } = (await json(['submit', 'pdf.convert', '{"ok":true}', ...at])) as { job: { id: string } }
   expect(await json(['audit', '--act', 'jobs.submit', '--by', 'tess', ...at])).toMatchObject([
     { actor: 'tess', act: 'jobs.submit', target: 'job', ids: [job.id] },
@@ -21,7 +21,7 @@ test('who submits by hand is in the audit trail', async () => {
   expect(nobody).toMatchObject({ code: 0, stdout: '', stderr: expect.stringMatching(/^No matching entries/) })
 })
 
-test('what people wrote gives no orders to the terminal', async () => {
+test('control characters in reasons do not reach the terminal', async () => {
   const reason = 'one\u001b[2J\ntwo\u0007'
   const [group] = (await json(['failures', 'list', '--type', 'pdf.fetch', ...at])) as { fingerprint: string }[]
   const fingerprint = group?.fingerprint ?? ''

@@ -40,7 +40,7 @@ test('batches are listed with their counts, and filtered', async () => {
   expect((await redress(['batches', '--owner', 'nobody', ...at])).stderr).toBe('No batches.\n')
 })
 
-test('one batch is shown with its last error and history, and leads to its jobs', async () => {
+test('one batch is shown with its last error, its history and the command for its jobs', async () => {
   const { stdout, stderr } = await redress(['batches', 'show', settled.id, ...at])
   for (const part of [
     /^state +partial$/m,
@@ -59,7 +59,7 @@ test('one batch is shown with its last error and history, and leads to its jobs'
   expect((await redress(['batches', 'show', 'nowhere', ...at])).code).toBe(3)
 })
 
-test('what waits in a batch is cancelled; a job that may not be says why, and the answer is 6: done in part', async () => {
+test('a batch with jobs that cannot be cancelled exits with 6 and names the reasons', async () => {
   expect((await redress(['batches', 'cancel', waiting, ...at])).code).toBe(2)
   const cancel = ['batches', 'cancel', waiting, '--reason', 'rained off', '--yes', ...at]
   const { code, stdout, stderr } = await redress(cancel)

@@ -21,7 +21,7 @@ async function brokenGateway(): Promise<{ at: string[]; id: string }> {
   return { at: ['--data', data], id }
 }
 
-test('breakers are listed with what they hold, and a job says what holds it', async () => {
+test('breakers are listed with their held jobs, and a held job names its breaker', async () => {
   const { at, id } = await brokenGateway()
   const listed = await redress(['breakers', ...at])
   expect(listed).toMatchObject({ code: 0, stderr: '' })
@@ -49,7 +49,7 @@ test('one breaker is shown with its thresholds and its history', async () => {
   expect((await redress(['breakers', 'show', 'nobody', ...at])).code).toBe(3)
 })
 
-test('a breaker is forced, released and tried, each with a reason', async () => {
+test('a breaker is forced, released and probed, each with a reason', async () => {
   const { at } = await brokenGateway()
   const act = (words: string[]) => redress(['breakers', ...words, '--reason', 'a test', ...at])
   expect(await redress(['breakers', 'close', 'gateway', ...at])).toMatchObject({ code: 2 })

@@ -63,7 +63,7 @@ test('a dead letter is shown, planned for, replayed once, and purged', async () 
   expect((await call('dead-letters', 'list')).stderr).toBe('No dead letters.\n')
 }, 120_000)
 
-test('whoever forgets the reason, or names nothing to purge, changes nothing and is told', async () => {
+test('a purge without a reason or a filter is refused', async () => {
   const nameless = await call('dead-letters', 'purge', '--yes', ...WHY)
   expect([nameless.code, nameless.stderr]).toEqual([2, expect.stringContaining('A filter is missing')])
   const reasonless = await call('replays', 'plan', '--all')

@@ -17,7 +17,7 @@ type Groups = { fingerprint: string; type: string; state: string }[]
 const fingerprintOf = async (type: string): Promise<string> =>
   ((await json(['failures', 'list', '--type', type, ...at])) as Groups)[0]?.fingerprint ?? ''
 
-test('failures are listed by their cause; those of one job are another command', async () => {
+test('failures are listed by group, and `jobs failures` lists those of one job', async () => {
   const { code, stdout, stderr } = await redress(['failures', ...at])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   const [head, ...lines] = stdout.trimEnd().split('\n')
@@ -28,12 +28,12 @@ test('failures are listed by their cause; those of one job are another command',
   expect(ofJob.stdout).toContain('502 Bad Gateway')
 })
 
-test('a list without failures says so, beside the data', async () => {
+test('an empty list is reported on standard error', async () => {
   const { stdout, stderr } = await redress(['failures', 'list', '--code', 'NONE', ...at])
   expect({ stdout, stderr }).toEqual({ stdout: '', stderr: 'No failures.\n' })
 })
 
-test('one group is shown with all that a diagnosis needs', async () => {
+test('one group is shown with counts, state, jobs and a sample', async () => {
   const { stdout } = await redress(['failures', 'show', await fingerprintOf('pdf.convert'), ...at])
   for (const part of [
     /^failures +2, of which 1 ended their job$/m,
@@ -47,7 +47,7 @@ test('one group is shown with all that a diagnosis needs', async () => {
   }
 })
 
-test('a group is resolved, snoozed and reopened by the one who types, who is then in the audit trail', async () => {
+test('a group is resolved, snoozed and reopened in the name of the user', async () => {
   const fingerprint = await fingerprintOf('pdf.archive')
   const without = await redress(['failures', 'resolve', fingerprint, ...at])
   expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('REASON_REQUIRED') })

@@ -54,7 +54,7 @@ describe('acting on a job', () => {
     expect((await redress(['orphans', ...at])).stderr).toContain('No orphans')
   })
 
-  test('a job that waits is cancelled', async () => {
+  test('a queued job is cancelled', async () => {
     const { stdout } = await redress(['jobs', 'cancel', store.ids.queued, '--reason', 'not wanted', '--yes', ...at])
     expect(stdout).toBe(`Job ${store.ids.queued} is cancelled.\n`)
   })
@@ -74,7 +74,7 @@ describe('acting on a job', () => {
     expect(await json(['jobs', ...at])).toEqual(before)
   })
 
-  test('without a reason nothing is done', async () => {
+  test('a reason is required', async () => {
     const { code, stderr } = await redress(['retry', store.ids.failed, ...at])
     expect(code).toBe(2)
     expect(stderr).toBe(
@@ -98,7 +98,7 @@ describe('acting on a job', () => {
 })
 
 describe('submitting', () => {
-  test('a job is handed in with its input as JSON, from a file, or from standard input', async () => {
+  test('a job is submitted with its input as JSON, from a file, or from standard input', async () => {
     const file = join(store.data, 'input.json')
     writeFileSync(file, '{"ok":false}')
     const inputs = [['{"ok":true}'], [`@${file}`], ['-'], []]
@@ -119,7 +119,7 @@ describe('submitting', () => {
     expect((await redress(words)).stdout).toMatch(/^Nothing was submitted: job \S+ already exists and is queued\.\n$/)
   })
 
-  test('to a type that no program declared answers 3', async () => {
+  test('to an unknown type exits with 3', async () => {
     const { code, stderr } = await redress(['submit', 'pdf.conver', '{}', ...at])
     expect(code).toBe(3)
     expect(stderr).toMatch(/^TYPE_UNKNOWN: /)
@@ -128,7 +128,7 @@ describe('submitting', () => {
   test.each([
     ['{nope', 'input is not JSON'],
     ['@/no/such/file', 'Cannot read /no/such/file'],
-  ])('with an input that cannot be read answers 2: %s', async (input, message) => {
+  ])('with an invalid input exits with 2: %s', async (input, message) => {
     const { code, stderr } = await redress(['submit', 'pdf.convert', input, ...at])
     expect(code).toBe(2)
     expect(stderr).toContain(message)

@@ -26,7 +26,7 @@ test('jobs are listed as a table with the whole id, and nothing but data on stan
   expect(stdout).toMatch(new RegExp(`^${store.ids.orphaned} +orphaned`, 'm'))
 })
 
-test('a bare group is its list', async () => {
+test('a group without a command runs its list', async () => {
   const [bare, whole] = [
     await json(['jobs', '--limit', '2', ...at]),
     await json(['jobs', 'list', '--limit', '2', ...at]),
@@ -34,14 +34,14 @@ test('a bare group is its list', async () => {
   expect(bare).toEqual(whole)
 })
 
-test('a list says on standard error how to go on, and goes on there', async () => {
+test('a list names its next page on standard error', async () => {
   const first = await redress(['jobs', '--limit', '4', ...at])
   const cursor = /More: add --cursor (\d+)/.exec(first.stderr)?.[1]
   const rest = (await json(['jobs', '--cursor', String(cursor), ...at])) as object[]
   expect(rest).toHaveLength(2)
 })
 
-test('with --json a list is an array, with --jsonl a line for each; where it goes on is beside it', async () => {
+test('--json prints an array, --jsonl prints lines, and the next page is on standard error', async () => {
   const whole = await redress(['jobs', '--limit', '4', '--json', ...at])
   const jobs = JSON.parse(whole.stdout) as { id: string }[]
   expect(jobs).toHaveLength(4)
@@ -70,7 +70,7 @@ test('a list is filtered', async () => {
   expect((await redress(['jobs', 'count', '--owner', 'ann', '--code', 'GW_5XX', ...at])).stdout).toBe('1\n')
 })
 
-test('one job is shown with input, result and what can be done', async () => {
+test('one job is shown with input, result and actions', async () => {
   const { stdout } = await redress(['jobs', 'show', store.ids.complete, ...at])
   for (const part of [
     /^status +complete$/m,
@@ -119,7 +119,7 @@ test('events and failures are shown in full', async () => {
   expect(none).toEqual({ code: 0, stdout: '', stderr: 'No failures.\n' })
 })
 
-test('what stands around the jobs is listed: orphans, dead letters, queues, types, workers, policies', async () => {
+test('orphans, dead letters, queues, types, workers and policies are listed', async () => {
   const [orphans, letters, queues, types, workers, policy] = await Promise.all(
     [['orphans'], ['dead-letters'], ['queues'], ['types'], ['workers', '--all'], ['policy', 'show', 'pdf.convert']].map(
       async (words) => (await redress([...words, ...at])).stdout,
@@ -134,7 +134,7 @@ test('what stands around the jobs is listed: orphans, dead letters, queues, type
   expect(policy).toMatch(/^ {2}lease\.ttl +30 s$/m)
 })
 
-test('what happened is shown by the minute, without the minutes in which nothing did', async () => {
+test('activity is shown per minute, without empty minutes', async () => {
   const { code, stdout, stderr } = await redress(['activity', ...at])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   expect(stdout).toMatch(/^MINUTE +COMPLETE +FAILED +CANCELLED +WAIT P50 +WAIT P95 +FAILED ATTEMPTS$/m)
@@ -149,13 +149,13 @@ test('what happened is shown by the minute, without the minutes in which nothing
   })
 })
 
-test('an empty list is a sentence for the person and nothing for a program', async () => {
+test('an empty list prints a sentence on standard error and an empty array with --json', async () => {
   expect(await redress(['jobs', '--status', 'cancelled', ...at])).toEqual({ code: 0, stdout: '', stderr: 'No jobs.\n' })
   expect(await json(['jobs', '--status', 'cancelled', ...at])).toEqual([])
 })
 
-describe('what is not there', () => {
-  test('a job that does not exist answers 3', async () => {
+describe('missing things', () => {
+  test('an unknown job exits with 3', async () => {
     const { code, stdout, stderr } = await redress(['explain', 'nobody', ...at])
     expect({ code, stdout }).toEqual({ code: 3, stdout: '' })
     expect(stderr).toBe(
@@ -163,7 +163,7 @@ describe('what is not there', () => {
     )
   })
 
-  test('a type that nobody declared answers 3', async () => {
+  test('an unknown type exits with 3', async () => {
     const { code, stderr } = await redress(['policy', 'show', 'pdf.conver', ...at])
     expect(code).toBe(3)
     expect(stderr).toContain('known types: pdf.archive, pdf.convert')
@@ -181,7 +181,7 @@ describe('what is not there', () => {
     expect(existsSync(data)).toBe(false)
   })
 
-  test('a file that is no store answers 1 and is left as it is', async () => {
+  test('a file that is not a store exits with 1 and is unchanged', async () => {
     const file = join(folder(), 'notes.txt')
     writeFileSync(file, 'my notes, which are longer than the header of a database would be\n'.repeat(20))
     const { code, stderr } = await redress(['jobs', '--store', `sqlite:${file}`])
@@ -189,7 +189,7 @@ describe('what is not there', () => {
     expect(stderr).toMatch(/^STORE_NOT_REDRESS: /)
   })
 
-  test('a store that is none answers 2', async () => {
+  test('an invalid store address exits with 2', async () => {
     const { code, stderr } = await redress(['jobs', '--store', 'mysql://x'])
     expect(code).toBe(2)
     expect(stderr).toContain('is not a store: write sqlite:path/to/file.db')
@@ -202,7 +202,7 @@ test('the store may be named by the environment, and an option wins over it', as
   expect((await redress(['queues', '--data', join(store.data, 'no')], { env })).code).toBe(3)
 })
 
-test('a reader that has seen enough is no error', async () => {
+test('a closed pipe is no error', async () => {
   const { spawnSync } = await import('node:child_process')
   const answer = spawnSync('/bin/sh', ['-c', `packages/redress/bin/redress jobs --data ${store.data} | head -1`], {
     encoding: 'utf8',
@@ -210,7 +210,7 @@ test('a reader that has seen enough is no error', async () => {
   expect(answer).toMatchObject({ status: 0, stderr: '', stdout: expect.stringMatching(/^ID .*\n$/) })
 })
 
-describe('where nothing can be written', () => {
+describe('output that cannot be written', () => {
   /** A file that is open for reading only refuses what is written to it, as a full disk does. */
   const unwritable = () => {
     const file = join(folder(), 'out')
@@ -227,7 +227,7 @@ describe('where nothing can be written', () => {
       child.on('close', (code) => resolve({ code, said }))
     })
 
-  test('to standard output, it is said without a trace, and is no success', async () => {
+  test('a failed write to standard output exits with 1 and prints no stack trace', async () => {
     expect(await ended(['jobs', ...at], unwritable(), 'pipe')).toEqual({
       code: 1,
       said: expect.stringMatching(/^OUTPUT_FAILED: The output cannot be written: [A-Z]+\.\n[^\n]+\n$/),
@@ -236,7 +236,7 @@ describe('where nothing can be written', () => {
     expect({ code, error: JSON.parse(said).error }).toMatchObject({ code: 1, error: { code: 'OUTPUT_FAILED' } })
   })
 
-  test('to standard error, the exit code is what it would have been', async () => {
+  test('a failed write to standard error does not change the exit code', async () => {
     expect(await ended(['jobs', 'show', 'nobody', ...at], 'pipe', unwritable())).toMatchObject({ code: 3 })
   })
 })

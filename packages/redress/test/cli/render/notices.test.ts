@@ -23,7 +23,7 @@ async function toldStore(): Promise<string> {
   return data
 }
 
-test('notices list shows what waits, and why', async () => {
+test('notices list shows waiting notices with their reasons', async () => {
   const data = await toldStore()
   const { code, stdout, stderr } = await redress(['notices', 'list', '--data', data])
   expect(code).toBe(0)
@@ -44,7 +44,7 @@ test('notices deliveries shows what the receiver answered, and how to send it ag
   expect(again).toMatchObject({ code: 0, stdout: `Job ${id} is back in the queue.\n` })
 })
 
-test('notices test puts a notice into the outbox, in the name of whoever typed it', async () => {
+test('notices test adds a notice in the name of the user', async () => {
   const data = await toldStore()
   const { code, stdout } = await redress(['notices', 'test', 'ops', '--reason', 'is it on?', '--data', data])
   expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('A test notice for ops') })

@@ -28,7 +28,7 @@ test('the CLI pauses and resumes a queue, and the list shows who paused it and w
   expect(resumed).toMatchObject({ code: 0, stdout: 'Queue default is resumed.\n' })
 })
 
-test('a queue that no type has is refused with the names of those there are, and without a reason nothing is done', async () => {
+test('an unknown queue is refused with the known names, and a reason is required', async () => {
   const unknown = await redress(['queues', 'pause', 'uploads', '--reason', 'full', ...at])
   expect(unknown).toMatchObject({ code: 3 })
   expect(unknown.stderr).toContain('There is no queue uploads; known queues: default.')

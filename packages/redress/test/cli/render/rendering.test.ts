@@ -18,7 +18,7 @@ const shape = [
 ]
 
 describe('a table', () => {
-  test('is not cut where it goes to a file', () => {
+  test('is not truncated in a file', () => {
     expect(columns(rows, shape, file)).toBe(
       `ID                                        N  TYPE
 0190a5a0-0000-7000-8000-000000000001      7  a.type.with.a.long.name
@@ -27,13 +27,13 @@ describe('a table', () => {
     )
   })
 
-  test('fits the terminal by cutting only what may be cut', () => {
+  test('fits the terminal by truncating flexible columns only', () => {
     const lines = columns(rows, shape, narrow).trimEnd().split('\n')
     expect(Math.max(...lines.map((line) => line.length))).toBe(60)
     expect(lines[1]).toBe('0190a5a0-0000-7000-8000-000000000001      7  a.type.with.a.…')
   })
 
-  test('keeps stored text on its line and without orders to the terminal', () => {
+  test('prints stored text on one line without control characters', () => {
     const nasty = [{ id: 'a\nb', type: '\u001b[31mred\u0007', n: 1 }]
     expect(columns(nasty, shape, file).split('\n')[1]).toBe('a b  1  red�')
     expect(
@@ -65,7 +65,7 @@ test.each([
   [-400, 'now', '400 ms'],
   [5_000, 'in 5 s', '0 ms'],
   [-3 * 86_400_000, '3 d ago', '3 d'],
-])('%i ms from now is said as %j, and as %j where there is little room', (ms, long, short) => {
+])('%i ms ago is printed as %j, and as %j in short', (ms, long, short) => {
   const at = new Date(NOW + ms).toISOString()
   expect([ago(at, file), age(at, file)]).toEqual([long, short])
 })
@@ -74,7 +74,7 @@ test.each([
   ['/var/lib/redress', '/var/lib/redress'],
   ['my data', "'my data'"],
   ["it's", `'it'\\''s'`],
-])('a line to paste quotes what a shell would take apart: %s', (text, shell) => {
+])('a command to paste is quoted for the shell: %s', (text, shell) => {
   expect(quoted(text)).toBe(shell)
 })
 
@@ -90,14 +90,14 @@ describe('progress', () => {
     return written
   }
 
-  test('is one line that is written over, not more often than can be read, and gone at the end', () => {
+  test('is one line that is overwritten at most every 100 ms and removed at the end', () => {
     const [first, last, cleared, ...rest] = shown(true, { NO_COLOR: '1' })
     expect(first).toBe('\r\u001b[K[#####---------------]  25 %  jobs: 1 of 4')
     expect(last).toBe('\r\u001b[K[####################] 100 %  jobs: 4 of 4')
     expect([cleared, rest]).toEqual(['\r\u001b[K', []])
   })
 
-  test('has colours where they are wanted, and is nothing where nobody looks', () => {
+  test('has colours on a colour terminal, and prints nothing without a terminal', () => {
     expect(shown(true)[0]).toContain('\u001b[32m#####\u001b[39m')
     expect(shown(false)).toEqual([])
     expect(shown(true, { TERM: 'dumb' })).toEqual([])

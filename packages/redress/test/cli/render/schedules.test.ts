@@ -59,7 +59,7 @@ describe('redress schedules', () => {
     expect(await json(['schedules', 'list', ...at])).toMatchObject([{ name: 'by-code' }])
   })
 
-  test('that are not there are said not to be', async () => {
+  test('an unknown schedule is refused with the known names', async () => {
     const at = await prepared()
     const { code, stderr } = await redress(['schedules', 'show', 'nigthly', ...at])
     expect(code).toBe(3)

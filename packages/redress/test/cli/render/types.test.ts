@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { redress as app } from '../../../src/index.ts'
 import { folder, redress } from '../command.ts'
 
-test('the policy of a type in a store is tried without the program that declares it', async () => {
+test('a policy is previewed without the program that declares its type', async () => {
   const data = folder()
   const program = app({ store: `sqlite:${join(data, 'redress.db')}` })
   program.job('convert', { policy: { retry: { max: 2, unknown: 'transient' } }, run: () => undefined })

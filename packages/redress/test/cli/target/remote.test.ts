@@ -63,7 +63,7 @@ test('the server and the token may be named by the environment, and options win 
   expect(await json(['jobs', '--data', store.data], { env: gone }), '--data wins over REDRESS_SERVER').toEqual(jobs)
 })
 
-describe('what is refused', () => {
+describe('invalid usage', () => {
   test.each([
     ['without a token', {}, 4, /^SIGN_IN_REQUIRED: .*\nPut a token into REDRESS_TOKEN, or give --token-file\./],
     ['with a token that is none', { REDRESS_TOKEN: 'rdr_wrong' }, 4, /^SIGN_IN_REQUIRED: This token is not valid/],
@@ -118,7 +118,7 @@ describe('a server that cannot be used answers 5', () => {
     return `http://127.0.0.1:${(stranger.address() as AddressInfo).port}`
   }
 
-  test('nobody listens there', async () => {
+  test('connection refused', async () => {
     const { code, stderr } = await redress(['jobs', '--server', 'http://127.0.0.1:1'])
     expect({ code, stderr }).toEqual({
       code: 5,
@@ -142,8 +142,8 @@ describe('a server that cannot be used answers 5', () => {
   })
 })
 
-describe('a server that goes while it is asked', () => {
-  test('whoever wanted something done is told that it may have been done; whoever only looked is not', async () => {
+describe('a server that disappears during a request', () => {
+  test('only an unanswered mutating request is reported as possibly done', async () => {
     const hangsUp = createServer((request) => void request.socket.destroy())
     await new Promise<void>((resolve) => hangsUp.listen(0, '127.0.0.1', resolve))
     onTestFinished(() => void hangsUp.close())
@@ -160,7 +160,7 @@ describe('a server that goes while it is asked', () => {
   })
 })
 
-test('what a server says gives no orders to the terminal', async () => {
+test('control characters of a server do not reach the terminal', async () => {
   const said = { code: 'JOB_NOT_FOUND', message: '\u001b[2J\u001b]0;owned\u0007gone\u202e', action: '\u001b[31mlook' }
   const rude = createServer((_, answer) => {
     answer.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error: said }))
@@ -181,7 +181,7 @@ function jsonOf(answer: ServerResponse, text: string): void {
   answer.writeHead(200, { 'content-type': 'application/json' }).end(text)
 }
 
-test('what is asked for cannot lead to another path', () => {
+test('an input cannot change the path of its route', () => {
   expect(requestOf('jobs.show', { id: 'a/b?c' })).toMatchObject({ method: 'GET', path: '/api/jobs/a%2Fb%3Fc' })
   expect(() => requestOf('jobs.retry', { id: '..', reason: 'x' })).toThrow(/The input of jobs.retry is invalid/)
   expect(requestOf('dead-letters.purge', { offset: '3', actor: 'ann', reason: 'x' })).toEqual({

@@ -33,7 +33,7 @@ test('no command repeats the password of a store, whether it is typed or in the 
   }
 })
 
-test('a hint leads to the same store without its password, and unchanged where there is none', () => {
+test('a hint names the same store without its password', () => {
   for (const store of STORES) expect(chooseStore({ store }).flags).not.toContain('pa55word')
   const plain = 'postgres://ann@127.0.0.1:1/jobs?sslmode=require'
   expect(chooseStore({ store: plain }).flags).toContain(plain)

@@ -16,7 +16,7 @@ afterAll(() => store.remove())
 const entries = Object.entries(CATALOG) as [OperationName, CatalogEntry][]
 const optionsOf = (name: OperationName) => programOfOperation(name).options.map(({ option }) => option)
 
-test('every command that changes something can say first what it would do', () => {
+test('every mutating command has --dry-run', () => {
   for (const [name, { mutates }] of entries)
     expect([name, optionsOf(name).includes('dry-run')]).toEqual([name, mutates])
 })
@@ -27,7 +27,7 @@ test('every command that cannot be undone has --yes, and no other has it', () =>
   }
 })
 
-test('where nobody can be asked, what cannot be undone is refused: 2', async () => {
+test('without a terminal, a command that cannot be undone exits with 2', async () => {
   const cancel = ['jobs', 'cancel', store.ids.queued, '--reason', 'not wanted', ...at]
   expect(await redress(cancel)).toEqual({
     code: 2,
@@ -55,13 +55,13 @@ describe('on a terminal', () => {
     return { shown: String(output.read()), refused }
   }
 
-  test.each(['y', 'Y', 'yes', ' yes '])('%j does it', async (answer) => {
+  test.each(['y', 'Y', 'yes', ' yes '])('%j confirms', async (answer) => {
     const { shown, refused } = await answered(answer)
     expect(refused).toBeNull()
     expect(shown).toContain('This purges 3 dead letters for good. Do it? [y/N] ')
   })
 
-  test.each(['', 'n', 'no', 'yeah, why not', null])('%j does nothing', async (answer) => {
+  test.each(['', 'n', 'no', 'yeah, why not', null])('%j does not confirm', async (answer) => {
     expect((await answered(answer)).refused).toBe('Nothing was done: the confirmation is missing.')
   })
 })

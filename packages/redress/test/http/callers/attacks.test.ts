@@ -17,7 +17,7 @@ describe('a page of another site', () => {
     },
   )
 
-  test('is refused with every request that changes something, and gets no leave to read by CORS', async () => {
+  test('cannot send mutating requests and gets no CORS headers', async () => {
     const { ask, jobs, app } = await makeWorld({ auth: 'none' })
     const path = `/api/jobs/${jobs.ann.queued}/cancel`
     const form = { 'content-type': 'application/x-www-form-urlencoded' }
@@ -46,7 +46,7 @@ describe('a page of another site', () => {
     }
   })
 
-  test('its own pages and programs may', async () => {
+  test('own pages and programs are accepted', async () => {
     const { ask, server, jobs } = await makeWorld()
     const body = { ...REASON, dryRun: true }
     const path = `/api/jobs/${jobs.ann.queued}/cancel`
@@ -54,7 +54,7 @@ describe('a page of another site', () => {
     for (const headers of own) expect(await ask(path, { as: 'owner', body, headers })).toMatchObject({ status: 200 })
   })
 
-  test('cannot frame, script or sniff anything of it', async () => {
+  test('cannot frame, script or sniff pages of the server', async () => {
     const { ask } = await makeWorld()
     for (const path of ['/sign-in', '/api/jobs', '/nowhere', '/%zz', '/healthz', '/assets/base.css']) {
       const { headers } = await ask(path)
@@ -65,7 +65,7 @@ describe('a page of another site', () => {
   })
 })
 
-describe('what is not a request', () => {
+describe('invalid HTTP', () => {
   test.each([
     ['no HTTP at all', 'hello\r\n\r\n', 400],
     ['a header with a line break in its name', 'GET / HTTP/1.1\r\nHost: localhost\r\nX\nY: 1\r\n\r\n', 400],
@@ -87,7 +87,7 @@ describe('what is not a request', () => {
     ],
     ['no host', 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n', 403],
     ['too many headers', `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(70_000)}\r\n\r\n`, 431],
-  ])('%s is answered as an error and hung up on, and the server goes on', async (_what, bytes, status) => {
+  ])('%s gets an error and a closed connection, and the server keeps working', async (_what, bytes, status) => {
     const { ask, server } = await makeWorld({ limits: { headersMs: 400, requestMs: 800 } })
     const answer = await sendRaw(server.url, bytes)
     expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
@@ -95,7 +95,7 @@ describe('what is not a request', () => {
     expect(await ask('/healthz')).toMatchObject({ status: 200 })
   })
 
-  test('a second request that is hidden in the body of a first is not answered', async () => {
+  test('a request hidden in the body of another is not answered', async () => {
     const { server } = await makeWorld()
     const hidden = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n'
     const head = `POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: ${hidden.length}\r\n\r\n`
@@ -106,8 +106,8 @@ describe('what is not a request', () => {
   })
 })
 
-describe('whoever takes too much', () => {
-  test('a body over the limit is refused as soon as it is announced, or has come', async () => {
+describe('resource limits', () => {
+  test('a body over the limit is refused as soon as its size is known', async () => {
     const { ask, server } = await makeWorld({ limits: { bodyBytesMax: 1_000 } })
     const body = { type: 'step', input: { note: 'x'.repeat(2_000) } }
     const announced = await ask('/api/jobs', { as: 'operator', body })
@@ -116,7 +116,7 @@ describe('whoever takes too much', () => {
     expect(await sendRaw(server.url, chunks)).toMatch(/^HTTP\/1.1 413 .*PAYLOAD_TOO_LARGE/s)
   })
 
-  test('JSON that is nested too deeply is refused wherever it stands, and cycles of a program of ours do not hang', async () => {
+  test('JSON that is nested too deeply is refused, and cyclic inputs do not hang', async () => {
     const { ask, app } = await makeWorld()
     const deep = (levels: number) => `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`
     const acts = '"reason":"a test","dryRun":true'
@@ -141,7 +141,7 @@ describe('whoever takes too much', () => {
     await expect(app.perform('jobs.submit', { type: 'step', input: cycle })).rejects.toMatchObject({ httpStatus: 422 })
   })
 
-  test('a hundred thousand fields that there are not do not all come back', async () => {
+  test('a refusal of 100,000 unknown fields is bounded', async () => {
     const { ask } = await makeWorld()
     const body = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`field${i}`, 1]))
     const { status, text } = await ask('/api/jobs', { as: 'admin', body })
@@ -149,7 +149,7 @@ describe('whoever takes too much', () => {
     expect(text.length).toBeLessThan(5_000)
   })
 
-  test('headers and bodies that come too slowly are hung up on', async () => {
+  test('slow headers and bodies end the connection', async () => {
     const { server, ask } = await makeWorld({ limits: { headersMs: 300, requestMs: 600 } })
     const slowHead = await openRawConnection(server.url)
     slowHead.socket.write('GET /healthz HTTP/1.1\r\nHost: loc')
@@ -162,7 +162,7 @@ describe('whoever takes too much', () => {
     expect(await ask('/healthz')).toMatchObject({ status: 200 })
   })
 
-  test('a thousand connections that send nothing are hung up on, and meanwhile others are served', async () => {
+  test('a thousand idle connections are closed, and others are served meanwhile', async () => {
     const { server, ask } = await makeWorld({ limits: { headersMs: 1_500 } })
     const silent = await Promise.all(Array.from({ length: 1_000 }, () => openRawConnection(server.url)))
     let closed = 0
@@ -172,7 +172,7 @@ describe('whoever takes too much', () => {
     expect(await ask('/api/jobs', { as: 'viewer' })).toMatchObject({ status: 200 })
   })
 
-  test('over the limit of connections, new ones are closed at once, and the open ones go on', async () => {
+  test('connections over the limit are closed, and open ones continue', async () => {
     const { server } = await makeWorld({ limits: { connectionsMax: 3 } })
     const first = await openRawConnection(server.url)
     first.socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')
@@ -185,7 +185,7 @@ describe('whoever takes too much', () => {
     await until('the open one goes on', () => first.received().match(/"ok"/g)?.length === 2)
   })
 
-  test('whoever shows wrong secrets waits as long as Retry-After says; good ones from the same address are let in', async () => {
+  test('wrong secrets are rate limited by address, and valid ones are not', async () => {
     const { ask, app, server, clock } = await makeWorld({ limits: { wrongSecretsPerMinute: 5 } })
     const wrong = `rdr_${'x'.repeat(43)}`
     for (let n = 0; n < 5; n++) expect(await ask('/api/jobs', { token: wrong })).toMatchObject({ status: 401 })
@@ -217,7 +217,7 @@ test.each([true, false, null, '', ' 5', '1e1', '0x10', [1], { a: 1 }, '1.5'])(
   },
 )
 
-test('what is missing is called missing', async () => {
+test('a missing field is reported as missing', async () => {
   const { ask } = await makeWorld()
   const { json } = await ask('/api/tokens', { as: 'admin', body: { role: 'viewer' } })
   expect(json.error).toMatchObject({ message: 'The input of tokens.create is invalid: name: is missing.' })

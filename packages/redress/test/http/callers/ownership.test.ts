@@ -35,7 +35,7 @@ test('an owner acts without a body, and the history names the owner [D22 E20]', 
   expect(retried?.data).toMatchObject({ actor: 'ann', reason: 'asked by its owner' })
 })
 
-test('an empty body is no body, whatever type it is declared as', async () => {
+test('an empty body counts as no body, whatever its content type', async () => {
   const { ask, jobs } = await makeWorld()
   for (const type of ['application/json', 'application/x-www-form-urlencoded']) {
     const empty = { as: 'owner', method: 'POST', rawBody: '', headers: { 'content-type': type } } as const
@@ -122,7 +122,7 @@ test('an owner can neither see nor change the jobs of another owner [E20]', asyn
   expect(await app.jobs.find(jobs.bob.queued)).toMatchObject({ status: 'queued', cancelRequestedAt: null })
 })
 
-test('what is not theirs and what is not there are refused in the same words, unless the policy says so', async () => {
+test('foreign and missing jobs are refused in the same words, unless the policy says otherwise', async () => {
   const { ask, jobs } = await makeWorld()
   const missing = '00000000-0000-7000-8000-000000000001'
   for (const rest of ['', '/explain', '/events', '/failures', '/download']) {
@@ -135,7 +135,7 @@ test('what is not theirs and what is not there are refused in the same words, un
   }
 })
 
-test('a job of another in a batch of their own is left alone, and not spoken of', async () => {
+test("jobs of others in an owner's batch are neither changed nor shown", async () => {
   const { ask, app } = await makeWorld()
   const worker = await app.makeWorker()
   const batch = await app.batches.create('mixed', { owner: 'ann' })
@@ -164,7 +164,7 @@ test('a job of another in a batch of their own is left alone, and not spoken of'
   expect((await ask(`/api/batches/${batch.id}`, { as: 'viewer' })).json.lastError).toMatchObject({ jobId: others.id })
 })
 
-test('nobody needsActor in another name: what is said of the actor in a body is not heard, and in an address it is refused', async () => {
+test('a caller cannot act in another name: an actor in the body is ignored, in the query it is refused', async () => {
   const world = await makeWorld()
   const { ask, app } = world
   for (const route of TABLE_ROUTES) {
@@ -184,7 +184,7 @@ test('nobody needsActor in another name: what is said of the actor in a body is 
   expect(new Set(entries.map(({ actor }) => actor))).toEqual(new Set(['olga', 'admin']))
 })
 
-test('an owner cannot take over an account by a query, and a token without an account is not anybody', async () => {
+test('an owner cannot choose another account, and an owner token without an account is refused', async () => {
   const { ask } = await makeWorld()
   expect((await ask('/api/me?account=bob&role=admin', { as: 'owner' })).json).toMatchObject({
     ...{ name: 'ann', role: 'owner', account: 'ann' },
@@ -306,7 +306,7 @@ test("an owner's view of running, lost, held or ended jobs names no machine or o
   expect((await ask(`/api/jobs?owner=ann&q=${runs}`, { as: 'viewer' })).text).toContain('machine-7')
 })
 
-test('an owner is not offered what only operators may do', async () => {
+test('an owner sees no actions of operators', async () => {
   const { ask, jobs } = await makeWorld()
   for (const path of [
     `/api/jobs/${jobs.ann.queued}`,

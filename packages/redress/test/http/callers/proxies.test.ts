@@ -82,7 +82,7 @@ describe('the address of a caller', () => {
 describe('the host and scheme that a proxy names', () => {
   const headers = { 'x-forwarded-host': 'jobs.example.org', 'x-forwarded-proto': 'https' }
 
-  test('are believed of a trusted peer only', async () => {
+  test('are used only from a trusted proxy', async () => {
     const world = (trustProxy: TrustedProxies) => serve({ trustProxy, publicUrl: 'https://jobs.example.org' })
     const [trusted, not] = [await world('127.0.0.1'), await world('10.0.0.0/8')]
     expect((await trusted.ask('/mirror', { headers })).json).toMatchObject({

@@ -11,7 +11,7 @@ const linkOf = async ({ app }: World): Promise<string> =>
 const cookieOf = (headers: { 'set-cookie'?: string[] | undefined }): string =>
   String(headers['set-cookie']?.[0]?.split(';')[0])
 
-test('a link signs a browser in once, and only by the button: looking at it does not use it up', async () => {
+test('a sign-in link works once, and only its button uses it up', async () => {
   const world = await makeWorld()
   const { ask, server } = world
   const code = await linkOf(world)
@@ -33,7 +33,7 @@ test('a link signs a browser in once, and only by the button: looking at it does
   expect(again.text).not.toContain(code)
 })
 
-test('whoever wanted a page and had to sign in first gets it then, and is never sent to another site', async () => {
+test('sign-in returns visitors to the page they asked for, never to another site', async () => {
   const world = await makeWorld()
   const { ask, server } = world
   const door = await ask('/jobs/7?tab=events')
@@ -56,7 +56,7 @@ test('whoever wanted a page and had to sign in first gets it then, and is never 
   }
 })
 
-test('a session acts from its own pages only, and is worth nothing after signing out', async () => {
+test('a session is accepted from its own pages only, and ends with sign-out', async () => {
   const world = await makeWorld()
   const { ask, server, jobs } = world
   const cookie = cookieOf((await ask('/sign-in', { body: { code: await linkOf(world) } })).headers)
@@ -104,7 +104,7 @@ test.each(['redress', 'redress=', 'redress="', '=', ';;;', 'redress=%E0%A4%A', '
   },
 )
 
-test('what is only looked at stays as it is: no GET changes the store', async () => {
+test('no GET changes the store', async () => {
   const world = await makeWorld()
   const before = dumpOf(world.file)
   for (const route of TABLE_ROUTES.filter(({ method }) => method === 'GET')) {

@@ -41,7 +41,7 @@ function line(...events: readonly HubEvent[]) {
 
 const changesOf = ({ value }: IteratorResult<HubEvent>): Changes => value.data as Changes
 
-test('the first thing that happens is told at once, and what follows is gathered and told together', async () => {
+test('the first change is sent at once, and later ones are collected', async () => {
   const source = line(job(1))
   const heard = collectChanges(source, 250)
   expect(await heard.next()).toMatchObject({ value: { id: '1', event: 'changes' } })
@@ -57,13 +57,13 @@ test('the first thing that happens is told at once, and what follows is gathered
   })
 })
 
-test('what happens to a retry is told of the job that it was made from, too', async () => {
+test('changes of a retry are reported for its original job too', async () => {
   const retry = { ...job(8, 'queued'), data: { retriedFrom: '7' } }
   const heard = collectChanges(line(retry), 250)
   expect(changesOf(await heard.next()).subjects).toEqual(['job:8', 'job:7'])
 })
 
-test('however much happens, no more is listed than a page can use, and that it is not all is said', async () => {
+test('a message lists a bounded number of subjects and says if there are more', async () => {
   const source = line(job(0))
   const heard = collectChanges(source, 250)
   await heard.next()
@@ -74,12 +74,12 @@ test('however much happens, no more is listed than a page can use, and that it i
   expect(changes.subjects).toHaveLength(200)
 })
 
-test('a gap means that nobody knows what happened', async () => {
+test('a gap is reported as unknown changes', async () => {
   const gap: HubEvent = { id: null, topics: [], event: 'gap', data: { reason: 'removed' } }
   expect(changesOf(await collectChanges(line(gap), 250).next())).toMatchObject({ isMore: true })
 })
 
-test('what was gathered is told before the end, and the end says why', async () => {
+test('collected changes are sent before the end event', async () => {
   const source = line(job(1))
   const heard = collectChanges(source, 60_000)
   await heard.next()
@@ -92,7 +92,7 @@ test('what was gathered is told before the end, and the end says why', async () 
   expect(await collectChanges(source, 250).next()).toEqual({ done: true, value: undefined })
 })
 
-test('a page is not let go for what happens faster than it could be told one by one', async () => {
+test('a burst of events does not disconnect a page', async () => {
   const world = await makeWorld()
   const heard = await listen(world, 'viewer', '?every=250')
   const before = heard.told.length
@@ -105,13 +105,13 @@ test('a page is not let go for what happens faster than it could be told one by 
   expect(heard.told.map(({ event }) => event)).not.toContain('end')
 })
 
-test('a queue that is paused is news about the queue; a job that ends in it is not', async () => {
+test('a pause is a change of the queue, an ended job is not', async () => {
   const paused: HubEvent = { id: '9', topics: ['queue:default'], event: 'queue.paused', data: {} }
   expect(changesOf(await collectChanges(line(paused), 250).next()).subjects).toEqual(['queue:default'])
   expect(changesOf(await collectChanges(line(job(1)), 250).next()).subjects).toEqual(['job:1'])
 })
 
-test('over HTTP, an owner hears of the changes of their own and goes on where they were', async () => {
+test('an owner gets changes of their own jobs and resumes after a reconnect', async () => {
   const world = await makeWorld()
   const own = await listen(world, 'owner', '?every=250')
   await world.app.submit('step', { fails: false }, { owner: 'bob' })
@@ -125,7 +125,7 @@ test('over HTTP, an owner hears of the changes of their own and goes on where th
   )
 })
 
-test('a time to gather for that makes no sense is refused', async () => {
+test('an invalid `every` is refused', async () => {
   const world = await makeWorld()
   for (const every of ['0', '100', 'x', '60001', '250.5']) {
     const answer = await world.ask(`/api/events?every=${every}`, { as: 'viewer' })

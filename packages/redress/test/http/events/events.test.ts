@@ -49,7 +49,7 @@ test("an owner's stream carries no events of other owners, operators or batches 
   expect(heard.told.map(({ data }) => data.jobId)).toEqual([own.id])
 })
 
-test('topics of an app of its own are heard by the owners whom it lets', async () => {
+test('an app decides which owners may subscribe to its topics', async () => {
   const world = await makeWorld({
     mounts: [(_server, { letHear }) => letHear('campaign', ({ account }, name) => account === 'ann' && name === '9')],
   })
@@ -62,7 +62,7 @@ test('topics of an app of its own are heard by the owners whom it lets', async (
   expect(heard.told).toHaveLength(1)
 })
 
-test('whoever comes back with the last id they have misses nothing and hears nothing twice', async () => {
+test('a client that reconnects with its last id gets every event once', async () => {
   const world = await makeWorld()
   const first = await listen(world, 'viewer', '?topic=type:step')
   const submitted = [await world.app.submit('step', { fails: false })]
@@ -81,7 +81,7 @@ test('whoever comes back with the last id they have misses nothing and hears not
   })
 })
 
-test('streams are counted, of each caller and in all, and given back when somebody leaves', async () => {
+test('streams are limited per caller and in total, and closed ones free their place', async () => {
   const world = await makeWorld({ limits: { streamsPerCallerMax: 2, streamsMax: 3, topicsPerStreamMax: 2 } })
   const { ask } = world
   const own = [await listen(world, 'owner'), await listen(world, 'owner')]
@@ -99,7 +99,7 @@ test('streams are counted, of each caller and in all, and given back when somebo
   expect(await ask('/api/events?topic=*&topic=a:b&topic=c:d', { as: 'viewer' })).toMatchObject({ status: 400 })
 })
 
-test('streams are also counted by address: many names from one address are refused, and others are not', async () => {
+test('streams are limited per address, whatever the names of the callers', async () => {
   const world = await makeWorld({ trustProxy: true, limits: { streamsPerAddressMax: 2 } })
   const from = (...addresses: string[]) => ({ 'x-forwarded-for': addresses.join(', ') })
   const first = await listen(world, 'owner', '', from('203.0.113.9'))
@@ -129,7 +129,7 @@ test('a stream that is too far behind gets a gap event, and then the events afte
   expect(stream.told.slice(1).map(({ id }) => id)).toEqual([4, 3, 2, 1, 0].map((n) => String(lastSeq - n)))
 })
 
-test('whoever leaves while the door is still being opened leaves nothing behind', async () => {
+test('a client that disconnects while its stream opens leaks no subscription', async () => {
   const world = await makeWorld({ limits: { streamsPerCallerMax: 5 } })
   for (let n = 0; n < 50; n++) {
     const stream = listen(world, 'viewer')
@@ -142,7 +142,7 @@ test('whoever leaves while the door is still being opened leaves nothing behind'
   expect((await listen(world, 'viewer')).status).toBe(200)
 })
 
-test('a reader that does not read is let go and hung up on; the others hear everything', async () => {
+test('a client that does not read is disconnected, and others get every event', async () => {
   const world = await makeWorld({ limits: { quietMs: 1_000 } })
   const slow = await openRawConnection(world.server.url)
   slow.socket.write(
@@ -178,7 +178,7 @@ test('a reader that does not read is let go and hung up on; the others hear ever
   )
 })
 
-test('a token that is revoked stops to be heard by, too', async () => {
+test('a revoked token ends its open streams', async () => {
   const world = await makeWorld({ limits: { streamCheckMs: 50 } })
   const { id, token } = await world.app.perform('tokens.create', { name: 'short', role: 'viewer', actor: 'olga' })
   const stream = await listen({ server: world.server, tokens: { ...world.tokens, viewer: String(token) } }, 'viewer')
@@ -189,7 +189,7 @@ test('a token that is revoked stops to be heard by, too', async () => {
   expect(other.isEnded()).toBe(false)
 })
 
-test('when the server stops, streams end, and say so', async () => {
+test('a stopping server ends its streams with an end event', async () => {
   const world = await makeWorld()
   const stream = await listen(world, 'viewer')
   const startedMs = performance.now()

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { makeWorld } from '../world.ts'
 
-test('its pages are for those who have signed in; others are shown the door', async () => {
+test('pages need a session, and others are redirected to the sign-in', async () => {
   const { ask } = await makeWorld()
   for (const path of ['/', '/jobs', '/jobs/019-x', '/failures/abc', '/replays/new']) {
     const stranger = await ask(path)
@@ -12,7 +12,7 @@ test('its pages are for those who have signed in; others are shown the door', as
   expect((await ask('/nothing', { as: 'viewer' })).status).toBe(404)
 })
 
-test('no script or style is in the document, and what it names is there, packed, and may be kept for ever', async () => {
+test('the document has no inline code, and its assets are compressed and cached forever', async () => {
   const { ask } = await makeWorld()
   const { text, headers } = await ask('/', { as: 'viewer' })
   expect(text).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/)
@@ -27,7 +27,7 @@ test('no script or style is in the document, and what it names is there, packed,
   expect((await ask('/assets/..%2findex.html')).status).toBe(404)
 })
 
-test('a browser that has the document already is told so, and gets it packed otherwise', async () => {
+test('an unchanged document is answered with 304, and otherwise compressed', async () => {
   const { ask, server, tokens } = await makeWorld()
   const first = await ask('/', { as: 'viewer' })
   const again = await ask('/', { as: 'viewer', headers: { 'if-none-match': String(first.headers.etag) } })

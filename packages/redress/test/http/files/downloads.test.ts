@@ -74,7 +74,7 @@ const NARROW: [string, Conditions, [status: number, text: string | null, content
   ['a tag beside a date', { 'if-none-match': '"other"', 'if-modified-since': 'DATE' }, [200, '<pages/>']],
 ]
 
-test('ranges and conditions are answered as RFC 9110 has it, and a HEAD like the whole file', async () => {
+test('ranges, conditions and HEAD follow RFC 9110', async () => {
   const { ask, jobs } = await worldWithFiles()
   const path = `/api/jobs/${jobs.ann.complete}/download`
   const { etag = '', 'last-modified': date = '' } = (await ask(path, { as: 'owner' })).headers
@@ -93,7 +93,7 @@ test('ranges and conditions are answered as RFC 9110 has it, and a HEAD like the
   }
 })
 
-test('an empty file is sent whole, and has no bytes to ask for', async () => {
+test('an empty file is sent whole, and every range is refused', async () => {
   const { ask, jobs, artifacts } = await worldWithFiles()
   await artifacts.put(`results/${jobs.ann.complete}.xml`, '')
   const path = `/api/jobs/${jobs.ann.complete}/download`
@@ -106,7 +106,7 @@ test('an empty file is sent whole, and has no bytes to ask for', async () => {
   expect(await asked({ range: 'bytes=0-' })).toEqual([416, 'bytes */0'])
 })
 
-test('a client that goes on after the file was replaced gets the new file whole, never a mixture', async () => {
+test('a range request after the file was replaced gets the whole new file', async () => {
   const { ask, jobs, artifacts } = await worldWithFiles()
   const path = `/api/jobs/${jobs.ann.complete}/download`
   const first = await ask(path, { as: 'owner', headers: { range: 'bytes=0-3' } })
@@ -138,7 +138,7 @@ test.runIf(CURL)('curl resumes a download that was cut off, and has nothing to d
   expect(content.equals(readFileSync(file))).toBe(true)
 })
 
-test('what is not what was stored is not given out as if it were', async () => {
+test('a damaged artifact is not sent as complete', async () => {
   const { ask, jobs, artifacts, folder } = await worldWithFiles()
   const download = (id: string) => ask(`/api/jobs/${id}/download`, { as: 'admin' })
   const { ann, bob } = jobs
@@ -153,7 +153,7 @@ test('what is not what was stored is not given out as if it were', async () => {
   await expect(download(bob.complete)).rejects.toThrow('aborted')
 })
 
-test('many downloads over one connection leave nothing behind on it', async () => {
+test('many downloads over one connection leak no listeners', async () => {
   const { ask, jobs } = await worldWithFiles()
   const warnings: string[] = []
   const keep = ({ name }: Error) => void warnings.push(name)

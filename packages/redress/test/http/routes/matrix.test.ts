@@ -31,7 +31,7 @@ const CODES: Readonly<Record<number, RegExp>> = {
   404: /_(NOT_FOUND|UNKNOWN)$/,
 }
 
-test('every route answers every caller about every thing as the table and the document say, and a dry run changes nothing', async () => {
+test('every route answers every caller as the catalogue and the OpenAPI document say, and a dry run changes nothing', async () => {
   const world = await makeWorld({ limits: { wrongSecretsPerMinute: 100_000 } })
   const contract = new Contract((await world.ask('/openapi.json', { as: 'viewer' })).json)
   const before = dumpOf(world.file)
@@ -64,7 +64,7 @@ test('the document is valid OpenAPI 3.1, and has every route of the table', asyn
   for (const { method, url } of TABLE_ROUTES) expect(json.paths[templateOf(url)]).toHaveProperty(method.toLowerCase())
 })
 
-test.each(CALLERS)('what is not of the table, to %s', async (caller) => {
+test.each(CALLERS)('routes outside the catalogue, for %s', async (caller) => {
   const isKnown = !['stranger', 'expired', 'revoked'].includes(caller)
   const { ask } = await makeWorld()
   for (const path of ['/healthz', '/readyz']) expect(await ask(path, { as: caller })).toMatchObject({ status: 200 })
@@ -75,7 +75,7 @@ test.each(CALLERS)('what is not of the table, to %s', async (caller) => {
   expect((await ask('/metrics', { as: caller })).status).toBe(isKnown ? (mayMeasure ? 200 : 403) : 401)
 })
 
-test('a method that an address does not have is refused as such, with those it has; a HEAD is a GET without a body', async () => {
+test('an unsupported method is refused with the supported ones, and HEAD works like GET', async () => {
   const world = await makeWorld()
   for (const { method, url, name } of TABLE_ROUTES) {
     const { path } = callOf({ method, url }, world.inputOf(name, 'own'))

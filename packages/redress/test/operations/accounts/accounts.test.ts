@@ -5,7 +5,7 @@ import { makeBench, refusal, WHO } from '../bench.ts'
 const by = { actor: 'olga' }
 
 describe('an account', () => {
-  test('is made with a name and an address, without a reason if there is none, and is listed by name', async () => {
+  test('an account is created with a name and an optional email and reason, and is listed by name', async () => {
     const { app, clock } = await makeBench()
     const createdAt = new Date(clock.nowMs()).toISOString()
     const made = await app.perform('accounts.create', { name: 'bob', email: 'bob@example.com', ...by })
@@ -21,7 +21,7 @@ describe('an account', () => {
     ])
   })
 
-  test('needs a name that is none yet and that can be written everywhere, and an address that can be one', async () => {
+  test('an account needs a new valid name and a valid email', async () => {
     const { app } = await makeBench()
     const create = (input: object) => refusal(app.perform('accounts.create', { name: 'ann', ...by, ...input }))
     for (const name of ['', 'two words', '7up', 'a/b', 'x'.repeat(101)]) {
@@ -37,7 +37,7 @@ describe('an account', () => {
     expect(await create({ dryRun: true })).toMatchObject({ code: 'ACCOUNT_EXISTS' })
   })
 
-  test('is disabled for good: with a reason, once, and its name stays taken', async () => {
+  test('an account is disabled once, with a reason, and its name stays reserved', async () => {
     const { app } = await makeBench()
     await app.perform('accounts.create', { name: 'ann', ...by })
     const disable = (input: object = {}) => app.perform('accounts.disable', { name: 'ann', ...WHO, ...input })
@@ -56,7 +56,7 @@ describe('an account', () => {
     })
   })
 
-  test('can be tried out without being made', async () => {
+  test('a dry run creates nothing', async () => {
     const { app } = await makeBench()
     const dry = await app.perform('accounts.create', { name: 'ann', ...by, dryRun: true })
     expect(dry).toEqual({ isDone: false, did: 'Nothing was done. This creates the account ann.', account: null })
@@ -64,7 +64,7 @@ describe('an account', () => {
   })
 })
 
-test('every answer about access has the shape that programs are told of', async () => {
+test('every answer about access matches its schema', async () => {
   const { app } = await makeBench()
   const answers = {
     'accounts.create': await app.perform('accounts.create', { name: 'ann', email: 'ann@example.com', ...by }),

@@ -19,7 +19,7 @@ async function codeOf({ app }: Bench, input: object = {}): Promise<string> {
 }
 
 describe('a token', () => {
-  test('is shown once, is good for 90 days, and is somebody from then on', async () => {
+  test('a token is shown once, is valid for 90 days and authenticates its user', async () => {
     const bench = await makeBench()
     const { app, clock, store } = bench
     const expiresAt = new Date(clock.nowMs() + 90 * DAY_MS).toISOString()
@@ -38,7 +38,7 @@ describe('a token', () => {
     expect((await app.perform('tokens.list', {})).tokens).toMatchObject([{ name: 'ci', state: 'expired' }])
   })
 
-  test('is as good as somebody says, or for ever', async () => {
+  test('a token has the given lifetime, or none', async () => {
     const bench = await makeBench()
     const [short, lasting] = [await tokenOf(bench, { expires: '1h' }), await tokenOf(bench, { expires: 'never' })]
     await bench.clock.advance(3_600_000)
@@ -52,7 +52,7 @@ describe('a token', () => {
     }
   })
 
-  test('of an account goes by its name, and ends with it', async () => {
+  test('a token of an account acts under its name and ends with it', async () => {
     const bench = await makeBench()
     const { app, store } = bench
     const create = (input: object) => refusal(app.perform('tokens.create', { ...CI, ...input }))
@@ -67,13 +67,13 @@ describe('a token', () => {
     expect(await create({ account: 'ann' })).toMatchObject({ code: 'ACCOUNT_NOT_FOUND', message: /is disabled/ })
   })
 
-  test('of an owner needs an account: without one, nothing would be its own', async () => {
+  test('a token with the role owner needs an account', async () => {
     const { app } = await makeBench()
     const refused = await refusal(app.perform('tokens.create', { ...CI, role: 'owner' }))
     expect(refused).toMatchObject({ code: 'OPTION_INVALID', message: expect.stringContaining('account') })
   })
 
-  test('can be for a few operations only, written one by one or with commas', async () => {
+  test('a token can be limited to scopes, as a list or separated by commas', async () => {
     const bench = await makeBench()
     const scopes = ['jobs.*', 'batches.list']
     for (const given of [scopes, 'jobs.*, batches.list', ['jobs.*,batches.list', 'jobs.*']]) {
@@ -82,7 +82,7 @@ describe('a token', () => {
     }
   })
 
-  test('is refused scopes that would let nothing through, with what was probably meant', async () => {
+  test('unknown and useless scopes are refused, with the nearest name', async () => {
     const { app } = await makeBench()
     const messageOf = async (scopes: string, role: 'viewer' | 'operator' = 'operator') =>
       (await refusal(app.perform('tokens.create', { ...CI, role, scopes }))).message
@@ -95,7 +95,7 @@ describe('a token', () => {
     expect(await messageOf('tokens.*')).toBe('scopes: the role operator does not allow tokens.*.')
   })
 
-  test('needs a name that the audit trail can show, and somebody who makes it', async () => {
+  test('a token needs a valid name and an actor', async () => {
     const { app } = await makeBench()
     expect(await refusal(app.perform('tokens.create', { ...CI, name: 'two words' }))).toMatchObject({
       code: 'OPTION_INVALID',
@@ -105,7 +105,7 @@ describe('a token', () => {
     })
   })
 
-  test('can be tried out without being made', async () => {
+  test('a dry run creates nothing', async () => {
     const { app } = await makeBench()
     const dry = await app.perform('tokens.create', { ...CI, dryRun: true })
     expect(dry).toMatchObject({ isDone: false, token: null, id: null, name: 'ci' })
@@ -113,7 +113,7 @@ describe('a token', () => {
     expect((await app.perform('tokens.list', {})).tokens).toEqual([])
   })
 
-  test('is revoked with a reason, at once and once', async () => {
+  test('a token is revoked with a reason, at once and only once', async () => {
     const bench = await makeBench()
     const { app, store } = bench
     const { token, id } = await tokenOf(bench)
@@ -152,7 +152,7 @@ describe('a token', () => {
     expect(await lastUsedAt()).toBe(new Date(clock.nowMs()).toISOString())
   })
 
-  test('is let in also when it cannot be noted that it was used', async () => {
+  test('a token works even if its last use cannot be recorded', async () => {
     const bench = await makeBench({}, (store) => ({
       ...store,
       markUsed: () => Promise.reject(new Error('the disk is full')),
@@ -161,7 +161,7 @@ describe('a token', () => {
     expect(await authenticate(bench.store, token)).toMatchObject({ name: 'ci' })
   })
 
-  test('is listed page by page, the newest first', async () => {
+  test('tokens are listed page by page, newest first', async () => {
     const bench = await makeBench()
     for (const name of ['a', 'b', 'c']) await tokenOf(bench, { name })
     const first = await bench.app.perform('tokens.list', { limit: 2 })
@@ -170,7 +170,7 @@ describe('a token', () => {
     expect([rest.tokens.map(({ name }) => name), rest.nextCursor]).toEqual([['a'], null])
   })
 
-  test('that ended long ago is removed by the workers; what was done about it stays in the audit trail', async () => {
+  test('workers remove tokens that ended long ago, and the audit trail stays', async () => {
     const bench = await makeBench()
     await tokenOf(bench, { expires: '1h' })
     await tokenOf(bench, { name: 'lasting', expires: 'never' })
@@ -185,8 +185,8 @@ describe('a token', () => {
   })
 })
 
-describe('what is no token', () => {
-  test('is nobody, and the store is not even asked for what cannot be one', async () => {
+describe('an invalid token', () => {
+  test('authenticates no one, and a malformed one does not reach the store', async () => {
     let asked = 0
     const bench = await makeBench({}, (store) => ({
       ...store,
@@ -206,7 +206,7 @@ describe('what is no token', () => {
 })
 
 describe('a sign-in link', () => {
-  test('lets whoever opens it in once, under the name of who made it, and is no token itself', async () => {
+  test('a link signs a person in once, under the name of its maker, and is no token itself', async () => {
     const bench = await makeBench()
     const { app, store } = bench
     const made = await app.perform('sign-in-links.create', by)
@@ -221,7 +221,7 @@ describe('a sign-in link', () => {
     expect((await app.perform('tokens.list', { kind: 'link' })).tokens).toMatchObject([{ state: 'used' }])
   })
 
-  test('is good for 15 minutes, or as long as somebody says, up to a week', async () => {
+  test('a link is valid for 15 minutes, or a given time of up to a week', async () => {
     const bench = await makeBench()
     const [usual, longer] = [await codeOf(bench), await codeOf(bench, { for: '1d' })]
     await bench.clock.advance(900_000)
@@ -241,7 +241,7 @@ describe('a sign-in link', () => {
     expect(opened?.caller).toMatchObject({ name: 'ann', role: 'owner', account: 'ann', scopes: ['jobs.list'] })
   })
 
-  test('opens a session that is over after its time, when its browser signs out, and when an admin ends it', async () => {
+  test('a session ends after its time, on sign-out, or when an admin revokes it', async () => {
     const bench = await makeBench()
     const { app, clock, store } = bench
     const signIn = async () => {
@@ -274,7 +274,7 @@ describe('a sign-in link', () => {
     expect(await authenticate(bench.store, token)).not.toBeNull()
   })
 
-  test('that is not one opens nothing', async () => {
+  test('an invalid link opens no session', async () => {
     const bench = await makeBench()
     const { token } = await tokenOf(bench, { role: 'admin' })
     for (const code of ['', 'x', token]) expect(await openSession(bench.store, code, DAY_MS)).toBeNull()
@@ -282,7 +282,7 @@ describe('a sign-in link', () => {
   })
 })
 
-describe('who lets others in', () => {
+describe('a caller that gives access', () => {
   const admin: Caller = { name: 'root', role: 'admin', account: null, scopes: null, isPerson: true }
 
   test.each<OperationName>([
@@ -301,13 +301,13 @@ describe('who lets others in', () => {
     }
   })
 
-  test('is named by the door, whatever the request says', async () => {
+  test('the actor is the caller, whatever the request says', async () => {
     const { app } = await makeBench()
     await app.performAs(admin, 'tokens.create', { name: 'ci', role: 'viewer', actor: 'somebody else' })
     expect((await app.perform('tokens.list', {})).tokens).toMatchObject([{ createdBy: 'root' }])
   })
 
-  test('gives out no more than they have: their own scopes are passed on', async () => {
+  test('a caller gives out no more than they have: new tokens get at most its scopes', async () => {
     const { app } = await makeBench()
     const scoped = { ...admin, scopes: ['tokens.create', 'sign-in-links.create', 'jobs.*'] }
     const create = (input: object) => app.performAs(scoped, 'tokens.create', { name: 'ci', role: 'admin', ...input })

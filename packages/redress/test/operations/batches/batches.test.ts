@@ -17,7 +17,7 @@ const batchOf = async (...all: string[][]) => {
 const countsOf = async (id: string) => (await bench.app.perform('batches.show', { id })).counts
 
 describe('batches.cancel', () => {
-  test('takes out what waits, asks what runs to stop, and says so of each', async () => {
+  test('cancels queued jobs, asks running ones to stop, and reports each', async () => {
     const { id, ids } = await batchOf(['ok'], ['hang'])
     const open = await bench.app.batches.create('open')
     await bench.worker.tick()
@@ -34,7 +34,7 @@ describe('batches.cancel', () => {
     expect(trail).toMatchObject([{ ...WHO, act: 'batches.cancel' }])
   })
 
-  test('of jobs that may not be cancelled, each says why', async () => {
+  test('jobs that cannot be cancelled each have a reason', async () => {
     await begin({ cancel: false })
     const { id, ids } = await batchOf(['ok'])
     const { isDone, items } = await bench.app.batches.cancel(id, WHO)
@@ -42,7 +42,7 @@ describe('batches.cancel', () => {
     expect(items).toMatchObject([{ id: ids[0], isDone: false, code: 'NOT_ALLOWED_BY_POLICY' }])
   })
 
-  test('where nothing waits or runs there is nothing to do', async () => {
+  test('a batch without unfinished jobs is not cancelled', async () => {
     const { id } = await batchOf(['ok'])
     await bench.work()
     expect(await bench.app.batches.cancel(id, WHO)).toMatchObject({ isDone: false, items: [] })
@@ -51,7 +51,7 @@ describe('batches.cancel', () => {
 })
 
 describe('batches.retry-failed', () => {
-  test('sends every failed job back in place, and leaves the others alone', async () => {
+  test('retries every failed job in place, and no other', async () => {
     const { id, ids } = await batchOf(['GW_4XX', 'ok'], ['ok'], ['GW_4XX', 'GW_4XX'])
     await bench.work()
     expect(await bench.app.batches.find(id)).toMatchObject({ state: 'partial' })
@@ -67,7 +67,7 @@ describe('batches.retry-failed', () => {
     })
   })
 
-  test('makes new jobs in their places where the policy says so', async () => {
+  test('retries as new jobs if the policy says so', async () => {
     await begin({ manualRetry: 'new-job' })
     const { id, ids } = await batchOf(['GW_4XX'], ['ok'])
     await bench.work()
@@ -80,7 +80,7 @@ describe('batches.retry-failed', () => {
     expect((await bench.app.batches.retryFailed(id, WHO)).items).toEqual([])
   })
 
-  test('where the policy forbids it, each job says so', async () => {
+  test('jobs whose policy forbids a retry each have a reason', async () => {
     await begin({ manualRetry: 'off' })
     const { id } = await batchOf(['GW_4XX'])
     await bench.work()
@@ -116,7 +116,7 @@ describe('batches.show', () => {
     worker.crash()
   })
 
-  test('says nothing of a job whose place in it was taken by a new one', async () => {
+  test('a job that was retried as a new job no longer counts in its batch', async () => {
     await begin({ manualRetry: 'new-job' })
     const { id } = await batchOf(['GW_4XX'], ['ok'])
     await bench.work()
@@ -125,7 +125,7 @@ describe('batches.show', () => {
     expect((await failuresOf(id)).codes).toEqual([])
   })
 
-  test('to its owner it does not speak of the jobs of others', async () => {
+  test('an owner sees nothing of the jobs of others in their batch', async () => {
     const { id } = await bench.app.batches.create('spring', {
       owner: 'ann',
       jobs: ['ann', 'bob'].map((owner) => ({
@@ -148,7 +148,7 @@ describe.each(['batches.cancel', 'batches.retry-failed'] as const)('%s', (name) 
     expect((await refusal(bench.app.perform(name, { id: 'nowhere', ...WHO }))).code).toBe('BATCH_NOT_FOUND')
   })
 
-  test('can be tried without doing anything', async () => {
+  test('a dry run changes nothing', async () => {
     const { id } = await batchOf(['GW_4XX'], ['hang'])
     await bench.begin()
     const before = await bench.app.batches.find(id)

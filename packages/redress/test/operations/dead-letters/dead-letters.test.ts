@@ -43,7 +43,7 @@ describe('reading', () => {
     expect(letter.at).toMatch(/^2026-01-01T.*Z$/)
   })
 
-  test('letters are found by code, owner, age, and whether they were replayed, page by page', async () => {
+  test('dead letters are found by code, owner, age and replay, page by page', async () => {
     const { app, clock, fail } = await deadLetters()
     const old = await fail({ owner: 'ann' })
     await clock.advance(3_600_000)
@@ -62,7 +62,7 @@ describe('reading', () => {
     expect(await refusal(app.deadLetters.list({ since: 'yesterday' }))).toMatchObject({ code: 'OPTION_INVALID' })
   })
 
-  test('a letter that is not there is not found, whatever is asked of it', async () => {
+  test('every operation on an unknown dead letter is refused', async () => {
     const { app } = await deadLetters()
     for (const asked of [app.deadLetters.show(999), app.deadLetters.replay(999, WHO), app.deadLetters.purge(none)]) {
       expect(await refusal(asked)).toMatchObject({ code: 'LETTER_NOT_FOUND', httpStatus: 404 })
@@ -114,7 +114,7 @@ describe('replaying one', () => {
     expect(await original()).toEqual(before)
   })
 
-  test('is done once, unless it is said that it be done again', async () => {
+  test('a letter is replayed once, or again with `again`', async () => {
     const { app, fail } = await deadLetters()
     const { offset } = await fail()
     const { job } = await app.deadLetters.replay(offset, WHO)
@@ -131,7 +131,7 @@ describe('replaying one', () => {
     expect(await app.deadLetters.show(letter.offset)).toMatchObject({ replays: 1, replayedAs: job.id })
   })
 
-  test('with another input it is checked like a submission, and what is refused leaves the letter as it was', async () => {
+  test('a new input is checked like a submission, and a refusal leaves the letter unchanged', async () => {
     const { app, fail, work } = await deadLetters({ ...QUEUE, reject: 'record' })
     const { offset } = await fail()
     const replay = (input: unknown) => app.deadLetters.replay(offset, { ...WHO, input })
@@ -166,7 +166,7 @@ describe('replaying one', () => {
     }
   })
 
-  test('while a twin holds the dedupe key it is refused and names the twin', async () => {
+  test('is refused while another job holds the dedupe key, and names that job', async () => {
     const { app, fail, submit } = await deadLetters()
     const { offset } = await fail({ dedupe: 'one' })
     const twin = await submit(['ok'], { dedupe: 'one' })
@@ -175,7 +175,7 @@ describe('replaying one', () => {
 })
 
 describe('purging', () => {
-  test('removes one letter for good; its job stays failed, with its history', async () => {
+  test('deletes one letter; its job stays failed, with its history', async () => {
     const { app, fail } = await deadLetters()
     const { offset, jobId } = await fail()
     const history = (await app.jobs.events(jobId)).events
@@ -186,7 +186,7 @@ describe('purging', () => {
     expect((await fail()).offset).toBeGreaterThan(offset)
   })
 
-  test('by filter, a dry run says how many of what, and the purge does that', async () => {
+  test('a dry run counts what the purge with the same filter deletes', async () => {
     const { app, fail } = await deadLetters()
     for (let i = 0; i < 3; i++) await fail()
     const kept = await fail({}, 'GW_5XX')
@@ -200,7 +200,7 @@ describe('purging', () => {
     expect(await app.deadLetters.purge({ code: 'GW_4XX', ...WHO })).toMatchObject({ isDone: false, letters: 0 })
   })
 
-  test('more than one step holds are purged all the same, and each is in the audit trail', async () => {
+  test('a purge of several steps deletes all letters, each in the audit trail', async () => {
     const { app, store } = await deadLetters()
     const worker = await app.makeWorker({ concurrency: 100 })
     await app.submitMany('step', Array(1_100).fill({ outcomes: ['GW_4XX'] }))
@@ -212,7 +212,7 @@ describe('purging', () => {
     expect(entries.every(({ actor, reason }) => actor === WHO.actor && reason === WHO.reason)).toBe(true)
   })
 
-  test('a purge that names nothing is refused, so that nobody removes everything by accident', async () => {
+  test('a purge without a filter is refused', async () => {
     const { app, fail } = await deadLetters()
     await fail()
     expect(await refusal(app.deadLetters.purge(WHO))).toMatchObject({ code: 'OPTION_INVALID' })
@@ -229,7 +229,7 @@ describe('purging', () => {
   })
 })
 
-test('a purge that comes to an end in the middle says how far it came, and is neither done nor undone', async () => {
+test('a purge that fails midway reports how many letters it purged', async () => {
   let steps = 0
   const bench = await makeBench(
     QUEUE,

@@ -86,7 +86,7 @@ const one = (level: Finding['level'], check: string, says: string, fix: string) 
   { level, check, says: expect.stringContaining(says), fix: expect.stringContaining(fix) },
 ]
 
-test('what is well is said, line by line, and nothing else', () => {
+test('a healthy store has one ok line per check', () => {
   for (const base of [SQLITE, POSTGRES]) {
     const { isWell, findings } = diagnose({ place: 'x', base, jobs: JOBS })
     expect(isWell).toBe(true)
@@ -95,7 +95,7 @@ test('what is well is said, line by line, and nothing else', () => {
   }
 })
 
-test('every check names itself, and everything that is not well says what to do', () => {
+test('every check has a name, and every problem has a fix', () => {
   const jobs: JobFacts = { ...JOBS, workers: [], orphans: { count: 1, oldestAtMs: 0 } }
   const { isWell, findings } = diagnose({ place: 'x', base: { ...SQLITE, journalMode: 'delete' }, jobs })
   expect(isWell).toBe(false)
@@ -186,7 +186,7 @@ test.each<[string, Partial<PostgresFacts>, ReturnType<typeof one>]>([
   expect(unwell(onPostgres(facts))).toEqual(expected)
 })
 
-test('a name that SQL would read otherwise is quoted', () => {
+test('names that need quotes are quoted in the suggested SQL', () => {
   const [finding] = unwell(onPostgres({ user: 'My App', ...settings({ synchronousCommit: 'off' }) }))
   expect(finding?.fix).toBe(`ALTER ROLE "My App" SET synchronous_commit = 'on'`)
 })
@@ -209,7 +209,7 @@ describe('sessions that block the daily tables', () => {
       expect(finding?.says).toContain(part)
   })
 
-  test('one of some seconds is a warning only where a table is missing already', () => {
+  test('a session of some seconds is a warning only if a daily table is missing', () => {
     const short = { ...reader, forMs: 2_000 }
     expect(told({ readers: [short] })).toMatchObject([{ level: 'ok' }])
     expect(told({ readers: [{ ...reader, forMs: 5 }] })).toMatchObject([{ level: 'ok', says: /table for today/ }])
@@ -218,7 +218,7 @@ describe('sessions that block the daily tables', () => {
   })
 })
 
-describe('who holds the horizon', () => {
+describe('sessions that keep dead rows', () => {
   test.each<[string, Partial<HorizonHolder>, ReturnType<typeof one>]>([
     ['a session, for a moment', { forMs: 4 * MINUTE_MS }, []],
     ['a session, for minutes', { forMs: 6 * MINUTE_MS }, one('warning', 'horizon', 'session 77 (psql of ann', '(77)')],
@@ -252,7 +252,7 @@ describe('who holds the horizon', () => {
     expect(unwell(onPostgres({ holders: [{ ...HOLDER, ...holder }] }))).toEqual(expected)
   })
 
-  test('whoever is not shown the sessions of others is told so', () => {
+  test('a role without pg_read_all_stats is told what it cannot see', () => {
     const said = onPostgres({ seesOthers: false }).filter(({ check }) => check === 'horizon')
     expect(said).toMatchObject([{ level: 'ok', fix: expect.stringContaining('GRANT pg_read_all_stats TO app') }])
   })
@@ -325,14 +325,14 @@ describe('jobs', () => {
     expect(unwell(onJobs(facts))).toEqual(expected)
   })
 
-  test('a worker that stopped, or was not seen for long, runs nothing', () => {
+  test('stopped and silent workers do not count as running', () => {
     for (const gone of [{ stoppedAtMs: ago(1) }, { seenAtMs: ago(HOUR_MS) }]) {
       const workers = JOBS.workers.map((worker) => ({ ...worker, ...gone }))
       expect(unwell(onJobs({ workers, ...ready(HOUR_MS), waits: [] }))).toMatchObject([{ level: 'wrong' }])
     }
   })
 
-  test('what waits because its queue is paused needs no more workers', () => {
+  test('jobs of a paused queue are not reported as waiting for workers', () => {
     const paused = [{ queue: 'default', by: 'ann', reason: 'x', atMs: 0, untilMs: null }]
     expect(unwell(onJobs({ paused, ...ready(2 * HOUR_MS) })).map(({ check }) => check)).toEqual(['queues'])
   })

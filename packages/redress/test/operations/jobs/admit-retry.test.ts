@@ -92,7 +92,7 @@ describe('a job type that refuses a retry', () => {
     expect((await app.perform('jobs.explain', { id })).actions).toContainEqual(refused)
   })
 
-  test('a list does not ask, for it may cost time', async () => {
+  test('a list does not call the retry hook', async () => {
     let asked = 0
     const { app } = await failedJob(IN_PLACE, (_, retry) => {
       asked++
@@ -103,7 +103,7 @@ describe('a job type that refuses a retry', () => {
   })
 })
 
-describe('a type that has nothing against it', () => {
+describe('a retry hook that allows the retry', () => {
   test.each([
     ['in-place', IN_PLACE],
     ['new-job', NEW_JOB],
@@ -140,7 +140,7 @@ describe('a type that has nothing against it', () => {
   })
 })
 
-test('a type that does not answer holds up a look for three seconds, and an act for thirty', async () => {
+test('a slow retry hook delays reading by at most 3 seconds, and acting by at most 30', async () => {
   const { kit, app, id } = await failedJob(IN_PLACE, () => new Promise(() => undefined))
   const looked = app.jobs.find(id)
   await turns()
@@ -153,7 +153,7 @@ test('a type that does not answer holds up a look for three seconds, and an act 
   expect((await app.perform('jobs.events', { id })).events.at(-1)?.kind).toBe('failed')
 })
 
-test('a program that does not know the type asks nobody', async () => {
+test('a program that does not know the type calls no hook', async () => {
   const { kit, id } = await failedJob(IN_PLACE, gone)
   const other = redress({ store: await kit.app.store(), clock: kit.clock })
   expect((await other.jobs.find(id))?.actions.find(({ name }) => name === 'retry')).toMatchObject({ allowed: true })

@@ -3,7 +3,7 @@ import { testKit } from '../../../src/testing/index.ts'
 
 const about = { by: 'workers', name: 'report', until: null }
 
-test('a job that nobody runs says so, and who ran such jobs last', async () => {
+test('a job without a worker is held, and the hold names the last worker', async () => {
   await using kit = testKit()
   const report = kit.app.job('report', { run: () => undefined })
   const { id } = await report.submit({})
@@ -19,7 +19,7 @@ test('a job that nobody runs says so, and who ran such jobs last', async () => {
   expect(await held()).toEqual([{ ...about, why: 'the last one, night-shift, stopped 1 m 30 s ago' }])
 })
 
-test('a worker that fell silent is as good as none, and one of other types does not count', async () => {
+test('silent workers and workers of other types do not serve a job', async () => {
   await using kit = testKit()
   const report = kit.app.job('report', { run: () => undefined })
   const { id } = await report.submit({})

@@ -37,7 +37,7 @@ describe('a manual retry in place', () => {
     expect(await app.jobs.find(id)).toMatchObject({ status: 'complete', attemptCount: 2, result: { attempt: 5 } })
   })
 
-  test('who did it and why is in the history', async () => {
+  test('the history names the actor and the reason', async () => {
     const { app, finish } = await makeBench(inPlace)
     const id = await finish(FAILED)
     await app.jobs.retry(id, WHO)
@@ -45,7 +45,7 @@ describe('a manual retry in place', () => {
     expect(await app.explain(id)).toContain('QUEUED again by ann: the gateway is back.')
   })
 
-  test('a budget that is kept allows the one attempt and no more', async () => {
+  test('a kept budget allows one more attempt', async () => {
     const { app, finish, work } = await makeBench({
       retry: { max: 3 },
       manualRetry: { mode: 'in-place', budget: 'keep' },
@@ -61,7 +61,7 @@ describe('a manual retry in place', () => {
     })
   })
 
-  test('another input is refused: the job would no longer be what was submitted', async () => {
+  test('a retry in place refuses a new input', async () => {
     const { app, finish } = await makeBench(inPlace)
     const id = await finish(FAILED)
     const refused = await refusal(app.jobs.retry(id, { ...WHO, input: { outcomes: [] } }))
@@ -69,7 +69,7 @@ describe('a manual retry in place', () => {
     expect(await app.jobs.find(id)).toMatchObject({ status: 'failed' })
   })
 
-  test('is refused beside a twin that holds the dedupe key', async () => {
+  test('is refused while another job holds the dedupe key', async () => {
     const { app, finish, submit } = await makeBench(inPlace)
     const id = await finish(FAILED, { dedupe: 'one' })
     await submit(['ok'], { dedupe: 'one' })
@@ -78,7 +78,7 @@ describe('a manual retry in place', () => {
   })
 })
 
-describe('what a person may not do', () => {
+describe('forbidden actions', () => {
   test('only a failed job can be retried, and a refusal changes nothing [W30 D22]', async () => {
     const { app, submit } = await makeBench(inPlace)
     const id = await submit(['ok'])
@@ -113,7 +113,7 @@ describe('what a person may not do', () => {
     expect(await app.jobs.find(id)).toBe(null)
   })
 
-  test('a job that moved on after the person looked is left alone, and the answer says what it is now', async () => {
+  test('an action on an outdated state changes nothing and reports the current state', async () => {
     let overtake = async () => undefined as unknown
     const { app, submit, worker } = await makeBench({}, (store) => ({
       ...store,
@@ -165,7 +165,7 @@ describe('marking failed', () => {
     expect(retried.job).toMatchObject({ status: 'queued', retriedFrom: id })
   })
 
-  test('the stage says how far it had come: waiting, claimed, or begun', async () => {
+  test('the phase of the failure says whether the job was queued, claimed or started', async () => {
     const { app, submit, store, begin } = await makeBench()
     const [waits, claimed] = [await submit(['hang']), await submit(['hang'])]
     await app.jobs.markFailed(waits, WHO)
@@ -181,7 +181,7 @@ describe('marking failed', () => {
     expect(stages).toEqual(['pre_dispatch', 'dispatch', 'execution'])
   })
 
-  test('what a person decides spends nothing, and gives nothing back', async () => {
+  test('marking a job as failed does not change its budgets', async () => {
     const { app, submit, worker } = await makeBench({ retry: { max: 3, backoff: { table: ['1h'] } } })
     const id = await submit(['GW_5XX'])
     await worker.tick()
@@ -195,7 +195,7 @@ describe('marking failed', () => {
     })
   })
 
-  test('a worker that still lives is stopped, and what it does no longer counts', async () => {
+  test('a worker that still runs the job is stopped, and its result does not count', async () => {
     const { app, submit, worker, clock, begin } = await makeBench()
     const id = await submit(['hang'])
     await begin()
@@ -212,7 +212,7 @@ describe('marking failed', () => {
     ])
   })
 
-  test('a job that is failed for good is set aside as its policy says, whoever decided it', async () => {
+  test('a job that a person marks as failed becomes a dead letter if its policy says so', async () => {
     const { app, submit } = await makeBench({ deadLetter: 'queue' })
     const id = await submit(['ok'])
     const { job } = await app.jobs.markFailed(id, WHO)
@@ -221,7 +221,7 @@ describe('marking failed', () => {
     expect(deadLetters).toMatchObject([{ jobId: id, failure: { code: 'MARKED_FAILED' }, input: { outcomes: ['ok'] } }])
   })
 
-  test('what is over cannot be marked failed', async () => {
+  test('a finished job cannot be marked as failed', async () => {
     const { app, finish } = await makeBench()
     const id = await finish(['ok'])
     expect(await refusal(app.jobs.markFailed(id, WHO))).toMatchObject({ code: 'JOB_WRONG_STATE' })
@@ -229,7 +229,7 @@ describe('marking failed', () => {
 })
 
 describe('cancelling', () => {
-  test('a job that waits is cancelled and never runs', async () => {
+  test('a queued job is cancelled and never runs', async () => {
     const { app, submit, work } = await makeBench()
     const id = await submit(['ok'])
     expect((await app.jobs.cancel(id, WHO)).did).toBe(`Job ${id} is cancelled.`)
@@ -237,7 +237,7 @@ describe('cancelling', () => {
     expect(await app.jobs.find(id)).toMatchObject({ status: 'cancelled', attemptCount: 0 })
   })
 
-  test('of a job that runs the worker is told, and the answer says so', async () => {
+  test('the worker of a running job is asked to stop', async () => {
     const { app, submit, worker } = await makeBench()
     const id = await submit(['hang'])
     await worker.tick()
@@ -250,7 +250,7 @@ describe('cancelling', () => {
     expect(await app.explain(id)).toContain('CANCELLED by ann: the gateway is back.')
   })
 
-  test('a policy may forbid it', async () => {
+  test('a policy can forbid cancelling', async () => {
     const { app, submit } = await makeBench({ cancel: false })
     const id = await submit(['ok'])
     expect(await refusal(app.jobs.cancel(id, WHO))).toMatchObject({ code: 'NOT_ALLOWED_BY_POLICY' })

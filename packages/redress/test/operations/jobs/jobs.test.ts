@@ -11,7 +11,7 @@ import { makeBench, refusal, WHO } from '../bench.ts'
 
 const owner = (account: string): Caller => ({ name: account, role: 'owner', account, scopes: null, isPerson: true })
 
-test('a list says when it was read, and how many jobs are not over yet, whatever else was asked for', async () => {
+test('a list has the time of reading and the number of unfinished jobs, whatever its filter', async () => {
   const { app, clock, submit, finish } = await makeBench()
   await finish(['GW_4XX'], { owner: 'ann' })
   await submit(['ok'], { owner: 'ann' })
@@ -25,7 +25,7 @@ test('a list says when it was read, and how many jobs are not over yet, whatever
   })
 })
 
-test('an owner finds and counts only their own, by whatever they look for', async () => {
+test('an owner finds and counts only their own jobs', async () => {
   const { app, finish, submit } = await makeBench()
   const theirs = await finish(['GW_4XX'], { owner: 'bob', dedupe: 'key' })
   const own = await submit(['ok'], { owner: 'ann' })
@@ -42,7 +42,7 @@ test('an owner finds and counts only their own, by whatever they look for', asyn
   expect(await app.performAs(ann, 'jobs.count', { status: 'failed' })).toEqual({ count: 0, isMore: false })
 })
 
-test('jobs are found by code, queue and time, and what is not a time is refused', async () => {
+test('jobs are found by code, queue and time, and an invalid time is refused', async () => {
   const { app, clock, finish, submit } = await makeBench()
   const failed = await finish(['GW_4XX'])
   await clock.advance(3_600_000)
@@ -65,7 +65,7 @@ test('jobs are found by code, queue and time, and what is not a time is refused'
   }
 })
 
-test('jobs that a person made from another one are found by that one', async () => {
+test('retries are found by the id of the original job', async () => {
   const { app, finish } = await makeBench({ manualRetry: 'new-job' })
   const id = await finish(['GW_4XX'], { owner: 'ann' })
   const { job } = await app.jobs.retry(id, WHO)
@@ -77,7 +77,7 @@ test('jobs that a person made from another one are found by that one', async () 
   expect(await app.performAs(owner('bob'), 'jobs.list', { retriedFrom: id })).toMatchObject({ jobs: [] })
 })
 
-test('a store from before knows the codes of its failed jobs when it was brought up to date', async () => {
+test('a migrated store finds failed jobs by code', async () => {
   const path = join(temporaryFolder(), 'redress.db')
   const old = new DatabaseSync(path)
   for (const migration of MIGRATIONS.slice(0, 2)) old.exec(migration)
@@ -95,7 +95,7 @@ test('a store from before knows the codes of its failed jobs when it was brought
   await store.stop()
 })
 
-test('jobs are listed the newest first, page by page, without one missing or doubled', async () => {
+test('pages list every job once, newest first', async () => {
   const { app, submit } = await makeBench()
   const ids: string[] = []
   for (let i = 0; i < 5; i++) ids.unshift(await submit(['ok']))
@@ -121,13 +121,13 @@ test('jobs are found by status, type and owner', async () => {
   expect(await idsOf({ type: 'other' })).toEqual([])
 })
 
-test('a job is shown with what can be done to it', async () => {
+test('a job is shown with its allowed actions', async () => {
   const { app, finish } = await makeBench()
   const job = await app.jobs.find(await finish(['GW_4XX']))
   expect(job?.actions).toContainEqual({ name: 'retry', allowed: true, why: 'makes a new job; this one stays failed' })
 })
 
-test('an input that is wrong is refused with every problem', async () => {
+test('an invalid input is refused with every problem', async () => {
   const { app } = await makeBench()
   const refused = await refusal(app.jobs.list({ limit: 0, status: 'done' as 'failed' }))
   expect(refused).toMatchObject({ code: 'OPTION_INVALID', exitCode: 2 })
@@ -142,7 +142,7 @@ test.each(['jobs.show', 'jobs.events', 'jobs.failures', 'jobs.explain'] as const
   },
 )
 
-test('a job can be submitted by name from a program that does not know its type, once some program declared it', async () => {
+test('a program can submit a job of a type that another program declared', async () => {
   const { app, store } = await makeBench()
   const other = redress({ store })
   const { job, did } = await other.perform('jobs.submit', { type: 'step', input: { outcomes: [] }, owner: 'ann' })
@@ -151,7 +151,7 @@ test('a job can be submitted by name from a program that does not know its type,
   expect(await refusal(other.perform('jobs.submit', { type: 'stop' }))).toMatchObject({ code: 'TYPE_UNKNOWN' })
 })
 
-test('a submission that was there already is said to be, and a dry run submits nothing', async () => {
+test('a duplicate submission returns the existing job, and a dry run submits nothing', async () => {
   const { app } = await makeBench()
   const input = { type: 'step', input: { outcomes: [] }, dedupe: 'one' }
   expect(await app.perform('jobs.submit', { ...input, dryRun: true })).toMatchObject({ isDone: false, job: null })

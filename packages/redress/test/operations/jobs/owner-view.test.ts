@@ -53,7 +53,7 @@ test('without an owner, an operator reaches every job', async () => {
   expect(await app.jobs.retry(id, WHO)).toMatchObject({ isDone: true })
 })
 
-describe('a type that says under which of its codes owners see those of the engine', () => {
+describe('a type that maps engine codes for owners', () => {
   const codes = failureCodes({
     OWN: { fault: 'caller', retry: 'never', message: 'It is the file.' },
     OTHER: { fault: 'unknown', retry: 'transient', message: 'It failed.', waiting: 'It is tried again.' },
@@ -95,7 +95,7 @@ describe('a type that says under which of its codes owners see those of the engi
     for (const [name, answer] of await answers(scene, olga, id)) expect(answer, name).toContain(engineCode)
   }
 
-  test('a lost worker', async () => {
+  test('owners see the mapped code of a lost worker', async () => {
     const { scene, id, worker } = await lost({ orphan: 'fail' })
     worker.crash()
     const other = await scene.worker()
@@ -113,7 +113,7 @@ describe('a type that says under which of its codes owners see those of the engi
     })
   })
 
-  test('a job that an operator marked as failed', async () => {
+  test('owners see the mapped code of a job marked as failed', async () => {
     const { scene, id, worker } = await lost({ orphan: 'report' })
     worker.crash()
     const other = await scene.worker()
@@ -123,7 +123,7 @@ describe('a type that says under which of its codes owners see those of the engi
     await expectShown(scene, id, 'MARKED_FAILED')
   })
 
-  test('a code of its own is shown as it is, and a type without the choice shows the engine’s', async () => {
+  test('own codes are unchanged, and a type without a mapping shows the codes of the engine', async () => {
     const scene = new Scene()
     onTestFinished(() => scene.end())
     scene.app.job('own', { codes, ownersSee: 'OTHER', run: (_: unknown, attempt) => attempt.fail('OWN') })
@@ -140,7 +140,7 @@ describe('a type that says under which of its codes owners see those of the engi
     expect(await found(scene, ann, 'OTHER')).toEqual([[], { count: 0, isMore: false }])
   })
 
-  test('a code that is not of the type is refused when the type is declared', () => {
+  test('a mapping to an unknown code is refused when the type is declared', () => {
     const scene = new Scene()
     onTestFinished(() => scene.end())
     expect(() => scene.app.job('work', { codes, ownersSee: 'TIMEOUT' as never, run: () => 1 })).toThrow(

@@ -56,14 +56,14 @@ test('a retry with a refused input leaves a failed job when the policy records r
   expect(did).toContain('It was refused at once: It was refused.')
 })
 
-test('the new job takes over the dedupe key, so that nobody does the same work beside it', async () => {
+test('the new job takes over the dedupe key of the failed job', async () => {
   const { app, finish, submit } = await makeBench()
   const id = await finish(['GW_4XX'], { dedupe: 'one' })
   const { job } = await app.jobs.retry(id, WHO)
   expect(await submit(['ok'], { dedupe: 'one' })).toBe(job.id)
 })
 
-test('while a twin holds the dedupe key, a retry is refused and names the twin', async () => {
+test('a retry is refused while another job holds the dedupe key, and names that job', async () => {
   const { app, finish, submit } = await makeBench()
   const id = await finish(['GW_4XX'], { dedupe: 'one' })
   const twin = await submit(['ok'], { dedupe: 'one' })
@@ -72,14 +72,14 @@ test('while a twin holds the dedupe key, a retry is refused and names the twin',
   expect(refused.message).toContain(`job ${twin} holds the dedupe key of job ${id} and is queued`)
 })
 
-test('a job that keeps its dedupe key for good can be retried all the same', async () => {
+test('a job with a permanent dedupe key can be retried', async () => {
   const { app, finish } = await makeBench()
   const id = await finish(['GW_4XX'], { dedupe: { key: 'one', scope: 'always' } })
   const { job } = await app.jobs.retry(id, WHO)
   expect(await app.jobs.find(job.id)).toMatchObject({ status: 'queued', retriedFrom: id })
 })
 
-test('an edited input is other work and takes no key with it', async () => {
+test('a retry with an edited input does not take over the dedupe key', async () => {
   const { app, finish, submit } = await makeBench()
   const id = await finish(['GW_4XX'], { dedupe: 'one' })
   await submit(['ok'], { dedupe: 'one' })
@@ -87,7 +87,7 @@ test('an edited input is other work and takes no key with it', async () => {
   expect(isDone).toBe(true)
 })
 
-test('a dry run checks the input and makes nothing', async () => {
+test('a dry run checks the input and makes no job', async () => {
   const { app, finish } = await makeBench()
   const id = await finish(['GW_4XX'])
   const dry = { id, ...WHO, dryRun: true }
@@ -96,7 +96,7 @@ test('a dry run checks the input and makes nothing', async () => {
   expect((await app.jobs.list()).jobs).toHaveLength(1)
 })
 
-test('with an id of their own for the new job, somebody who retries twice makes one, also in the same moment', async () => {
+test('two retries with the same newId make one job, even at the same time', async () => {
   const { app, finish, work } = await makeBench({ reject: 'record' })
   const [id, other] = [await finish(['GW_4XX']), await finish(['GW_4XX'])]
   const by = { ...WHO, newId: app.newId() }
@@ -114,14 +114,14 @@ test('with an id of their own for the new job, somebody who retries twice makes 
   expect((await app.jobs.list({ retriedFrom: other })).jobs).toHaveLength(0)
 })
 
-test('where a retry makes no new job, an id for one is refused', async () => {
+test('a retry in place refuses newId', async () => {
   const { app, finish } = await makeBench({ manualRetry: 'in-place' })
   const id = await finish(['GW_4XX'])
   const refused = await refusal(app.jobs.retry(id, { ...WHO, newId: app.newId() }))
   expect(refused).toMatchObject({ code: 'NOT_ALLOWED_BY_POLICY', jobId: id })
 })
 
-describe('a failed job that was retried already', () => {
+describe('a failed job that was already retried', () => {
   test('is not retried a second time, and the refusal names the new job and its state', async () => {
     const { app, finish, work } = await makeBench()
     const id = await finish(['GW_4XX'])
@@ -186,7 +186,7 @@ describe('a failed job that was retried already', () => {
     expect(await app.explain(id)).toContain(`retried as ${job.id}`)
   })
 
-  test('is one whose dead letter was replayed', async () => {
+  test('a replay of its dead letter counts as a retry', async () => {
     const { app, finish } = await makeBench({ deadLetter: 'queue' })
     const id = await finish(['GW_4XX'])
     const [letter] = (await app.deadLetters.list()).deadLetters
