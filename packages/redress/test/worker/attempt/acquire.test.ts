@@ -140,6 +140,7 @@ test('a lost attempt keeps what it acquired until its handler ends, also when th
   isBroken = false
   await scene.clock.advance(6_000, () => turns(5))
   expect(order).toEqual(['lost'])
+  expect(lost, 'a loss is reported once').toEqual([id])
   end()
   await turns()
   expect(order).toEqual(['lost', 'release'])

@@ -47,6 +47,8 @@ test('a running job is told who cancelled it and why, within one poll', async ()
   expect(reason).toMatchObject({ actor: 'ann', reason: 'wrong file' })
   expect(await scene.job(id)).toMatchObject({ status: 'cancelled', failure: null })
   expect(await scene.story(id)).toBe('queued processing started cancel-requested cancelled')
+  const ended = (await scene.store.events({ id })).at(-1)
+  expect(ended?.data.reason, 'the history says why it ended').toContain('wrong file')
 })
 
 test('a handler that finished all the same has completed: the work is done and says so', async () => {

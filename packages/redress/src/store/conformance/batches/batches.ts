@@ -179,6 +179,25 @@ export const batches = topic('batches', {
     assert.equal((await bench.store.jobs({ limit: 10 })).length, 2, 'a job that was refused is there')
   },
 
+  async 'a job enters a batch before it is sealed, or is refused, whoever seals it at the same moment'(bench) {
+    const [store, other = bench.store] = await bench.openMany(2)
+    for (let i = 0; i < 20; i++) {
+      const batch = newBatch(bench, { isSealed: false })
+      await store.openBatch({ batch, jobs: [] })
+      const job = bench.newJob({ batch: batch.id })
+      const [entered, sealed] = await Promise.allSettled([
+        other.submit({ jobs: [job] }),
+        store.sealBatch({ id: batch.id }),
+      ])
+      assert.deepEqual(sealed, { status: 'fulfilled', value: 'sealed' })
+      if (entered.status === 'rejected') assert.equal(entered.reason.code, 'BATCH_CLOSED')
+      const isIn = entered.status === 'fulfilled'
+      const { state, total } = await row(bench, batch.id)
+      assert.deepEqual([state, total], isIn ? ['open', 1] : ['complete', 0])
+      assert.deepEqual(await kinds(bench, batch.id), isIn ? [] : ['settled'])
+    }
+  },
+
   async 'an empty batch is complete when it is sealed'(bench) {
     assert.equal((await row(bench, await opened(bench, 0))).state, 'complete')
   },

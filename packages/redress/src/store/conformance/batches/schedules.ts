@@ -17,6 +17,16 @@ export const schedules = topic('schedules', {
     assert.deepEqual(pick(await found(bench), 'runs', 'skipped'), { runs: 1, skipped: 0 })
   },
 
+  async 'a new schedule that many processes declare at once is declared by one'(bench) {
+    const handles = await bench.openMany(4)
+    await Promise.all(handles.map((store) => declare(bench, {}, store)))
+    const events = (await bench.store.feed({ afterSeq: 0, limit: 100 })).events
+    assert.deepEqual(
+      events.map(({ kind }) => kind),
+      ['declared'],
+    )
+  },
+
   async 'a tick that was taken cannot be taken again, whatever became of its job'(bench) {
     const nightly = await declare(bench)
     assert.equal(await take(bench, nightly), 'taken')
@@ -193,7 +203,11 @@ async function found(bench: Bench, name = 'nightly'): Promise<StoredSchedule> {
   return schedule
 }
 
-async function declare(bench: Bench, parts: Partial<ScheduleDeclaration> = {}): Promise<StoredSchedule> {
+async function declare(
+  bench: Bench,
+  parts: Partial<ScheduleDeclaration> = {},
+  store = bench.store,
+): Promise<StoredSchedule> {
   const schedule: ScheduleDeclaration = {
     name: 'nightly',
     type: 'plain',
@@ -206,7 +220,7 @@ async function declare(bench: Bench, parts: Partial<ScheduleDeclaration> = {}): 
     nextAtMs: bench.clock.nowMs() + MINUTE_MS,
     ...parts,
   }
-  await bench.store.declareSchedules({ schedules: [schedule] })
+  await store.declareSchedules({ schedules: [schedule] })
   return found(bench, schedule.name)
 }
 

@@ -82,12 +82,18 @@ export const retryBudget = topic('retry budget', {
     })
     const closes = leases.map((lease) => ({ ...lease, change: change(lease), ranMs: null }))
     await bench.store.close({ worker: worker.key, closes })
-    const addedMs: number[] = []
-    for (const { id } of leases) addedMs.push(Number((await bench.row(id)).dueAtMs) - bench.clock.nowMs() - 1_000)
-    assert.deepEqual(
-      addedMs.toSorted((a, b) => a - b),
-      [0, 0, 0, 0, 0, 0, 10_000, 20_000, 30_000],
-    )
+    assert.deepEqual(await addedOf(bench, leases), [0, 0, 0, 0, 0, 0, 10_000, 20_000, 30_000])
+  },
+
+  async 'processes that record retries at the same moment pay from one budget'(bench) {
+    const { worker, leases } = await claimed(bench, SPARSE, 9)
+    const handles = await bench.openMany(3)
+    const close = (lease: Lease, i: number) => {
+      const change = { ...requeued('retry', lease, { delayMs: 1_000 }), budget: { type: 'stormy', ...SPARSE } }
+      return handles[i % 3]?.close({ worker: worker.key, closes: [{ ...lease, change, ranMs: null }] })
+    }
+    await Promise.all(leases.map(close))
+    assert.deepEqual(await addedOf(bench, leases), [0, 0, 0, 0, 0, 0, 10_000, 20_000, 30_000])
   },
 
   async 'a write that came too late costs the budget nothing'(bench) {
@@ -112,3 +118,9 @@ async function claimed(bench: Bench, budget: RetryBudgetPolicy, count: number) {
 
 const retry = (worker: BenchWorker, lease: Lease, budget: RetryBudgetPolicy) =>
   worker.close(lease, { ...requeued('retry', lease, { delayMs: 1_000 }), budget: { type: 'stormy', ...budget } })
+
+/** How much longer each of these jobs waits than it would within the budget, the shortest first. */
+async function addedOf(bench: Bench, leases: readonly Lease[]): Promise<number[]> {
+  const rows = await Promise.all(leases.map(({ id }) => bench.row(id)))
+  return rows.map(({ dueAtMs }) => Number(dueAtMs) - bench.clock.nowMs() - 1_000).toSorted((a, b) => a - b)
+}
