@@ -214,7 +214,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a job that kills its workers never has its start recorded first',
-    file: 'packages/redress/src/worker/attempt/attempts.ts',
+    file: 'packages/redress/src/worker/attempt/steps.ts',
     find: 'return reclaims > 0 || releases > 0',
     replace: 'return false && reclaims > 0 && releases > 0',
     caughtBy: { file: 'packages/redress/test/testing/kit.test.ts', tests: 'before its start could be recorded' },

@@ -5,7 +5,7 @@ import { type Chance, seededChance } from '../runtime/chance.ts'
 import { VirtualClock } from '../runtime/clock.ts'
 import { fillFromChance, idMaker } from '../runtime/id.ts'
 import type { JobRow, Store } from '../store/contract/store.ts'
-import { STEPS, type Step } from '../worker/attempt/attempts.ts'
+import { STEPS, type Step } from '../worker/attempt/steps.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import type { Worker } from '../worker/worker.ts'
 

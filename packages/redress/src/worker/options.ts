@@ -4,8 +4,8 @@ import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 import { type Log, silentLog } from '../runtime/log.ts'
 import type { Close, CloseAnswer, Store } from '../store/contract/store.ts'
-import type { Step } from './attempt/attempts.ts'
 import type { Handler } from './attempt/call-handler.ts'
+import type { Step } from './attempt/steps.ts'
 import type { Duty } from './duty.ts'
 
 export interface WorkerOptions {

@@ -4,7 +4,7 @@ import type { JobRow, Store } from '../../src/store/contract/store.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { type TestKit, testKit } from '../../src/testing/index.ts'
 import type { Attempt } from '../../src/worker/attempt/attempt.ts'
-import type { Step } from '../../src/worker/attempt/attempts.ts'
+import type { Step } from '../../src/worker/attempt/steps.ts'
 import { type Fault, faultyStore } from './faulty-store.ts'
 import { checkAlone } from './laws.ts'
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { seedOf } from '../../../../test/support/seed.ts'
 import { did, size } from '../../../../test/support/size.ts'
-import { STEPS } from '../../src/worker/attempt/attempts.ts'
+import { STEPS } from '../../src/worker/attempt/steps.ts'
 import type { Fault } from './faulty-store.ts'
 import { DEEDS, type Happening, type PlannedJob, WorkerWorld } from './worker-world.ts'
 

@@ -3,7 +3,7 @@ import { Scene } from '../../../../test/support/scene.ts'
 import { turns } from '../../../../test/support/until.ts'
 import type { Store } from '../../src/store/contract/store.ts'
 import type { Attempt } from '../../src/worker/attempt/attempt.ts'
-import { STEPS } from '../../src/worker/attempt/attempts.ts'
+import { STEPS } from '../../src/worker/attempt/steps.ts'
 
 let scene: Scene
 beforeEach(() => {

@@ -12,7 +12,7 @@ import { type FindCaller, neededCaller } from '../callers/callers.ts'
 import { clientAddress } from '../callers/client-address.ts'
 import type { HttpLimits } from '../limits.ts'
 import { collectChanges, type EventSource } from './changes.ts'
-import { Streams } from './streams.ts'
+import { OpenStreams } from './stream-limits.ts'
 import { writeEvents } from './write-events.ts'
 
 /** Whether a caller may hear a topic of an app's own: of `campaign:9`, `name` is '9'. */
@@ -29,20 +29,23 @@ export interface EventsOptions {
   ownerCodes: OwnerCodes
 }
 
-/** `GET /api/events`: what happens, on the topics that a caller may hear, from where they were. */
+/**
+ * `GET /api/events`: streams the events of topics. Every topic is authorized when the stream opens (`authorizeTopic`),
+ * and every open stream is authorized again at an interval (`reauthorize`).
+ */
 export function addEvents(
   server: FastifyInstance,
   { hub, store, findCaller, limits, ownTopics, ownerCodes }: EventsOptions,
 ): { close(): void } {
-  const streams = new Streams(limits)
+  const streams = new OpenStreams(limits)
   const listening = new Map<Subscription, FastifyRequest>()
 
-  // Who asks only for its head would wait for its end.
+  // A HEAD request would wait until the stream ends.
   server.get('/api/events', { exposeHeadRoute: false }, async (request, reply) => {
     const caller = await neededCaller(findCaller, request)
     const topics = topicsOf(request, caller, limits.topicsPerStreamMax)
     const everyMs = everyMsOf(request)
-    for (const topic of topics) await needHearing(await store(), caller, topic, ownTopics)
+    for (const topic of topics) await authorizeTopic(await store(), caller, topic, ownTopics)
     const leave = streams.enter(caller.name, clientAddress(request))
     let subscription: Subscription | null = null
     const end = () => {
@@ -53,11 +56,11 @@ export function addEvents(
     try {
       subscription = hub.subscribe({ topics, after: lastIdOf(request), behindMax: limits.streamBehindMax })
       listening.set(subscription, request)
-      // Of the answer, not of the request: that one is over as soon as it was read.
+      // The request closes as soon as it was read; the response closes when the client leaves.
       reply.raw.once('close', end)
-      // From here on nothing is missed: whoever has the head of the answer may act and will hear of it.
+      // The client must miss no event that it causes after it received the response headers.
       await subscription.ready
-      // Whoever left meanwhile is not heard of again.
+      // The client left while the subscription was prepared: no `close` event follows.
       if (reply.raw.destroyed) end()
       const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account, ownerCodes) : subscription
       const events = everyMs === null ? heard : collectChanges(heard, everyMs)
@@ -70,17 +73,17 @@ export function addEvents(
     }
   })
 
-  /** Whoever may not come in any more does not go on listening: they are sent back to the door. */
-  const look = async () => {
+  /** Ends the streams of callers whose token or session is no longer valid. */
+  const reauthorize = async () => {
     for (const [subscription, request] of listening) {
       const caller = await findCaller(request).catch((error: unknown) => error)
-      // A store that does not answer now says nothing about anybody.
+      // A store that does not answer proves nothing: the stream stays open until the next check.
       if (caller === null || isRefusal(caller)) subscription.end('stopped')
     }
-    if (!isClosed) timer = setTimeout(() => void look(), limits.streamCheckMs)
+    if (!isClosed) timer = setTimeout(() => void reauthorize(), limits.streamCheckMs)
   }
   let isClosed = false
-  let timer = setTimeout(() => void look(), limits.streamCheckMs)
+  let timer = setTimeout(() => void reauthorize(), limits.streamCheckMs)
   timer.unref()
   return {
     close: () => {
@@ -99,7 +102,7 @@ const STREAM_HEADERS = {
 
 const isRefusal = (error: unknown): boolean => error instanceof RedressError && error.httpStatus < 500
 
-async function needHearing(
+async function authorizeTopic(
   store: Store,
   caller: Caller,
   topic: string,
@@ -112,7 +115,7 @@ async function needHearing(
   throw new RedressError('ROLE_TOO_LOW', `The topic ${topic} is not for ${caller.name}.`)
 }
 
-/** In a batch of one's own there may be jobs of others. */
+/** A batch of an owner can contain jobs of other owners: their events are left out. */
 function ownOnly(subscription: Subscription, account: string | null, codes: OwnerCodes): EventSource {
   const isOwn = ({ event, data }: HubEvent): boolean =>
     !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
@@ -153,7 +156,7 @@ function topicsOf(request: FastifyRequest, caller: Caller, most: number): string
 const EVERY_MS_MIN = 250
 const EVERY_MS_MAX = 60_000
 
-/** `every=1000`: what happens is gathered, and told together once in so many milliseconds. */
+/** `every=1000`: events are collected and sent together, once in this many milliseconds. */
 function everyMsOf(request: FastifyRequest): number | null {
   const { every } = request.query as { every?: string | string[] }
   if (every === undefined) return null
@@ -162,7 +165,7 @@ function everyMsOf(request: FastifyRequest): number | null {
   throw new RedressError('REQUEST_INVALID', `every: milliseconds from ${EVERY_MS_MIN} to ${EVERY_MS_MAX} are expected.`)
 }
 
-/** A browser sends the header when it comes back; a page that is loaded anew can give the same in the address. */
+/** A browser sends the header when it reconnects; a reloaded page can put the same id into the URL. */
 function lastIdOf(request: FastifyRequest): string | null {
   const { after } = request.query as { after?: string | string[] }
   const given = request.headers['last-event-id'] ?? after

@@ -3,10 +3,10 @@ import type { HttpLimits } from '../limits.ts'
 
 type StreamLimits = Pick<HttpLimits, 'streamsMax' | 'streamsPerCallerMax' | 'streamsPerAddressMax'>
 
-const COME_BACK_MS = 10_000
+const RETRY_AFTER_MS = 10_000
 
-/** Counts open streams per caller, per address and in total. A client can get names more easily than addresses. */
-export class Streams {
+/** Limits open streams per caller, per address and in total. A client gets another name more easily than another address. */
+export class OpenStreams {
   readonly #limits: StreamLimits
   readonly #byCaller = new Map<string, number>()
   readonly #byAddress = new Map<string, number>()
@@ -16,11 +16,7 @@ export class Streams {
     this.#limits = limits
   }
 
-  get open(): number {
-    return this.#open
-  }
-
-  /** Throws where there are too many; else gives what is to be called, once or more often, when the stream is over. */
+  /** Counts one stream, or throws if a limit is reached. The caller calls the returned function when the stream ends. */
   enter(name: string, address: string): () => void {
     const { streamsMax, streamsPerCallerMax, streamsPerAddressMax } = this.#limits
     if (this.#open >= streamsMax) throw tooMany(`Too many streams are open; the limit is ${streamsMax}`)
@@ -54,5 +50,5 @@ function add(counts: Map<string, number>, key: string, count: number): void {
 const tooMany = (message: string): RedressError =>
   new RedressError('TOO_MANY_REQUESTS', `${message}.`, {
     action: 'Close a stream. One stream can have many topics.',
-    retryAfterMs: COME_BACK_MS,
+    retryAfterMs: RETRY_AFTER_MS,
   })
