@@ -16,43 +16,19 @@ import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
 import { type Dialect, NONE, type Sql, sql } from './tx/sql.ts'
 
-/** A row of the outbox  */
-interface NoticeRow {
-  seq: number
-  at: number
-  kind: string
+/** Lists and objects are stored as JSON. */
+type NoticeRow = Omit<StoredNotice, 'channels' | 'waiting' | 'content'> & {
   channels: string
-  /** JSON: the channels that it waits for. */
   waiting: string
-  subject: string
-  cause: string
-  until: number
-  repeats: number
-  last_at: number
-  earlier: number
-  earlier_at: number | null
-  data: string
-  relayed_at: number | null
+  content: string
 }
 
-function noticeFromRow(row: NoticeRow): StoredNotice {
-  return {
-    seq: row.seq,
-    atMs: row.at,
-    kind: row.kind,
-    subject: row.subject,
-    cause: row.cause,
-    channels: JSON.parse(row.channels) as string[],
-    waiting: (JSON.parse(row.waiting) as string[]).sort(),
-    repeats: row.repeats,
-    lastAtMs: row.last_at,
-    untilMs: row.until,
-    earlier: row.earlier,
-    earlierAtMs: row.earlier_at,
-    relayedAtMs: row.relayed_at,
-    content: JSON.parse(row.data) as NoticeContent,
-  }
-}
+const noticeFromRow = ({ channels, waiting, content, ...row }: NoticeRow): StoredNotice => ({
+  ...row,
+  channels: JSON.parse(channels) as string[],
+  waiting: (JSON.parse(waiting) as string[]).sort(),
+  content: JSON.parse(content) as NoticeContent,
+})
 
 /** The job that brings a notice to a channel. */
 function deliveryOf(notice: StoredNotice, channel: string): NewJob {
@@ -79,7 +55,9 @@ const idOf = ({ seq, atMs, subject, cause }: StoredNotice, channel: string): str
   derivedId('notice', seq, atMs, subject, cause, channel)
 
 const columns = ({ jsonArray }: Dialect): Sql => sql`
-  notices.*, (SELECT ${jsonArray(sql`channel`)} FROM notice_waits WHERE notice = notices.seq) AS waiting`
+  notices.seq, notices.at AS "atMs", kind, subject, cause, channels, repeats, last_at AS "lastAtMs", until AS "untilMs",
+  earlier, earlier_at AS "earlierAtMs", relayed_at AS "relayedAtMs", data AS content,
+  (SELECT ${jsonArray(sql`channel`)} FROM notice_waits WHERE notice = notices.seq) AS waiting`
 
 export function openNotices({ dialect, history, read, write, submit }: ScriptContext): NoticeStore {
   /** Sorted by number. */

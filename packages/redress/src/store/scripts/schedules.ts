@@ -1,14 +1,26 @@
 import type { SubjectEvents } from '../../core/job/events.ts'
 import type { Status } from '../../core/job/states.ts'
-import type { MissedRule } from '../../core/schedule.ts'
 import type { ScheduleAct, ScheduleDeclaration, ScheduleStore, StoredSchedule } from '../contract/schedules.ts'
 import type { By } from '../contract/store.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
 import { NONE, sql } from './tx/sql.ts'
 
-/** A row as both drivers have it. */
-type ScheduleRow = Record<string, number | string | null>
+/** The columns of `StoredSchedule`, and those of its parts. */
+type ScheduleRow = Omit<StoredSchedule, 'lastJob' | 'problem' | 'paused'> & {
+  last_job: string | null
+  last_status: Status | null
+  problem: string | null
+  problem_at: number
+  paused_at: number | null
+  paused_by: string
+  paused_reason: string
+}
+
+const COLUMNS = sql`
+  name, revision, schedules.type, schedules.payload, cron, timezone, missed, schedules.owner, schedules.priority,
+  next_at AS "nextAtMs", last_at AS "lastAtMs", last_job, runs, skipped, problem, problem_at, paused_at, paused_by,
+  paused_reason, resumed_at AS "resumedAtMs", declared_at AS "declaredAtMs", seen_at AS "seenAtMs"`
 
 /** The event of each act. */
 const SCHEDULE_ACT_EVENTS = {
@@ -23,44 +35,29 @@ const isDeclaredSame = (row: ScheduleRow, one: ScheduleDeclaration): boolean =>
     (field) => row[field] === one[field],
   )
 
-function scheduleFromRow(row: ScheduleRow): StoredSchedule {
+function toSchedule(stored: ScheduleRow): StoredSchedule {
+  const { last_job, last_status, problem, problem_at, paused_at, paused_by, paused_reason, ...row } = stored
   return {
-    name: row.name as string,
-    revision: row.revision as number,
-    type: row.type as string,
-    payload: row.payload as string | null,
-    cron: row.cron as string,
-    timezone: row.timezone as string,
-    missed: row.missed as MissedRule,
-    owner: row.owner as string | null,
-    priority: row.priority as number,
-    nextAtMs: row.next_at as number | null,
-    lastAtMs: row.last_at as number | null,
-    lastJob: row.last_job === null ? null : { id: row.last_job as string, status: row.last_status as Status | null },
-    runs: row.runs as number,
-    skipped: row.skipped as number,
-    problem: row.problem === null ? null : { message: row.problem as string, atMs: row.problem_at as number },
-    paused:
-      row.paused_at === null
-        ? null
-        : {
-            atMs: row.paused_at as number,
-            actor: row.paused_by as string,
-            reason: row.paused_reason as string,
-          },
-    resumedAtMs: row.resumed_at as number | null,
-    declaredAtMs: row.declared_at as number,
-    seenAtMs: row.seen_at as number,
+    ...row,
+    lastJob: last_job === null ? null : { id: last_job, status: last_status },
+    problem: problem === null ? null : { message: problem, atMs: problem_at },
+    paused: paused_at === null ? null : { atMs: paused_at, actor: paused_by, reason: paused_reason },
   }
 }
 
 export function openSchedules({ dialect, history, write, read, submit }: ScriptContext): ScheduleStore {
   const { forUpdate, greatest, inTexts } = dialect
 
-  const tell = (tx: Tx, name: string, nowMs: number, kind: SubjectEvents['schedule'][number], data: object | null) =>
-    history.subjectEvent(tx, `schedule:${name}`, nowMs, kind, data)
+  const addEvent = (
+    tx: Tx,
+    name: string,
+    nowMs: number,
+    kind: SubjectEvents['schedule'][number],
+    data: object | null,
+  ) => history.subjectEvent(tx, `schedule:${name}`, nowMs, kind, data)
 
-  const find = (tx: Tx, name: string) => tx.get<ScheduleRow>`SELECT * FROM schedules WHERE name = ${name} ${forUpdate}`
+  const find = (tx: Tx, name: string) => tx.get<ScheduleRow>`
+    SELECT ${COLUMNS} FROM schedules WHERE name = ${name} ${forUpdate}`
 
   const declare = function* (tx: Tx, one: ScheduleDeclaration, nowMs: number): Script<void> {
     const { name, type, payload, cron, timezone, missed, owner, priority } = one
@@ -70,7 +67,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
       return
     }
     const keepsTicks = before !== undefined && before.cron === cron && before.timezone === timezone
-    const nextAtMs = keepsTicks ? (before.next_at as number | null) : one.nextAtMs
+    const nextAtMs = keepsTicks ? before.nextAtMs : one.nextAtMs
     if (before === undefined) {
       // The revision is one that no removed schedule of this name had: those were made earlier, or count on from that.
       yield* tx.run`
@@ -85,7 +82,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
           next_at = ${nextAtMs}, declared_at = ${nowMs}, seen_at = ${nowMs}
         WHERE name = ${name}`
     }
-    yield* tell(tx, name, nowMs, before === undefined ? 'declared' : 'changed', { type, cron, timezone, missed })
+    yield* addEvent(tx, name, nowMs, before === undefined ? 'declared' : 'changed', { type, cron, timezone, missed })
   }
 
   const submitRun = function* (
@@ -152,10 +149,10 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
     schedules: ({ names } = {}) =>
       read('reading schedules', function* (tx) {
         const rows = yield* tx.all<ScheduleRow>`
-          SELECT schedules.*, jobs.status AS last_status FROM schedules
+          SELECT ${COLUMNS}, jobs.status AS last_status FROM schedules
             LEFT JOIN job_specs ON job_specs.id = schedules.last_job LEFT JOIN jobs ON jobs.key = job_specs.key
           ${names === undefined ? NONE : sql`WHERE name ${inTexts(names)}`}`
-        return rows.map(scheduleFromRow).toSorted((a, b) => (a.name < b.name ? -1 : 1))
+        return rows.map(toSchedule).toSorted((a, b) => (a.name < b.name ? -1 : 1))
       }),
 
     tickSchedule: ({ name, expect, runs, skipped, because, nextAtMs }) =>
@@ -167,7 +164,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
           WHERE name = ${name} AND revision = ${expect.revision} AND next_at = ${expect.nextAtMs}`
         if (taken === 0) return 'moved-on'
         for (const run of runs) yield* submitRun(tx, name, run, nowMs)
-        if (skipped > 0) yield* tell(tx, name, nowMs, 'skipped', { skipped, because, ran: runs.length })
+        if (skipped > 0) yield* addEvent(tx, name, nowMs, 'skipped', { skipped, because, ran: runs.length })
         return 'taken'
       }),
 
@@ -176,7 +173,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
         const changes = yield* tx.run`
           UPDATE schedules SET problem = ${problem}, problem_at = ${nowMs}
           WHERE name = ${name} AND problem IS DISTINCT FROM ${problem}`
-        if (changes === 1) yield* tell(tx, name, nowMs, 'failed', { problem })
+        if (changes === 1) yield* addEvent(tx, name, nowMs, 'failed', { problem })
       }),
 
     actOnSchedule: ({ name, actor, reason, act: todo }) =>
@@ -184,7 +181,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
         const by = { actor, reason }
         if ((yield* find(tx, name)) === undefined) return 'not-found'
         if (!(yield* act(tx, name, by, todo, nowMs))) return 'already'
-        yield* tell(tx, name, nowMs, SCHEDULE_ACT_EVENTS[todo.kind], by)
+        yield* addEvent(tx, name, nowMs, SCHEDULE_ACT_EVENTS[todo.kind], by)
         const data = todo.kind === 'trigger' ? { job: todo.job.id } : null
         const entry = { atMs: nowMs, act: `schedules.${todo.kind}`, target: 'schedule', ids: [name], data }
         yield* history.audit(tx, by, entry)

@@ -78,12 +78,9 @@ export function openTypes(): scripts.Types {
 /** The job types as hot code of this driver asks for them. */
 export function awaitedTypes(types: scripts.Types, txOf: (on: Sql) => PgTx, pool: Sql) {
   return {
-    ...{ known: types.known, all: types.known, version: types.version },
-    ...{ knownByName: types.knownByName, knownByKey: types.knownByKey },
+    ...{ known: types.known, knownByName: types.knownByName, knownByKey: types.knownByKey, version: types.version },
     refresh: (on: Sql = pool) => awaiting(types.refresh(txOf(on))),
     keepUp: (on: Sql) => awaiting(types.keepUp(txOf(on))),
-    byKey: (key: number, on: Sql = pool) => awaiting(types.byKey(txOf(on), key)),
-    byName: (name: string, on: Sql = pool) => awaiting(types.byName(txOf(on), name)),
-    needed: (name: string, on: Sql = pool) => awaiting(types.needed(txOf(on), name)),
+    needed: (name: string, on: Sql) => awaiting(types.needed(txOf(on), name)),
   }
 }

@@ -218,11 +218,6 @@ export function openSubmitting({ types, txOf }: PgContext, batchScripts: Batches
 
     /** All of them, in order. If it throws, the caller must undo the transaction. */
     submitMany,
-
-    async submit(tx: Tx, job: NewJob, nowMs: number): Promise<Submitted> {
-      const [submitted] = await submitMany(tx, [job], nowMs)
-      return submitted as Submitted
-    },
   }
 }
 

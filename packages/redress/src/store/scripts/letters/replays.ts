@@ -64,8 +64,13 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
     yield* tx.run`UPDATE replays SET next_at = ${untilMs} WHERE key = ${key}`
   }
 
-  const tell = (tx: Tx, id: string, kind: Exclude<ReplayState, 'planning'> | 'resumed', atMs: number, data: object) =>
-    history.subjectEvent(tx, `replay:${id}`, atMs, kind, data)
+  const addEvent = (
+    tx: Tx,
+    id: string,
+    kind: Exclude<ReplayState, 'planning'> | 'resumed',
+    atMs: number,
+    data: object,
+  ) => history.subjectEvent(tx, `replay:${id}`, atMs, kind, data)
 
   const stepOf = function* (tx: Tx, row: ReplayRow, atMs: number): Script<ReplayStep> {
     // Core asks for them only while it waits for the canary.
@@ -91,7 +96,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
       nextAtMs: isUnderWay ? atMs : null,
       endedAtMs: step.to === 'done' ? atMs : null,
     })
-    yield* tell(tx, id, step.to, atMs, { why: step.why })
+    yield* addEvent(tx, id, step.to, atMs, { why: step.why })
     return isUnderWay ? yield* settle(tx, yield* needed(tx, id), atMs) : step
   }
 
@@ -183,7 +188,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
           if (!isLast) return
           const why = 'it waits to be started'
           yield* move(tx, row, { state: 'planned', why, isCanaryOver: false, nextAtMs: null, endedAtMs: null })
-          yield* tell(tx, id, 'planned', atMs, { letters: row.total + items.length })
+          yield* addEvent(tx, id, 'planned', atMs, { letters: row.total + items.length })
         },
         { alone: ALONE },
       ),
@@ -213,7 +218,7 @@ export function openReplays(context: ScriptContext, letters: Letters): ReplaySto
             nextAtMs: isUnderWay ? atMs : null,
             endedAtMs: state === 'aborted' ? atMs : null,
           })
-          yield* tell(tx, id, act === 'resume' ? 'resumed' : state, atMs, { actor, reason })
+          yield* addEvent(tx, id, act === 'resume' ? 'resumed' : state, atMs, { actor, reason })
           yield* history.audit(tx, { actor, reason }, { atMs, act: `replays.${act}`, target: 'replay', ids: [id] })
           if (isUnderWay) tx.wakeWorkers()
           return 'done'

@@ -53,7 +53,7 @@ const EVENT_OF: Readonly<Record<BreakerStatus, SubjectEvents['breaker'][number]>
 }
 
 /** About this many calls are part of the event of a change. */
-const CALLS_TOLD = 20
+const EVENT_CALLS_MAX = 20
 
 const COLUMNS = sql`
   name, policy, epoch, status, since, tries_at, passed, reason, forced_status, forced_by, forced_reason, forced_at,
@@ -123,10 +123,10 @@ function* move(tx: Tx, breaker: Breaker, state: BreakerState, nowMs: number): Sc
       passed = ${passed}, reason = ${reason}
     WHERE name = ${name}`
   if (isChange) {
-    const calls = bucketsOfCalls(yield* newestCalls(tx, name, CALLS_TOLD), CALLS_TOLD)
+    const calls = bucketsOfCalls(yield* newestCalls(tx, name, EVENT_CALLS_MAX), EVENT_CALLS_MAX)
     // The calls that opened it must not open it again after it closed.
     yield* tx.run`DELETE FROM breaker_calls WHERE breaker = ${name}`
-    yield* tell(tx, name, EVENT_OF[status], { status, reason, ...(calls.length > 0 && { calls }) }, nowMs)
+    yield* addEvent(tx, name, EVENT_OF[status], { status, reason, ...(calls.length > 0 && { calls }) }, nowMs)
   }
   return { ...breaker, epoch, state }
 }
@@ -138,7 +138,7 @@ function* release(tx: Tx, breaker: Breaker, by: By | null, nowMs: number): Scrip
   yield* setForced(tx, name, null)
   const free = yield* move(tx, { ...breaker, forced: null }, afterForcing(breaker.state, forced, nowMs), nowMs)
   const why = by ?? { reason: 'the time it was forced for is over' }
-  yield* tell(tx, name, 'released', { ...why, status: free.state.status }, nowMs)
+  yield* addEvent(tx, name, 'released', { ...why, status: free.state.status }, nowMs)
   return free
 }
 
@@ -148,7 +148,7 @@ const setForced = (tx: Tx, name: string, forced: ForcedState | null): Script<num
     forced_until = ${forced?.untilMs ?? null}
   WHERE name = ${name}`
 
-const tell = (tx: Tx, name: string, kind: BreakerEvent['kind'], data: BreakerEvent['data'], nowMs: number) =>
+const addEvent = (tx: Tx, name: string, kind: BreakerEvent['kind'], data: BreakerEvent['data'], nowMs: number) =>
   history.subjectEvent(tx, `breaker:${name}`, nowMs, kind, data)
 
 const newestCalls = (tx: Tx, name: string, limit: number, condition: Sql = sql`true`): Script<CallBucket[]> =>
@@ -275,7 +275,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
       writeOne('forcing a breaker', name, function* (tx, _, atMs) {
         const untilMs = forMs === null ? null : atMs + forMs
         yield* setForced(tx, name, { status, ...by, atMs, untilMs })
-        yield* tell(tx, name, 'forced', { actor: by.actor, reason: by.reason, status, untilMs }, atMs)
+        yield* addEvent(tx, name, 'forced', { actor: by.actor, reason: by.reason, status, untilMs }, atMs)
         yield* audit(tx, by, status === 'open' ? 'breakers.open' : 'breakers.close', name, atMs, { untilMs })
         tx.wakeWorkers()
         return true as const

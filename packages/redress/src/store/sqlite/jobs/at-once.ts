@@ -17,15 +17,10 @@ export type Types = ReturnType<typeof typesAtOnce>
 
 /** The job types as hot code of this driver asks for them, inside its own transaction: a known type needs no script. */
 export function typesAtOnce(given: types.Types, tx: SqliteTx) {
-  const { known, knownByName, knownByKey, refresh, keepUp, byKey, byName, needed, register } = given
+  const { knownByName, knownByKey, refresh, keepUp, byKey, byName, needed, register } = given
   const scripts = atOnce(tx, { refresh, keepUp, byKey, byName, needed, register })
   return {
     ...scripts,
-    known,
-    all() {
-      scripts.refresh()
-      return known()
-    },
     byKey: (key: number) => knownByKey(key) ?? scripts.byKey(key),
     byName: (name: string) => knownByName(name) ?? scripts.byName(name),
     needed: (name: string) => knownByName(name) ?? scripts.needed(name),
