@@ -15,7 +15,7 @@ export class Batch {
   readonly id: string
   /** False when a batch of the same id was there already; then nothing was made. */
   readonly isNew: boolean
-  /** What became of the `jobs` it was made with, in their order. */
+  /** The answers to the submissions of `jobs`, in their order. */
   readonly jobs: readonly Submitted[]
   readonly #host: AppHost
   readonly #defaults: SubmitOptions
@@ -142,7 +142,7 @@ export function batchExpiry(host: AppHost): Duty {
 export interface BatchOptions {
   /** Whose batch it is; its jobs are that owner's too, where they do not say otherwise. */
   owner?: string
-  /** What it comes to when some failed; as the policy of the first job's type says when left out. */
+  /** Its outcome when some jobs failed; as the policy of the first job's type says when left out. */
   rollup?: Rollup
   /** How long after its making it expires, for good. Never when left out. */
   expires?: Duration

@@ -26,7 +26,7 @@ const WAIT_MS_MAX = 6 * HOUR_MS
 const CHANNELS_MAX = 20
 const SUBJECT_CHARS_MAX = 1_000
 const DATA_BYTES_MAX = 256 * 1024
-/** What the engine itself tells of; see NoticeContent. */
+/** The notices of the engine itself; see NoticeContent. */
 const ENGINE_KINDS = new Set(['failed', 'orphaned', 'settled', 'app', 'test'])
 
 /** Six attempts in three hours; a failed one is kept where an operator sees it and can send it again. */
@@ -183,7 +183,7 @@ function appNotice(kind: string, { channels, subject, cause, window, data = null
     throw invalid(`cause must be a text of 1 to ${SUBJECT_CHARS_MAX} characters`)
   }
   if (window !== undefined && cause === undefined)
-    throw invalid('a window needs a cause: what is told once per window?')
+    throw invalid('window needs a cause: one notice per cause is sent in each window')
   const windowMs = window === undefined ? HOUR_MS : durationMs(window, 'window')
   return {
     channels,
@@ -246,11 +246,11 @@ export interface Delivery {
 export interface Delivered {
   /** The recipients that it reached; empty if there were none. */
   to: readonly string[]
-  /** What the other side said. */
+  /** The answer of the receiving server. */
   answer: string
-  /** Who will never be reached. */
+  /** Recipients that can never be reached. */
   refused?: readonly { to: string; answer: string }[]
-  /** Who was put off, to be tried again without the others. */
+  /** Recipients that were deferred, to be tried again without the others. */
   later?: readonly string[]
 }
 

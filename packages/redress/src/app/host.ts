@@ -7,7 +7,7 @@ import type { Log } from '../runtime/log.ts'
 import type { NewJob, Store } from '../store/contract/store.ts'
 import type { SubmitOptions } from './jobs/job-type.ts'
 
-/** What the parts of an app (batches, schedules, channels, ...) get from it. */
+/** The app as its parts (batches, schedules, channels, ...) see it. */
 export interface AppHost {
   store(): Promise<Store>
   readonly clock: Clock

@@ -20,7 +20,7 @@ export interface ScheduleDefinition<Input> {
   job: JobType<Input> | string
   /** The input of every run, or a function that makes it for each; `{}` when left out. */
   input?: NoInfer<Input> | ((tick: ScheduleTick) => NoInfer<Input> | Promise<NoInfer<Input>>)
-  /** What becomes of ticks that no process was there for: none runs, one for all of them, or each (at most 100). */
+  /** Which ticks run after an outage: none, one for all of them, or each (at most 100). */
   missed?: MissedRule
   owner?: string
   priority?: number
@@ -136,7 +136,7 @@ const given = (options: object): object =>
 const invalid = (message: string, action?: string): RedressError =>
   new RedressError('SCHEDULE_INVALID', `${message}.`, action === undefined ? {} : { action })
 
-/** Whatever is wrong with a declaration, it says with which. */
+/** Every error of a declaration names its schedule. */
 function naming(name: string, check: () => Declared): Declared {
   try {
     return check()
@@ -150,7 +150,7 @@ function naming(name: string, check: () => Declared): Declared {
 }
 
 const LOOK_MS = 250
-/** What other processes may have changed is looked for this often, however far off the next tick is. */
+/** How often changes of other processes are read, however far off the next tick is. */
 const LOOK_AGAIN_MS_MAX = 5_000
 /** A tick whose job cannot be made is tried again after this long, then after twice as long, and so on. */
 const HOLD_MS = 10_000

@@ -56,7 +56,7 @@ function s3Target(url: string, credentials: ArtifactStoreOptions['credentials'])
   if (unknown !== undefined) throw invalid(`has the parameter ${unknown}; known are ${S3_PARAMETERS.join(', ')}`)
   if (given.region === undefined && given.endpoint === undefined) throw invalid('needs a region or an endpoint')
   const { region = 'us-east-1' } = given
-  if (!REGION.test(region)) throw invalid('has a region that is none')
+  if (!REGION.test(region)) throw invalid('has an invalid region')
   return {
     bucket,
     prefix: objectPrefix(parsed.pathname),

@@ -4,7 +4,7 @@ import type { Status } from './job/states.ts'
 import type { Rollup } from './policy/flow.ts'
 import { count } from './views/fields.ts'
 
-/** What a batch can come to. */
+/** The outcomes of a batch. */
 export const OUTCOMES = ['complete', 'partial', 'failed', 'cancelled'] as const
 export type Outcome = (typeof OUTCOMES)[number]
 
@@ -23,7 +23,7 @@ export const batchCountFields = {
 }
 export type BatchCounts = z.infer<z.ZodObject<typeof batchCountFields>>
 
-/** What decides how a batch stands. */
+/** The facts that decide the state of a batch. */
 export interface BatchStanding extends BatchCounts {
   state: BatchState
   /** No more jobs will be added. */
@@ -57,7 +57,7 @@ export function countsOfMove(from: Status | null, to: Status, isPermanent: boole
   return counts
 }
 
-/** What jobs that have all ended come to. */
+/** The outcome of a batch whose jobs have all ended. */
 export function rollUp({ total, complete, failed, permanent }: BatchCounts, rollup: Rollup): Outcome {
   if (complete === total) return 'complete'
   if (complete === 0) return failed > 0 ? 'failed' : 'cancelled'
@@ -144,7 +144,7 @@ export interface BatchEvent {
   data: BatchNews
 }
 
-/** What the job of `onSettled` finds under `batch` in its input. */
+/** The value of `batch` in the input of the `onSettled` job. */
 export interface BatchOutcome extends BatchNews {
   id: string
   name: string

@@ -1,4 +1,4 @@
-/** What becomes of ticks that no process was there for. */
+/** Which missed ticks run after an outage. */
 export const MISSED_RULES = ['skip', 'once', 'all'] as const
 export type MissedRule = (typeof MISSED_RULES)[number]
 

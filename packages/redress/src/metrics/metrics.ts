@@ -68,7 +68,10 @@ export class Metrics {
       this.#reading = await this.#reader.read(await this.#host.store())
     } catch (error) {
       this.#reading = null
-      log.error({ err: error }, 'the store could not be read for metrics; those of this process are told all the same')
+      log.error(
+        { err: error },
+        'the store could not be read for metrics; the counters of this process are still exposed',
+      )
     }
     const nowMonoMs = clock.monoMs()
     this.#staleAtMonoMs = nowMonoMs + (nowMonoMs - beganMonoMs) / READING_SHARE_MAX
@@ -109,7 +112,7 @@ function both<Facts extends unknown[]>(
   }
 }
 
-/** What only the store knows, at one moment. */
+/** One reading of the store. */
 export interface StoreReading {
   depths: readonly TypeDepth[]
   oldestReady: readonly { queue: string; seconds: number; isPaused: boolean }[]

@@ -250,7 +250,7 @@ export function withTally(store: Store, tally: Tally, clock: Clock, activity: Ac
       return answer
     },
 
-    // What this process has counted itself is among what is read.
+    // The counts of this process are sent first, so that they are among the rows that are read.
     async activity(params) {
       await activity.send().catch(() => undefined)
       return store.activity(params)

@@ -67,7 +67,7 @@ export function email(options: EmailOptions): Channel {
     kind: 'email',
     async deliver(notice, delivery) {
       const { recipients, refused } = await recipientsOf(notice, to, delivery)
-      if (recipients.length === 0) return { to: [], answer: 'there was nobody to tell' }
+      if (recipients.length === 0) return { to: [], answer: 'there was no recipient' }
       const mail = checkedMail(await asked(delivery, () => inWords(notice)), delivery)
       transport ??= openTransport(smtp, timeoutMs)
       // The same for each recipient and attempt, so that a mailbox recognizes a duplicate.
@@ -167,7 +167,7 @@ async function recipientsOf(notice: Notice, to: EmailOptions['to'], delivery: De
   const named = await asked(delivery, () => to(notice))
   const list = named === null || named === undefined ? [] : Array.isArray(named) ? named : [named]
   if (list.length > RECIPIENTS_MAX) {
-    delivery.fail('RECIPIENT_INVALID', { detail: `${list.length} recipients; at most ${RECIPIENTS_MAX} are told` })
+    delivery.fail('RECIPIENT_INVALID', { detail: `${list.length} recipients; at most ${RECIPIENTS_MAX} get a mail` })
   }
   const wrong = list.filter((one) => readAddress(one) === null)
   if (wrong.length > 0 && wrong.length === list.length) {

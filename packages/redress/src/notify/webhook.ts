@@ -46,7 +46,7 @@ export function webhook(options: WebhookOptions): Channel {
     kind: 'webhook',
     async deliver(notice, delivery) {
       const target = await targetOf(url, notice, delivery)
-      if (target === null) return { to: [], answer: 'there was nobody to tell' }
+      if (target === null) return { to: [], answer: 'there was no recipient' }
       const text = bodyText(body, notice, delivery)
       const timestamp = Math.floor(delivery.nowMs / 1000)
       const sender = guard === null ? OPEN : await guarded(guard, timeoutMs)
@@ -220,7 +220,7 @@ function checkedHeaders(headers: Readonly<Record<string, string>>): Record<strin
         if (typeof value !== 'string') throw new TypeError()
         new Headers([[lower, value]])
       } catch {
-        throw invalid(`${JSON.stringify(name)} is no header, or its value is none`)
+        throw invalid(`the header ${JSON.stringify(name)} has an invalid name or value`)
       }
       return [lower, value]
     }),

@@ -32,7 +32,7 @@ export class Rules {
   constructor({ allow = [], deny = [], ports = USUAL_PORTS }: RuleTexts) {
     this.#allow = allow.map((text) => parseRule(text, 'allow'))
     this.#deny = deny.map((text) => parseRule(text, 'deny'))
-    for (const port of ports) if (!isPort(port)) throw invalid(`ports has ${JSON.stringify(port)}, which is no port`)
+    for (const port of ports) if (!isPort(port)) throw invalid(`ports has the invalid port ${JSON.stringify(port)}`)
     this.#ports = new Set(ports)
   }
 
@@ -67,7 +67,7 @@ function parseRule(text: string, option: string): Rule {
   const name = nameOf(subject)
   if (name !== null && (port === null || isPort(port))) return { range: null, name, port }
   throw invalid(
-    `${option} has ${JSON.stringify(text)}, which is no address, range or name: ` +
+    `${option} has ${JSON.stringify(text)}, which is not an address, a range or a name: ` +
       "write '10.0.0.0/8', '127.0.0.1:8080', '[fd00::]/8', '[::1]:8080' or 'intranet.example:8443'",
   )
 }
@@ -194,7 +194,7 @@ function table(entries: Readonly<Record<string, string>>): Closed {
 
 function range(text: string): Range {
   const parsed = parseRange(text)
-  if (parsed === null) throw new TypeError(`${text} is no range`)
+  if (parsed === null) throw new TypeError(`${text} is not a range`)
   return parsed
 }
 

@@ -90,7 +90,7 @@ export async function wrappersOf(limits: ProgramLimits, folders = SYSTEM_FOLDERS
     limitFlags.length === 0 ? null : tool(folders, 'prlimit', ['--core=0']),
   ])
   if (limitFlags.length > 0 && prlimit === null) {
-    throw new RedressError('OPTION_INVALID', 'runProgram: limits need the program prlimit, which is not here.', {
+    throw new RedressError('OPTION_INVALID', 'runProgram: limits need the program prlimit, which is not installed.', {
       action: 'Install util-linux (Linux only), or take the limits out and bound the program in another way.',
     })
   }

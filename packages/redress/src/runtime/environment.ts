@@ -85,7 +85,7 @@ export const ENVIRONMENT = {
   },
   OTEL_TRACES_SAMPLER_ARG: { fallback: '1', meaning: 'The part of them, from 0 to 1, for the samplers by ratio.' },
   OTEL_SDK_DISABLED: { fallback: 'false', meaning: '`true` sends no traces, whatever else is set.' },
-  USER: { fallback: 'the name of the account', meaning: 'Who acts, where a command is not told by whom.' },
+  USER: { fallback: 'the name of the account', meaning: 'The actor of a command that has no --actor.' },
   NO_COLOR: { fallback: null, meaning: 'Anything but the empty text: no colours (no-color.org).' },
   TERM: { fallback: null, meaning: '`dumb`: no colours and no line of progress.' },
   PATH: { fallback: '/usr/bin:/bin:/usr/local/bin', meaning: 'Where the programs that a handler runs are looked for.' },

@@ -247,7 +247,7 @@ export class TestKit {
   async #untilSomethingHappensMs(): Promise<number> {
     const nowMs = this.clock.nowMs()
     const dues = (await this.#open()).flatMap(({ dueAtMs }) => (dueAtMs === null ? [] : [dueAtMs - nowMs]))
-    // What a rate, a breaker or a paused queue holds goes when that lets it.
+    // A job that a rate, a breaker or a pause holds starts when that allows it.
     const { jobs } = await this.app.jobs.list({ status: 'queued', limit: HELD_MAX })
     const holds = jobs.flatMap(({ held }) =>
       held.flatMap(({ until }) => (until === null ? [] : Date.parse(until) - nowMs)),

@@ -26,7 +26,7 @@ function openTelemetry(): Api | null {
 export interface AttemptSpan {
   /** The W3C traceparent to send with the calls of the handler. */
   readonly traceparent: string
-  /** What is begun in there is a part of the attempt. */
+  /** Spans that `work` begins are children of the attempt's span. */
   run<T>(work: () => T): T
   /** `errorCode`: null unless it failed. */
   end(outcome: string, errorCode: string | null): void

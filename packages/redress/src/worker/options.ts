@@ -56,7 +56,7 @@ export interface AttemptReport {
 /** How often a worker looks for jobs of lost workers. */
 export const MAINTENANCE_MS = 5_000
 
-/** What `WorkerOptions` takes when nothing is said. */
+/** The defaults of `WorkerOptions`. */
 const DEFAULTS = {
   clock: systemClock,
   chance: systemChance,
@@ -72,12 +72,12 @@ const DEFAULTS = {
 
 const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }
 
-/** What stays unset when nothing is said. */
+/** Options without a default. */
 type Unset = 'onOutcome' | 'onLeaseLost' | 'onStart' | 'onTry' | 'probe' | 'id'
 
 export type FullWorkerOptions = Required<Omit<WorkerOptions, Unset>> & Pick<WorkerOptions, Unset>
 
-/** With the defaults for what was not said, or said as `undefined`. A worker of NaN slots would just never begin. */
+/** Fills in the defaults, also for `undefined`, and checks the numbers: a worker of NaN slots would never start a job. */
 export function fullOptions(options: WorkerOptions): FullWorkerOptions {
   const said = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkerOptions
   const full = { ...DEFAULTS, ...said }

@@ -115,7 +115,7 @@ export class Recorder {
   readonly #log: Log
   readonly #answered: (flight: Flight, answer: CloseAnswer) => void
   #pending: Entry[] = []
-  /** Refused by the store, and to be sent again. Kept apart: what is new must not wait for them. */
+  /** Refused by the store, and sent again later. Kept apart, so that new outcomes do not wait for them. */
   #refused: Entry[] = []
   /** With the store, and not answered yet. */
   #sending: readonly Entry[] = []
@@ -139,7 +139,7 @@ export class Recorder {
     return this.#pending.length === 0 && this.#refused.length === 0 && this.#sending.length === 0
   }
 
-  /** Something will be answered without time going by. */
+  /** An answer is due without a timer. */
   get isMoving(): boolean {
     return this.#pending.length > 0 || this.#sending.length > 0
   }
@@ -169,7 +169,7 @@ export class Recorder {
       )
       this.#failures = 0
     } catch (error) {
-      // One outcome that the store will not take must not keep it from taking the others.
+      // One outcome that the store refuses must not block the others.
       if (batch.length > 1) await Promise.all(batch.map((entry) => this.#record(worker, [entry])))
       else for (const entry of batch) this.#refuse(worker, entry, error)
     }
@@ -202,7 +202,7 @@ export class Recorder {
     })
   }
 
-  /** Sends nothing more; answers with what is not known to be recorded, for the last moment of a process. */
+  /** Sends nothing more. Answers with the outcomes that may be unrecorded, for the exit of the process. */
   end(): Close[] {
     this.#isEnded = true
     this.#retryTimer?.cancel()
@@ -226,7 +226,7 @@ type AtExit = (exitCode: number) => void
 
 const waiting = new Set<AtExit>()
 
-/** One listener for all workers of the process, however many they are. Answers with how to take `atExit` off again. */
+/** One listener for all workers of the process. Returns a function that removes `atExit` again. */
 export function beforeProcessExit(atExit: AtExit): () => void {
   if (waiting.size === 0) process.on('exit', runAll)
   waiting.add(atExit)
@@ -250,7 +250,7 @@ interface LastMoment {
   nowMonoMs: number
 }
 
-/** Writes at once what can still be written of a process that ends with jobs in its hands. */
+/** Records outcomes synchronously when the process exits while it holds jobs. */
 export function recordAtExit({ store, log, worker, held, unsent, exitCode, nowMonoMs }: LastMoment): void {
   if (store.closeNow === undefined) return
   const running = held.filter((flight) => flight.state.kind === 'running').map((flight) => flight.lease.id)
@@ -261,7 +261,7 @@ export function recordAtExit({ store, log, worker, held, unsent, exitCode, nowMo
   try {
     store.closeNow({ worker, closes: [...unsent, ...lost] })
   } catch (error) {
-    // The leases run out by themselves: what is missing then is only the reason.
+    // The leases expire by themselves; only the reason is missing then.
     log.error({ err: error }, 'the process ends, and what it was doing could not be recorded')
   }
 }

@@ -35,14 +35,14 @@ export async function answerOrThrow<T>(clock: Clock, asked: Promise<T>): Promise
   return answer
 }
 
-/** This many failures in a row are followed by a try at once: most trouble is over by then. */
+/** After this many failures in a row the next try is still made at once. */
 const PATIENT_FAILURES = 3
 const WAIT_MS_MIN = 100
 const WAIT_MS_MAX = 5_000
 
 /**
- * A call that fails again and again, for instance because the disk is full. It is tried less and less often, and logged
- * as often: a log that repeats itself ten times a second hides everything else, and may be on the same disk.
+ * A call that keeps failing, for instance because the disk is full. It is tried and logged less and less often: a log
+ * line ten times a second hides everything else, and may fill the same disk.
  */
 export class Trouble {
   readonly #clock: Clock

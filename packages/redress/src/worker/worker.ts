@@ -145,7 +145,7 @@ export class Worker {
     await this.#settled()
   }
 
-  /** Reclaims jobs of lost workers. Own leases first: a process that was suspended for long must not rob itself. */
+  /** Reclaims jobs of lost workers. Own leases are renewed first: a suspended process must not reclaim its own jobs. */
   async maintain(): Promise<MaintenanceReport> {
     if (this.#key !== null && this.#isAlive) await this.#keeper.keep(this.#key, this.#held)
     return this.#maintenance.reclaimStalled()
@@ -196,7 +196,7 @@ export class Worker {
     try {
       if (this.#key !== null) await answerOrThrow(this.#clock, this.#store.dismiss({ worker: this.#key }))
     } catch (error) {
-      // Its leases run out all the same, and its silence says the rest.
+      // Its leases expire anyway, and then other workers reclaim its jobs.
       this.#log.error({ err: error }, 'the worker could not say that it stopped')
     }
   }
@@ -307,7 +307,7 @@ export class Worker {
     return this.#breakers !== null && this.#pools.isAnyWaiting && this.#breakers.looksFirst(this.#clock.monoMs())
   }
 
-  /** At the end of the grace: tell the handlers, give them a moment, then decide for them. */
+  /** At the end of the grace period: signal the handlers, wait a moment, then interrupt them. */
   async #endRunning(): Promise<void> {
     const running = [...this.#held.values()].filter(({ state }) => state.kind === 'running')
     for (const flight of running) flight.stop(new ShuttingDown())
@@ -316,7 +316,7 @@ export class Worker {
     await this.#idle.within(STOP_RECORD_MS)
   }
 
-  /** `process.exit` in a handler, or an uncaught error: what a store can still write at once, it writes. */
+  /** `process.exit` in a handler, or an uncaught error: outcomes are recorded synchronously if the store can do that. */
   readonly #onProcessExit = (exitCode: number): void => {
     if (!this.#isAlive || this.#key === null) return
     recordAtExit({

@@ -19,7 +19,7 @@ const wrong: [Partial<ArtifactStoreOptions> & { url: string }, string][] = [
   [{ url: 's3:///prefix', credentials }, 'names no bucket'],
   [{ url: 's3://b', credentials }, 'names no bucket'],
   [{ url: 's3://bucket', credentials }, 'needs a region or an endpoint'],
-  [{ url: 's3://bucket?region=a.b', credentials }, 'has a region that is none'],
+  [{ url: 's3://bucket?region=a.b', credentials }, 'has an invalid region'],
   [
     { url: 's3://bucket?regoin=x', credentials },
     'has the parameter regoin; known are endpoint, region, forcePathStyle',

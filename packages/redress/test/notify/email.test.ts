@@ -88,7 +88,7 @@ describe('whom to tell', () => {
   test('nobody: then there is nothing to send, and no server is asked', async () => {
     const port = await freePort()
     for (const to of [() => null, () => []]) {
-      expect(await deliver({ port }, { to })).toEqual({ to: [], answer: 'there was nobody to tell' })
+      expect(await deliver({ port }, { to })).toEqual({ to: [], answer: 'there was no recipient' })
     }
   })
 

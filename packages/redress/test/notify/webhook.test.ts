@@ -98,7 +98,7 @@ describe('a webhook', () => {
     const [hook] = server.hooks as [ReceivedHook]
     expect(verify(NEW, hook)).toEqual(body())
     expect(hook.headers.authorization).toBe('Bearer abc')
-    expect(await deliver(() => null)).toEqual({ to: [], answer: 'there was nobody to tell' })
+    expect(await deliver(() => null)).toEqual({ to: [], answer: 'there was no recipient' })
   })
 })
 
@@ -254,8 +254,8 @@ describe('a channel that could never work is refused when it is declared', () =>
     [{ url: 'file:///etc/passwd' }, 'url must be'],
     [{ url: 'https://user:pass@example.org' }, 'url must be'],
     [{ headers: { 'Webhook-Id': 'mine' } }, 'not yours to set'],
-    [{ headers: { 'x-a': 'b\r\nc: d' } }, 'no header'],
-    [{ headers: { authorization: undefined as never } }, 'no header'],
+    [{ headers: { 'x-a': 'b\r\nc: d' } }, 'has an invalid name or value'],
+    [{ headers: { authorization: undefined as never } }, 'has an invalid name or value'],
     [{ timeout: 'soon' }, 'timeout'],
     [{ timeout: 0 }, 'timeout'],
     [{ outbound: {} }, 'outbound is for a url that is a function'],

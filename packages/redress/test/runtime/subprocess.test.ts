@@ -195,7 +195,7 @@ describe('the tools of the system', () => {
   test('limits that nobody can keep are refused, not ignored', async () => {
     await expect(wrappersOf({ cpuSeconds: 1 }, [file('.')])).rejects.toMatchObject({
       code: 'OPTION_INVALID',
-      message: 'runProgram: limits need the program prlimit, which is not here.',
+      message: 'runProgram: limits need the program prlimit, which is not installed.',
     })
   })
 

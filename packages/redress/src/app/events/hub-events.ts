@@ -2,7 +2,7 @@ import { SUBJECT_EVENTS } from '../../core/job/events.ts'
 import { isoTime } from '../../core/text/duration.ts'
 import type { FeedEvent, FeedFilter, JobFeedEvent } from '../../store/contract/feed.ts'
 
-/** What a subscriber gets. */
+/** An event as subscribers get it. */
 export interface HubEvent {
   /** To go on from here: `subscribe({ after: id })`. null on what is said about the subscription itself. */
   id: string | null
@@ -20,7 +20,7 @@ export interface MappedEvent {
   data: unknown
 }
 
-/** What a mapper gets: the store's event, and the input of the job it is about, read when it is asked for. */
+/** The argument of a mapper: the store's event, and the input of the job it is about, read when it is asked for. */
 export type MappableEvent = FeedEvent & {
   /** null when it is not about a job, or the job is gone. */
   input(): Promise<unknown>

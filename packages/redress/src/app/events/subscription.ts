@@ -59,7 +59,7 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
     this.#changed()
   }
 
-  /** What waits can still be fetched, and then why there is no more. */
+  /** Waiting events can still be fetched; the end event follows them. */
   end(reason: EndReason): void {
     if (this.#isEnded) return
     this.#line.push({ id: null, topics: [], event: 'end', data: { reason, after: this.#lastQueuedId() } })

@@ -104,8 +104,7 @@ export async function backupStore({ from, file, mayReplace, clock, onProgress }:
       clock,
       onProgress: ({ table, rows, total }) => onProgress(table, rows, total),
     })
-    if (!isWhole)
-      throw new RedressError('BACKUP_DAMAGED', 'The copy does not hold what the store holds; it was removed.')
+    if (!isWhole) throw new RedressError('BACKUP_DAMAGED', 'The backup differs from the store; it was removed.')
     standAlone(partial)
     return checkFile(partial)
   })

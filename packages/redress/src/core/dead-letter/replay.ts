@@ -104,7 +104,7 @@ export function perSecondOf(rate: string | number): number {
 
 // ---- the next step -------------------------------------------------------------------------------------------------
 
-/** What the jobs of the canary have come to so far. */
+/** The outcomes of the canary's jobs so far. */
 export interface CanaryJobs {
   unfinished: number
   failed: number
@@ -121,7 +121,7 @@ export type ReplayStep =
 
 const CANARY_LOOK_MS = SECOND_MS
 
-/** What a replay does now. Asked before letters are taken in hand, and again when they become jobs. */
+/** The next step of a replay. Decided before letters are prepared, and again in the transaction that submits them. */
 export function nextStep(replay: ReplayStanding, canaryJobs: () => CanaryJobs, nowMs: number): ReplayStep {
   const { state, canary, submitted, waiting, perSecond } = replay
   if (state !== 'canary' && state !== 'running') return { kind: 'none' }
@@ -174,7 +174,7 @@ export interface Skip {
   why: string
 }
 
-/** What stands in the way of a replay, or does not, at one moment. */
+/** The facts that decide whether a letter can be replayed now. */
 export interface LetterFacts {
   /** Of the job that the letter is about. */
   status: Status

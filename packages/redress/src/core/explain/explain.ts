@@ -14,7 +14,7 @@ import { type FailureView, failureSchema, viewFailure } from '../views/job.ts'
 const tone = z.enum(['bad', 'good', 'waiting', 'plain'])
 export type Tone = z.infer<typeof tone>
 
-/** What else failed the same way as a job did last. */
+/** Other failures with the same fingerprint as the job's last one. */
 const alikeSchema = z.strictObject({
   // Of the group: `redress failures show FINGERPRINT`.
   fingerprint: text,
@@ -75,7 +75,7 @@ export interface ExplainInput {
   failures: readonly FailureRecord[]
   /** The group of its newest failure. */
   group?: FailureGroup | null
-  /** What keeps it back though it could go. */
+  /** Why it does not start, although it is due. */
   holds?: readonly Hold[]
   nowMs: number
 }
@@ -254,7 +254,7 @@ interface VerdictOnJob {
 
 const NOTHING_BY_ITSELF = 'Nothing will happen by itself.'
 
-/** What one must know first: how it stands, whose fault it is, and whether anything will still happen. */
+/** The summary: the state of the job, whose fault it is, and what happens next. */
 function verdictOn(
   job: JobRecord,
   events: readonly JobEvent[],

@@ -235,7 +235,7 @@ const FRAME = '\n    at '
 /** Where the engine enters the author's code: frames below it say nothing about the failure. */
 const ENGINE_FRAME = '/worker/attempt/call-handler.'
 
-/** The stack, or for things that have none a sentence: what an operator needs to see. Redacted and bounded. */
+/** The stack, or a sentence for a value without one, for operators. Redacted and bounded. */
 export function describe(thrown: unknown): string {
   if (typeof thrown === 'string') {
     return clip(
@@ -257,7 +257,7 @@ export function describe(thrown: unknown): string {
   return clip(`the handler threw an object: ${JSON.stringify(copied)}`, DETAIL_CHARS_MAX)
 }
 
-/** What has no frames of its own (`attempt.fail` takes none) is placed by those of its cause. */
+/** An error without stack frames (`attempt.fail` takes none) is shown with those of its cause. */
 function withCause(text: string, thrown: object): string {
   const cause = read(thrown, 'cause')
   const stack = text.includes(FRAME) ? undefined : read(cause, 'stack')

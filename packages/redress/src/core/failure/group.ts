@@ -42,7 +42,7 @@ interface SampleFailure {
 }
 type HourCount = readonly [hour: number, count: number]
 
-/** What a group is made of. */
+/** The failure as its group counts it. */
 export interface GroupedFailure {
   seq: number
   job: number
@@ -203,7 +203,7 @@ export const VALUES_MAX = 10
 const VALUE_CHARS_MAX = 80
 const NAME_CHARS_MAX = 60
 
-/** What a program wrote in prose differs each time and would only take the place of something that says more. */
+/** Free text differs each time and would only push out values that say more. */
 const PROSE: ReadonlySet<string> = new Set(['stderrTail', 'stdoutTail'])
 
 export const NO_VALUES: TopValues = Object.freeze({})

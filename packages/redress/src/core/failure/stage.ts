@@ -8,7 +8,7 @@ import { count, name } from '../views/fields.ts'
 import type { Rule } from './classify.ts'
 import type { FoundClass } from './taxonomy.ts'
 
-/** What a try that failed came to. */
+/** The record of a failed try. */
 interface FailedTry<Code extends string = string> {
   code: Code
   /** What the taxonomy says of the code; 'unknown' when no rule matched. */

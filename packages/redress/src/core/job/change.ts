@@ -4,7 +4,7 @@ import type { RetryBudget } from '../limits/retry-budget.ts'
 import type { Reasons } from '../policy/decide.ts'
 import type { EventData, EventKind } from './events.ts'
 
-/** How a job may be set aside when it fails for good. */
+/** Whether a job that fails for good becomes a dead letter. */
 export type DeadLetter = 'none' | 'flag' | 'queue'
 
 /** A failure together with the answer the policy gave to it. They are stored as one row and never apart. */
@@ -43,7 +43,7 @@ export type Change =
     }
   | { to: 'cancelled'; note: string | null; stages?: readonly StageSummary[] }
 
-/** What the event that ends an attempt says of it beside the change itself; null when there is nothing to say. */
+/** Facts for the event that ends an attempt, beside the change itself; null when there are none. */
 function attemptFactsOf(change: Change): Pick<EventData, 'httpStatus' | 'stages'> | null {
   const httpStatus = 'failure' in change ? change.failure?.context.httpStatus : undefined
   const { stages } = change
@@ -114,7 +114,7 @@ export const failedEventData = ({ failure, spent }: { failure: Failure; spent: s
   spent: spent ?? '',
 })
 
-/** What a worker saw of a job that it takes back from a lost worker. */
+/** The state in which a worker saw a job that it reclaims. */
 export type ReclaimExpectation = 'expired' | 'expired-unstarted' | 'unstarted' | 'stuck'
 
 /** A job that a worker holds, as it is in the store now. */

@@ -11,7 +11,7 @@ export const holdSchema = z.strictObject({
 })
 export type HoldView = z.infer<typeof holdSchema>
 
-/** What keeps back a job that could go, and has nothing to do with the job itself. */
+/** A reason outside the job why it does not start, although it is due. */
 export interface Hold extends Omit<HoldView, 'until'> {
   untilMs: number | null
 }

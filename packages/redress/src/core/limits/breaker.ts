@@ -19,7 +19,7 @@ export interface BreakerState {
   reason: string
 }
 
-/** What a person decided, beside what was computed and stronger than it. */
+/** A state that a person forced. It wins over the computed state. */
 export interface ForcedState {
   status: 'open' | 'closed'
   actor: string
@@ -129,7 +129,7 @@ export function afterCalls(
 
 export interface ProbeOutcome {
   passed: boolean
-  /** What it said, for people: '' when it passed. */
+  /** The error of the probe, for people; '' when it passed. */
   said: string
   /** How long until the next one. */
   everyMs: number
@@ -223,7 +223,7 @@ function shareOf({ calls, failed }: CallCount): string {
 export const isInForce = (forced: ForcedState | null, nowMs: number): forced is ForcedState =>
   forced !== null && (forced.untilMs === null || nowMs < forced.untilMs)
 
-/** What a person forced wins over what was computed, until it expires. */
+/** A forced state wins over the computed one, until it expires. */
 export function effectiveStatus({ state, forced }: Pick<Standing, 'state' | 'forced'>, nowMs: number): BreakerStatus {
   return isInForce(forced, nowMs) ? forced.status : state.status
 }

@@ -71,7 +71,7 @@ export type NoticeBatch = z.infer<typeof noticeBatchSchema>
 const delivered = {
   at: time,
   repeats: count.describe('so many of the same cause came since the notice before, and were only counted'),
-  since: timeOrNull.describe('when the notice before this one was told; null when there was none'),
+  since: timeOrNull.describe('when the notice before this one was sent; null when there was none'),
 }
 
 /** A notice as a channel gets it. */
@@ -88,7 +88,7 @@ export type Notice = z.infer<typeof noticeSchema>
 export type NoticeContent = Without<Notice, keyof typeof delivered>
 type Without<Union, Fields extends PropertyKey> = Union extends unknown ? Omit<Union, Fields> : never
 
-/** What is handed to the store together with the change that it is about. */
+/** A notice that is written with the change that it is about. */
 export interface NewNotice {
   channels: readonly string[]
   /** What it is about: 'job:ID', 'batch:ID', 'app:NAME'. */
@@ -173,7 +173,7 @@ export function kindOf(content: NoticeContent): string {
   return content.kind === 'app' ? `app:${content.name}` : content.kind
 }
 
-/** What the store knows and the worker does not: which batch the job is in. */
+/** Adds the batch of the job, which the store knows and the worker does not. */
 export function inBatch(content: NoticeContent, batch: NoticeJob['batch']): NoticeContent {
   return 'job' in content ? { ...content, job: { ...content.job, batch } } : content
 }
@@ -246,7 +246,7 @@ function jobOf(job: NotifiedJob, policy: Policy, isOrphan: boolean): NoticeJob {
   }
 }
 
-/** What is recorded, with the notices of its change; without the field where there are none. */
+/** Adds the notices of a change to its record; without the field where there are none. */
 export function withNotices<Recorded extends { change: Change | { to: 'orphaned' } }>(
   recorded: Recorded,
   job: NotifiedJob,

@@ -58,7 +58,7 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
   {
     fields: ['retry.unknown', 'deadLetter'],
     contradicts: ({ retry, deadLetter }) => retry.unknown === 'dead-letter' && deadLetter === 'none',
-    why: "an unclassified failure is to be dead-lettered, and deadLetter 'none' keeps no dead letters",
+    why: "an unclassified failure must become a dead letter, and deadLetter 'none' keeps no dead letters",
   },
   {
     fields: ['retry.backoff', 'timeout.total'],
@@ -126,7 +126,7 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
   {
     fields: ['notify', 'aggregates'],
     contradicts: ({ notify, aggregates }) => !aggregates && notify.windowMs > 0 && notify.failed.length > 0,
-    why: 'told once per window is an aggregate; with aggregates: false every failure is told on its own (window: 0)',
+    why: 'one notice per window is an aggregate; with aggregates: false every failure needs its own notice (window: 0)',
   },
 ]
 

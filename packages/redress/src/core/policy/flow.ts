@@ -49,7 +49,7 @@ export const flowFields = {
   rollup: z.enum(ROLLUPS).describe('what a batch of such jobs comes to when some failed'),
   notify: z
     .strictObject({ failed: channelNames, orphaned: channelNames, settled: channelNames, windowMs: number })
-    .describe('names of channels, by what happened; what has the same cause is told once per window'),
+    .describe('names of channels, by what happened; one notice per cause is sent in each window'),
 }
 
 type FlowPolicy = DeepReadonly<z.infer<z.ZodObject<typeof flowFields>>>

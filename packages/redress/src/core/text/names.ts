@@ -1,4 +1,4 @@
-/** What was probably meant, or null when nothing is near. */
+/** The known name that is nearest to a typo, or null when none is near. */
 export function nearest(typed: string, known: readonly string[]): string | null {
   let best: { name: string; distance: number } | null = null
   for (const name of known) {

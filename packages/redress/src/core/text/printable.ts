@@ -6,7 +6,7 @@ export function printable(text: string): string {
   return text.replace(ESCAPE_SEQUENCE, '').replaceAll('\r\n', '\n').replaceAll('\t', '  ').replace(CONTROL, '�')
 }
 
-/** What a program that colours its messages leaves behind says nothing; whatever else is there is shown as a mark. */
+/** Colour sequences are removed; every other control character is shown as a mark. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
 const ESCAPE_SEQUENCE = /\u001b\[[0-9;:?]*[A-Za-z]/g
 // Also the marks that reverse the direction of writing: with them a text reads as another one.

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { STATUSES } from '../job/states.ts'
 
-/** What the schemas of answers are made of. A type is inferred from its schema, so that each shape is written once. */
+/** Building blocks for the schemas of answers. A type is inferred from its schema, so that each shape is written once. */
 export const text = z.string()
 export const name = z.string()
 export const id = z.string()
@@ -18,7 +18,7 @@ export const nextCursor = z.string().nullable().describe('give it as cursor to g
 /** An array that its readers do not change. Unlike `z.array(item).readonly()`, it leaves no mark in the JSON schema. */
 export const listOf = <Item extends z.ZodType>(item: Item): z.ZodType<readonly z.infer<Item>[]> => z.array(item)
 
-/** Of every act. */
+/** Fields of every answer to a change. */
 export const done = {
   isDone: z.boolean(),
   did: z.string().describe('one sentence: what was done, or with dryRun what would be'),

@@ -66,13 +66,13 @@ export function jobForOwner<Job extends JobRecord>(job: Job, codeOf: (code: stri
   }
 }
 
-/** What holds it is said; who or what is behind that is in the words of operators, or names machines. */
+/** An owner sees the kind of the hold. Its reason is left out: operators wrote it, or it names machines. */
 const WHY_HELD: Readonly<Record<Hold['by'], string>> = {
-  breaker: 'what it needs is not called for now',
+  breaker: 'calls to the dependency are paused for now',
   queue: 'it is paused',
-  concurrency: 'as many are under way as may be',
-  rate: 'as many as may have begun lately',
-  workers: 'none is at work now',
+  concurrency: 'the limit of running jobs is reached',
+  rate: 'the rate limit is reached',
+  workers: 'no worker is running now',
 }
 
 export const holdForOwner = <Held extends Pick<Hold, 'by' | 'why'>>(hold: Held): Held => ({

@@ -6,7 +6,7 @@ import { type GivenUp, runStage, StageBook, type StageHost, type StageWork } fro
 
 export { type AttemptFailOptions, failWith }
 
-/** What an attempt stands on. A flight is one. */
+/** The facts that an attempt needs. A flight is one. */
 export interface AttemptHost extends StageHost {
   readonly span: { readonly traceparent: string } | null
 }
@@ -50,8 +50,8 @@ export class Attempt<Code extends string = string> {
   }
 
   /**
-   * What to send as `traceparent` to whom this attempt calls, where no instrumentation does it: the attempt's own span,
-   * or the trace of its submission where nothing is traced here.
+   * The `traceparent` to send with the attempt's own calls, where no instrumentation does it: the attempt's span, or the
+   * trace of its submission where nothing is traced here.
    */
   get traceparent(): string | null {
     return this.#host.span?.traceparent ?? this.#lease.trace
@@ -59,7 +59,7 @@ export class Attempt<Code extends string = string> {
 
   /** Aborted when the work no longer counts: lease lost, time over, cancelled, or the worker stops. */
   get signal(): AbortSignal {
-    // Made when first asked for: most handlers of short jobs never do, and it is dear.
+    // Made when it is first read: it is expensive, and most handlers of short jobs never read it.
     if (this.#controller === null) {
       this.#controller = new AbortController()
       if (this.#stopReason !== undefined) this.#controller.abort(this.#stopReason)
@@ -125,7 +125,7 @@ export class Attempt<Code extends string = string> {
     attempt.#isProgressNew = true
   }
 
-  /** For the worker: what the author said about the attempt, if anything. */
+  /** For the worker: the context that the handler added. */
   static contextOf(attempt: Attempt): Readonly<Record<string, unknown>> | null {
     return attempt.#context
   }
@@ -136,7 +136,7 @@ export class Attempt<Code extends string = string> {
     return isTimeLimit ? attempt.#stages.cutShort() : attempt.#stages.givenUpWith(thrown)
   }
 
-  /** For the worker: the stages worth telling, if there are any. */
+  /** For the worker: the stages with failed tries, if there are any. */
   static stagesOf(attempt: Attempt): readonly StageSummary[] | null {
     return attempt.#stages?.summary() ?? null
   }

@@ -74,7 +74,7 @@ export class Flight {
   readonly handler: Handler
   readonly attempt: Attempt
   readonly runtime: StageRuntime
-  /** It lost so many workers that it may be what kills them; two such jobs never run in one worker at once. */
+  /** Its workers died so often that the job may kill them. Two such jobs never run in one worker at once. */
   readonly isSuspect: boolean
   readonly claimedMonoMs: number
   state: FlightState = BUFFERED
@@ -150,7 +150,7 @@ export class Flight {
 
   #wait(steps: Steps, awaited: PromiseLike<unknown>): void {
     if (!this.#isAbandoned) this.#awaited = awaited
-    // A thenable of the author's may give another one, or call back twice; a promise of our own never does.
+    // A foreign thenable may resolve to another one, or call back twice; a promise never does.
     Promise.resolve(awaited).then(
       (value) => {
         if (this.#isHeard(awaited)) this.#advance(steps, steps.next(value))
@@ -262,7 +262,7 @@ export class Flight {
     if (typeof release === 'function') this.#release = release as () => unknown
   }
 
-  /** Lets go of what `acquire` got hold of. Answers with the error, if that fails. */
+  /** Calls what `acquire` returned. Answers with the error, if that fails. */
   async release(): Promise<{ thrown: unknown } | null> {
     const release = this.#release
     this.#release = null
@@ -276,7 +276,7 @@ export class Flight {
   }
 }
 
-/** Half of what it may lose is spent. Jobs that merely ran beside a poisonous one get no further than that. */
+/** Half of its reclaims are spent. A job that only ran beside a poison job does not get that far. */
 function isSuspect({ reclaims }: Spent, { orphan }: Policy): boolean {
   return reclaims >= Math.max(1, Math.floor(orphan.maxReclaims / 2))
 }

@@ -17,7 +17,7 @@ import { Attempt, Cancelled, ShuttingDown, Snoozed } from './attempt.ts'
 import type { Flight } from './flight.ts'
 import type { GivenUp } from './stage.ts'
 
-/** What became of an attempt, before the policy is asked. */
+/** The outcome of an attempt, before the policy decides. */
 export type Outcome =
   | { kind: 'succeeded'; result: string | null }
   | { kind: 'failed'; phase: 'dispatch' | 'execution' | 'verification'; thrown: unknown }
@@ -34,7 +34,7 @@ export function changeFor(flight: Flight, outcome: Outcome, monoMs: number, chan
 function changeOf(flight: Flight, outcome: Outcome, monoMs: number, chance: number): Change {
   if (outcome.kind === 'succeeded') return { to: 'complete', result: outcome.result }
   const thrown = outcome.kind === 'failed' ? outcome.thrown : outcome.reason
-  // Whatever happens before the attempt began is a failure of its dispatch.
+  // A failure before the attempt began is a dispatch failure.
   const phase = flight.startedMonoMs === null ? 'dispatch' : outcome.kind === 'failed' ? outcome.phase : 'execution'
   const { stopReason } = flight
   if (stopReason instanceof Cancelled) return { to: 'cancelled', note: stopReason.message }
@@ -76,10 +76,10 @@ function changeForStuck(flight: Flight, { limitMs }: AttemptStuck, monoMs: numbe
   return change
 }
 
-/** The process is about to end with this attempt in its hands; what the policy says of lost workers is done at once. */
+/** The process ends while it holds this attempt: the policy's rule for lost workers is applied at once. */
 export function closeForExit(flight: Flight, exitCode: number, monoMs: number): Close[] {
   const { lease, handler, state } = flight
-  // What is closing was decided already and is sent as it is.
+  // A closing attempt has its decision already; the recorder sends it.
   if (state.kind !== 'running' && state.kind !== 'buffered') return []
   const ranMs = flight.startedMonoMs === null ? null : monoMs - flight.startedMonoMs
   const job = {
@@ -96,7 +96,7 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
   return [withNotices({ key, attempt, batch, change, ranMs }, lease, handler.policy, '')]
 }
 
-/** Given back unharmed: spends nothing. */
+/** Gives the job back; spends no retry. */
 export function release(flight: Flight, note: string, delayMs = 0): Change {
   const spent = packSpent(spendRelease(unpackSpent(flight.lease.spent)))
   return { to: 'queued', cause: 'released', delayMs, spent, failure: null, note }
@@ -206,7 +206,7 @@ export interface LostJob {
   context: Record<string, unknown>
 }
 
-/** What the policy makes of a job whose worker is gone, or never began it. */
+/** The policy's decision about a job whose worker is lost, or that never started. */
 export function changeForLost(job: LostJob, policy: Policy, codes: Taxonomy, nowMs: number): Reclaim['change'] {
   const decision = decideOrphan(
     {

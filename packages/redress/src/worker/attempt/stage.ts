@@ -24,7 +24,7 @@ import { callStage, type Handler } from './call-handler.ts'
 
 export type StageWork<T, Code extends string> = (stage: StageTry<Code>) => T
 
-/** What a stage is part of: the attempt, or a try of another stage. */
+/** The surrounding of a stage: the attempt, or a try of another stage. */
 interface Around {
   readonly book: StageBook
   readonly path: string
@@ -137,7 +137,7 @@ async function tryOnce<T, Code extends string>(
   return new Promise<Awaited<T>>((resolve, reject) => {
     const timer = clock.setTimer(timeoutMs, () => {
       const timeout = new StageTimeout(open.stage.name, timeoutMs)
-      // First: work that ends at once when it is told to must not be heard before the limit that ended it.
+      // The limit rejects first: work that stops at once on the signal must not win the race against it.
       reject(timeout)
       timeUp.abort(timeout)
     })
@@ -242,7 +242,7 @@ function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void
   })
 }
 
-/** What the stages of an attempt stand on. A flight is one. */
+/** The facts about an attempt that its stages need. A flight is one. */
 export interface StageHost {
   readonly handler: Handler
   readonly deadlineMonoMs: number
@@ -265,7 +265,7 @@ export interface GivenUp {
   why: GaveUp | null
   record: StageRecord
   context: Readonly<Record<string, unknown>>
-  /** Those that named the error's code: the attempt must not name it otherwise. */
+  /** The rules that gave the error its code, so that the attempt gives it the same one. */
   rules: readonly Rule[]
   /** Why it ends the job, if it does. */
   final: { rule: string; because: string } | null
@@ -279,13 +279,13 @@ export interface OpenStage {
   readonly line: StageSummary
   readonly lastErrors: TryRecord[]
   number: number
-  /** What the author said about the try under way. */
+  /** The context that the handler added to the current try. */
   context: Record<string, unknown> | null
 }
 
 const TRY_CONTEXT_BOUNDS = { depthMax: 3, keysMax: 20, itemsMax: 20, textCharsMax: 200, totalCharsMax: 600 }
 
-/** What an attempt remembers of its stages; made when it first enters one. */
+/** The record of an attempt's stages; made when it first enters one. */
 export class StageBook {
   readonly host: StageHost
   readonly runtime: StageRuntime

@@ -27,9 +27,9 @@ import { changeFor, changeForShutdown, type Outcome, packResult, release } from 
 export const STEPS = ['claim', 'start', 'run', 'verify', 'decide', 'record', 'report'] as const
 export type Step = (typeof STEPS)[number]
 
-/** A job claimed ahead that still has no slot after this long is better off with another worker. */
+/** A job claimed ahead that waits longer than this for a slot is given back, for another worker. */
 const BUFFERED_MS_MAX = 1_000
-/** How long a job that may be what kills its workers waits while another such job runs. */
+/** How long a job that may kill its workers waits while another such job runs. */
 const SUSPECT_WAIT_MS = 10_000
 const HELD_UP_MS_MIN = 100
 
@@ -211,7 +211,7 @@ export class Attempts {
     return close
   }
 
-  /** The outcome is durable. A listener may throw: nothing of the worker's depends on it. */
+  /** The outcome is durable. A listener may throw; the worker does not depend on it. */
   #report(flight: Flight, { ran }: Closing, { change, ranMs }: Close, answer: CloseAnswer): void {
     const { breakers, options, ended } = this.#parts
     const { id: jobId, type, attempt } = flight.lease
@@ -247,12 +247,12 @@ export class Attempts {
     const pool = pools.of(flight)
     flight.leave()
     if (held.get(lease.key) === flight) held.delete(lease.key)
-    // Only now, when its outcome is safe: the next one may kill us before it could be recorded.
+    // Only now, when its outcome is durable: the next suspect may kill the process before it could be recorded.
     if (pool.line.ended(flight)) pool.beginSoon()
     if (state.kind === 'running' || (state.kind === 'closing' && state.keepsSlot)) pool.free()
   }
 
-  // ---- what can happen to it from outside ---------------------------------------------------------------------
+  // ---- calls from other parts of the worker -------------------------------------------------------------------
 
   /** A slot is free for it. */
   start(flight: Flight): void {
@@ -264,7 +264,7 @@ export class Attempts {
     if (this.#parts.isAlive()) flight.resume(answer)
   }
 
-  /** The handler decides how to stop; what it answers then is recorded as cancelled unless it succeeded first. */
+  /** The handler decides how to stop. Its outcome is recorded as cancelled, unless it succeeded first. */
   cancel(flight: Flight, reason: Cancelled): void {
     if (flight.state.kind === 'buffered') {
       this.#parts.pools.takeWaiting((other) => other === flight)
@@ -272,7 +272,7 @@ export class Attempts {
     } else flight.stop(reason)
   }
 
-  /** The job is not ours any more: stop the work, and write nothing. */
+  /** The lease is lost: stop the work, and write nothing. */
   lose(flight: Flight): void {
     const { id, pools, options, scheduleCycle } = this.#parts
     if (flight.state.kind === 'gone') return
@@ -299,7 +299,7 @@ export class Attempts {
     this.#parts.options.log.warn(fields, `${what}; its handler may still be working`)
   }
 
-  /** Neighbours must not pay for a handler that held them up: the time they lost is not counted. */
+  /** Other attempts get back the time for which a handler blocked the event loop. */
   #forgive(blocking: Flight, ms: number): void {
     for (const flight of this.#parts.held.values()) {
       if (flight !== blocking && flight.state.kind === 'running') flight.state.deadlineMonoMs += ms
@@ -365,7 +365,7 @@ async function acquireFor(flight: Flight, acquire: NonNullable<Handler['acquire'
   flight.hold(await callAcquire(acquire, await handler.readInput(JSON.parse(lease.payload)), attempt))
 }
 
-/** What the attempt holds is let go before its outcome is known. If that fails, the work is not complete. */
+/** Releases what `acquire` got, before the outcome is decided. If that fails, the work is not complete. */
 function* released(flight: Flight, outcome: Outcome): Steps<Outcome> {
   try {
     const refusal: { thrown: unknown } | null = yield flight.release()

@@ -24,7 +24,7 @@ import { answerOrThrow } from '../store-calls.ts'
 
 /** Counts go to the store this often, and at once when they may open or close the breaker. */
 const REPORT_MS = 250
-/** What was learned longer ago is looked up again before an attempt begins: others must see an opening in a second. */
+/** An older state is read again before an attempt begins, so that an opening reaches every worker within a second. */
 const STALE_MS = 500
 
 /** Calls that ended here and are not in the store yet; of one breaker, begun in one of its epochs. */
@@ -42,7 +42,7 @@ interface WatchOptions {
   handlers: ReadonlyMap<string, Handler>
   /** There are counts to send: the worker's loop must run soon. */
   toSend: () => void
-  /** What was too old to begin by is known again. */
+  /** The states of the breakers were read again: attempts may begin. */
   looked: () => void
   /** Some breaker stands differently: jobs that wait for a slot may have to go back. */
   changed: (watch: BreakerWatch) => unknown
@@ -127,7 +127,7 @@ export class BreakerWatch {
     looked()
   }
 
-  /** What becomes of an attempt instead of beginning; null when it may begin. */
+  /** The change to record if the attempt must not begin; null when it may. */
   refusal(flight: Flight): Change | null {
     const { policy } = flight.handler
     if (policy.breaker === null) return null
@@ -139,7 +139,7 @@ export class BreakerWatch {
     const mayCall = status === 'closed' || (status === 'half-open' && guard?.epoch === known?.epoch)
     const why = known?.why ?? ''
     if (!mayCall && policy.breaker.mode === 'fail-fast') return failFast(flight, policy.breaker, why)
-    // What only goes forward cannot be given back; it was claimed when the breaker was closed.
+    // A forward-only job cannot be given back; it was claimed when the breaker was closed.
     if (!mayCall && !policy.forwardOnly) return release(flight, `held by breaker ${policy.breaker.guards}: ${why}`)
     return null
   }

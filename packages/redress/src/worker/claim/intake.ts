@@ -89,7 +89,7 @@ export class Intake {
     const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') {
-        // What the other claim brought is ours to run all the same.
+        // The jobs of the other claim are leased to this worker and must run.
         this.#trouble.failed({ err: answer.reason }, 'claiming failed; will try again')
         continue
       }
@@ -169,17 +169,16 @@ interface Claim {
 }
 
 /**
- * By a worker that stops, and for one that dies. A dead worker's jobs of which no start is recorded may have begun all
- * the same: where they are not requeued, somebody has to look at each, and hundreds claimed ahead would bury the one
- * that matters.
+ * Whether a job can be given back by a worker that stops, and requeued after one that dies. A dead worker may have begun
+ * jobs without a recorded start. Where these are not requeued, a person must look at each, so none is claimed ahead.
  */
 function mayBeGivenBack({ shutdown, orphan }: Policy): boolean {
   return shutdown === 'requeue' && orphan.action === 'requeue'
 }
 
 /**
- * Of a limited type only so many may be under way: one that waits in a buffer would use up somebody's turn. A breaker
- * is no such limit while all is well, and what waits here is given back when it opens.
+ * A limited type may have only so many jobs under way, and one that waits in a buffer would use up a place. A breaker
+ * is no such limit while it is closed, and waiting jobs are given back when it opens.
  */
 const mayWaitHere = (policy: Policy): boolean => mayBeGivenBack(policy) && !isLimited({ ...policy, breaker: null })
 

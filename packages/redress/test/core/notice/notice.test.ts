@@ -77,7 +77,7 @@ describe('what is to be told', () => {
 
   test('a policy without aggregates announces each failure alone [P60]', () => {
     const aggregated = () => policy({ aggregates: false, notify: { failed: ['ops'], window: '1h' } })
-    expect(aggregated).toThrow('told once per window is an aggregate')
+    expect(aggregated).toThrow('one notice per window is an aggregate')
     const single = policy({ aggregates: false, notify: { failed: ['ops'], window: 0 } })
     expect(noticesOfFailure(job, someFailure(), single)[0]?.windowMs).toBe(0)
   })
