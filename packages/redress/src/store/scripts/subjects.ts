@@ -1,3 +1,4 @@
+import type { Store } from '../contract/store.ts'
 import { openAccounts } from './accounts.ts'
 import { openActivity } from './activity.ts'
 import { openAudit } from './audit.ts'
@@ -27,8 +28,15 @@ interface DriverParts {
   isDedupeKeyTaken?: Parameters<typeof openIntervening>[2]
 }
 
+/** What each driver does its own way. */
+type OfDriver = AttemptMethod | 'register' | 'submit' | 'submitIn' | 'wake' | 'nowMs' | 'onWake' | 'stop'
+type AttemptMethod = 'claim' | 'start' | 'renew' | 'close' | 'reclaim'
+
 /** The methods of the store that are written once. A driver adds submit, claim, close and its connection. */
-export function openSubjects(context: ScriptContext, { batches, pruning, onCommit, isDedupeKeyTaken }: DriverParts) {
+export function openSubjects(
+  context: ScriptContext,
+  { batches, pruning, onCommit, isDedupeKeyTaken }: DriverParts,
+): Omit<Store, OfDriver> {
   const letters = openLetters(context)
   return {
     ...openAccounts(context),
