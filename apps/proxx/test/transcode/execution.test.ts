@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { isAlive } from '../../../../packages/redress/test/runtime/programs.ts'
+import { isAlive } from '../../../../packages/redress/test/programs/programs.ts'
 import { smallDisk } from '../../../../test/support/stores/small-disk.ts'
 import { until } from '../../../../test/support/until.ts'
 import { mediaLimits } from '../../../shared/src/media/limits.ts'

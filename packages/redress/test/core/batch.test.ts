@@ -11,9 +11,9 @@ import {
   rollUp,
   stateAt,
   statesEntered,
-} from '../../../src/core/batch.ts'
-import type { Status } from '../../../src/core/job/states.ts'
-import { ROLLUPS } from '../../../src/core/policy/flow.ts'
+} from '../../src/core/batch.ts'
+import type { Status } from '../../src/core/job/states.ts'
+import { ROLLUPS } from '../../src/core/policy/flow.ts'
 
 interface Move {
   from: Status | null

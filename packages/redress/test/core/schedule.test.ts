@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { CATCH_UP_MAX, LATE_MS_MAX, MISSED_RULES, planTicks } from '../../../src/core/schedule.ts'
+import { CATCH_UP_MAX, LATE_MS_MAX, MISSED_RULES, planTicks } from '../../src/core/schedule.ts'
 
 const due = (...newest: number[]) => ({ newest, count: newest.length, isAtLeast: false })
 const running = { isPaused: false, resumedAtMs: null }
