@@ -34,7 +34,7 @@ const KEY_USE = {
   loss: 'With another key, the headers of jobs that were accepted before cannot be used any more.',
 }
 
-/** Lists of URLs in, their content in a storage: each resource a job with two stages, and dead letters for the rest. */
+/** Fetches lists of URLs into a storage. Each resource is a job with two stages; failed resources are dead letters. */
 export function fetchboxApp(given: FetchboxOptions = {}): AppModule {
   return {
     name: 'fetchbox',

@@ -8,7 +8,7 @@ export const PURGE = 'fetchbox.purge'
 export const RETENTION = 'fetchbox.retention'
 /** The name of every fetchbox batch. Batches are listed by it. */
 export const BATCH = 'fetchbox'
-/** The dead letters, in the words of the requirements (F17). */
+/** The name of the dead-letter queue in the requirements (F17). */
 export const DEAD_LETTER_TOPIC = 'jobs.dlq'
 
 /** A wait up to this long is spent in the stage, with the slot held; a longer one gives the job back to the queue. */
@@ -25,7 +25,8 @@ const UPLOAD_MS_MAX = 600_000
 export function resourcePolicy(settings: Settings): PolicyInput {
   return {
     ...commonPolicy(settings),
-    // Tries are counted by the stages. An attempt of its own is for a lost worker, and for an origin that says "later".
+    // The stages count the tries. Another attempt is needed only after a lost worker, or for an origin with a long
+    // Retry-After.
     retry: { max: ATTEMPTS_MAX, backoff: exponential('5s', { cap: '5m', jitter: '20%' }), unknown: 'dead-letter' },
     orphan: { action: 'requeue', budget: 'consume' },
     errors: 'latest',
@@ -54,7 +55,7 @@ export function purgePolicy({ keepMs }: Settings): PolicyInput {
     manualRetry: 'in-place',
     errors: 'latest',
     deny: 'hide',
-    // As long as the jobs that it speaks of.
+    // As long as the jobs that it refers to.
     retention: { complete: recordMs(keepMs), failed: recordMs(keepMs), cancelled: recordMs(keepMs) },
   }
 }

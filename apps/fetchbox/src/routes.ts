@@ -198,7 +198,7 @@ type SeeProxies = () => readonly ProxyState[]
 
 const STATES = ['healthy', 'out', 'probing'] as const
 
-/** For those who run it: which proxies are in use, and why the others are not. */
+/** For operators: which proxies are in use, and why the others are not. */
 function addProxyRoute(server: FastifyInstance, tools: MountTools, seeProxies: SeeProxies): void {
   server.get('/fetchbox/proxies', described(API.proxies), async (request, reply) => {
     const { role } = await requireCaller(tools, request, 'read')

@@ -25,11 +25,11 @@ export async function openFiles({ uploads, results, space }: Settings, env: Envi
   return { uploads: opened.sources, results: opened.products }
 }
 
-/** No gateway of ours sends more than 256 MB, or nests deeper than a few elements. */
+/** Our gateway sends at most 256 MB, and nests only a few elements. */
 const XML_BYTES_MAX = 256 * 2 ** 20
 const XML_DEPTH_MAX = 1_000
 
-/** Lets XML through and fails where it is not well-formed, or ends too early. */
+/** Passes XML through; throws if it is not well-formed or ends early. */
 export async function* wellFormed(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const parser = new SaxesParser()
   parser.on('error', (error) => {

@@ -264,7 +264,7 @@ async function errorIn(answer: IncomingMessage): Promise<{ code: string; message
       ? { code: error.code, message: error.message }
       : null
   } catch {
-    // No answer of ours: its status says what there is to say.
+    // Not an answer of our gateway: the status is all we know.
     return null
   } finally {
     answer.destroy()
@@ -339,7 +339,7 @@ export class GatewayCapacity {
     this.#url = url
   }
 
-  /** None until the gateway was asked once, which takes a moment. */
+  /** Zero until the gateway has answered once, which takes a moment. */
   get slots(): number {
     if (!this.#isAsked) void this.#ask()
     if (!this.#isKnown) return 0

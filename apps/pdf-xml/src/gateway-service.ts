@@ -13,7 +13,7 @@ export interface GatewayServiceOptions {
 
 const AGAIN_MS_MIN = 500
 const AGAIN_MS_MAX = 30_000
-/** One that ran so long was well: the next one is started without a wait. */
+/** After a run of this length the gateway counts as healthy, and its restart is not delayed. */
 const WELL_MS = 60_000
 const STOP_MS = 10_000
 const PARSE_MS_MIN = 1_000

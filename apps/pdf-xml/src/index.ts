@@ -1,7 +1,7 @@
 import type { AppModule } from 'redress/http'
 import { gateway } from './gateway/command.ts'
 
-/** Upload a PDF, have it converted behind a breaker, download XML. Loads the rest when used. */
+/** The AppModule. `install.ts` is loaded only when the app starts, so that help stays quick. */
 const pdfXml: AppModule = {
   name: 'pdf-xml',
   commands: [gateway],

@@ -11,7 +11,7 @@ import { addRecord } from './record.ts'
 import { openSessions, ownerOf } from './session.ts'
 import { VisitorLimits } from './visitors.ts'
 
-/** A slow line takes its time for 50 MB; one that does not move at all is ended by the server long before. */
+/** Time for 50 MB over a slow connection. The server ends a stalled upload much earlier. */
 const UPLOAD_MS = 20 * 60_000
 
 /** The routes and the pages of pdf-xml. */

@@ -1,7 +1,7 @@
 import type { AppModule } from 'redress/http'
 import { commands } from './cli/commands.ts'
 
-/** Proxies of clips, with a model of failure in which nothing is retried, hidden or half done. Loads the rest when used. */
+/** The AppModule. `install.ts` is loaded only when the app starts, so that help stays quick. */
 const proxx: AppModule = {
   name: 'proxx',
   commands,

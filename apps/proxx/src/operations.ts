@@ -31,8 +31,8 @@ export interface Submitted {
 export const isSameSpec = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other)
 
 /**
- * Submits a spec. One that is refused is a failed job all the same (P5): look at `job.status`. With an id of your own,
- * submitting twice makes one job.
+ * Submits a spec. A refused spec becomes a failed job (P5): check `job.status`. With an id of your own, submitting
+ * twice makes one job.
  */
 export async function submitSpec(
   proxx: Proxx,

@@ -40,7 +40,7 @@ export function transcodePolicy({ leaseMs, told }: Alarm): PolicyInput {
     timeout: { attempt: ATTEMPT_MAX },
     // One job at a time in one output directory: the next waits, instead of finding the lock taken.
     concurrency: { perKey: 1 },
-    // Each failure on its own.
+    // Each failure is announced separately.
     notify: { failed: [...told], orphaned: [...told], window: 0 },
     retention: { complete: null, failed: null },
   }

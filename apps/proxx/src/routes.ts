@@ -152,7 +152,7 @@ export function proxxRoutes(proxx: Proxx): Mount {
     server.post('/proxx/jobs/:id/verify', described(API.verify), async (request) => {
       const caller = await callerOf(tools, request)
       const { id } = await seen(request, caller)
-      // It takes the machine for as long as it takes to decode all outputs.
+      // It needs the machine for the time of decoding all outputs.
       if (caller.role === 'owner' || caller.role === 'viewer') {
         throw new RedressError('ROLE_TOO_LOW', 'Verifying outputs again is for operators.')
       }
@@ -192,7 +192,7 @@ function refuseOther({ job, isNew }: Submitted, spec: unknown): void {
   })
 }
 
-/** A job that failed before it was dispatched is there, and is refused all the same (P5, P9). */
+/** A job that failed before its dispatch exists, and the request is still refused (P5, P9). */
 function answerMade(reply: FastifyReply, caller: Caller, { job, isNew }: Submitted) {
   void reply.header('location', `/proxx/jobs/${job.id}`)
   const refusal = refusalIn(job)

@@ -30,7 +30,7 @@ const KEY_USE = {
   loss: 'With another one, links that were sent lead nowhere and no copy made before is recognised.',
 }
 
-/** Campaigns: a copy for each recipient with a mark of its own, links to them, and whose copy one is that leaked. */
+/** The app: a marked copy and a link for each recipient, and the search for the recipient of a leaked copy. */
 export function watermarkApp(given: WatermarkOptions = {}): AppModule {
   return {
     name: 'watermark',

@@ -17,7 +17,7 @@ export interface RouteOptions extends UploadOptions, PublishingOptions {
   detect: JobType<DetectInput>
 }
 
-/** A slow line takes its time for a film. It is the most that the server gives. */
+/** Time for a film over a slow connection. It is the maximum that the server allows. */
 export const UPLOAD_MS = 30 * 60_000
 const PAGE_MAX = 100
 /** A page hears of each campaign that it shows, and a stream has at most 50 topics. */

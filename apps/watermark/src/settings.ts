@@ -62,7 +62,7 @@ export function readSettings(env: Environment, home: string) {
     uploadBytesMax: knobs.WATERMARK_UPLOAD_MB * MEBIBYTE,
     assetsUrl: storeUrl(knobs.WATERMARK_ASSETS_DIR ?? join(home, 'assets')),
     copiesUrl: storeUrl(knobs.WATERMARK_COPIES_DIR ?? join(home, 'copies')),
-    /** Where files lie while programs work on them: those take names, not streams. */
+    /** The folder for files in work: ffmpeg needs file names, not streams. */
     work: resolve(knobs.WATERMARK_WORK_DIR ?? join(home, 'work')),
     secret: knobs.WATERMARK_SECRET ?? null,
     fontFile: knobs.WATERMARK_FONT ?? null,

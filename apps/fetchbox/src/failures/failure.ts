@@ -14,7 +14,7 @@ const PREFIXES = {
 
 export type Category = (typeof PREFIXES)[keyof typeof PREFIXES]
 
-/** The client's mistakes (F5). A worker that meets one has a task that should never have come so far (F14). */
+/** Mistakes of the client (F5). If a worker finds one, the task should not have been accepted (F14). */
 const refused = (message: string, http = 400): CodeSpec => ({ fault: 'caller', retry: 'dead-letter', http, message })
 
 /**
@@ -143,7 +143,7 @@ export const CODES = failureCodes({
   },
   DOWNLOAD_CHECKSUM: {
     fault: 'dependency',
-    // A proxy that answers with a page of its own, or a stale copy: the next try goes another way.
+    // The proxy may have sent its own page or a stale copy: the next try uses another one.
     retry: 'transient',
     waiting: 'The resource is not the one that was announced. The download is tried again.',
     message: 'The resource is not the one that was announced: its SHA-256 differs each time.',
@@ -297,7 +297,7 @@ export function isRetryable(code: Code): boolean {
   return CODES[code].retry === 'transient'
 }
 
-/** Where a transfer was when it failed. `proxy` is "pool#n", null when there was none (F4). */
+/** The position of a transfer when it failed. `proxy` is "pool#n", null if there was none (F4). */
 export interface FailureContext {
   proxy: string | null
   /** The status that the origin or the object store answered with; null when it did not answer. */

@@ -17,7 +17,7 @@ export interface IngestRetries {
 const TRIES_MAX = 3
 const BASE_MS = 100
 
-/** The engine's own words for a store that may answer the next time. */
+/** Error codes of the engine for a store that may answer later. */
 const STORE_AWAY: ReadonlySet<string> = new Set([
   'STORE_UNREACHABLE',
   'STORE_BUSY',
@@ -61,6 +61,6 @@ function troubleOf(error: unknown): Trouble | null {
   if (STORE_AWAY.has(error.code)) return { refused: refusal('SYSTEM_STORE_UNAVAILABLE'), mayPass: true }
   if (!STORAGE_AWAY.has(error.code)) return null
   const code = error.code === 'STORAGE_FULL' ? 'STORAGE_FULL' : 'STORAGE_UNAVAILABLE'
-  // Wrong credentials, no such bucket: the same the next time, and yet the operator's to mend, not the client's.
+  // Wrong credentials or a missing bucket do not pass by themselves. The operator must correct them, not the client.
   return { refused: refusal(code), mayPass: isRetryable(uploadFailure(error, 'the manifest').code) }
 }

@@ -32,7 +32,7 @@ interface Details {
   action?: string
 }
 
-/** A refusal of the API in the words of the taxonomy. */
+/** A refusal of the API with a code of the taxonomy. */
 export function refusal(code: Code, { said, problems, action }: Details = {}): Refused {
   const { message, http = 400 } = CODES[code]
   const headers: Record<string, string> = {

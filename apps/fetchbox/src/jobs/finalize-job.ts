@@ -22,7 +22,7 @@ export function declareFinalize(app: App, { handlers, settings, log }: FinalizeO
       const { type, metadata } = batch.data as BatchData
       const handler = handlers.get(type)
       if (handler === undefined) return attempt.fail('VALIDATION_UNKNOWN_JOB_TYPE', { note: `It was ${type}.` })
-      // It had one when the job was accepted, and needs none any more.
+      // The handler had `finalize` when the job was accepted, and has none now.
       if (handler.finalize === undefined) return null
       const snapshot = await viewSnapshot(app, await requireBatch(app, batch.id, null))
       const resources = async () => {

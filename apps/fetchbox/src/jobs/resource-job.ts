@@ -52,7 +52,7 @@ export interface ResourceOptions {
   isPurged(job: string): Promise<boolean>
 }
 
-/** One resource: downloaded, then stored, each with tries of its own. */
+/** The job of one resource: downloaded, then stored, each with its own tries. */
 export function declareResource(app: App, options: ResourceOptions): JobType<ResourceInput> {
   const { handlers, transfer, settings, isPurged } = options
   const { downloadTriesMax, storageTriesMax, retryBaseMs } = settings
@@ -115,8 +115,8 @@ type AnyCode = Code | keyof typeof ENGINE_CODES
 type Trying = StageTry<AnyCode>
 
 /**
- * A stage whose failures say their code themselves. An origin that wants a longer pause than a slot should be held for
- * ends the attempt and not the job: the policy waits without a worker, within the attempts that are left.
+ * A stage whose failures carry their code. If an origin asks for a longer pause than a slot should be held for, the
+ * attempt ends, not the job: the policy waits without a worker, within the remaining attempts.
  */
 async function runStage<T>(
   attempt: Attempt<AnyCode>,

@@ -106,7 +106,9 @@ export type JobRow = NonNullable<Awaited<ReturnType<Store['job']>>>
 
 const isoTime = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString())
 
-/** The rows of a job's resources in the order of its manifest; a replayed one stands where the failed one stood. */
+/**
+ * The rows of a job's resources in the order of its manifest. A replayed resource takes the place of the failed one.
+ */
 export async function resourceRows(app: App, jobId: string, status?: JobRow['status']): Promise<JobRow[]> {
   const store = await app.store()
   const rows = await store.jobs({ batch: jobId, limit: RESOURCES_MAX, ...(status !== undefined && { status }) })
@@ -197,7 +199,7 @@ export async function viewSnapshot(app: App, batch: BatchDetail): Promise<Snapsh
 
 function statusOf({ state, counts }: Pick<BatchView, 'state' | 'counts'>): JobStatus {
   if (state === 'open') return counts.unfinished === counts.total && counts.processing === 0 ? 'queued' : 'processing'
-  // None of ours expires.
+  // Fetchbox batches never expire.
   return state === 'expired' ? 'failed' : state
 }
 

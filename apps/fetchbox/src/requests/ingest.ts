@@ -33,7 +33,7 @@ export interface IngestOptions {
 export interface Submission {
   tenant: string
   type: string
-  /** The client's own name for this request; null where it has none. */
+  /** The client's Idempotency-Key; null if it sent none. */
   idempotencyKey: string | null
   body: unknown
 }

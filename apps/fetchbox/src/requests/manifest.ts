@@ -15,7 +15,7 @@ export interface Resource {
 /** A client's request. */
 export interface Requested {
   resources: readonly Resource[]
-  /** Anything that the handler of the job's type wants to know. */
+  /** Free data for the handler of the job type. */
   metadata: Readonly<Record<string, unknown>>
 }
 
@@ -39,7 +39,7 @@ export const resourcePrefix = (type: string, jobId: string): string => `${RESOUR
 export const resourceKey = (type: string, jobId: string, resource: string): string =>
   resourcePrefix(type, jobId) + keyPart(resource)
 
-/** The job that an artifact of ours belongs to; null where a stranger put it. */
+/** The job of an artifact; null if the artifact is not ours. */
 export const jobOfKey = (key: string): string | null =>
   /^(?:manifests|resources)\/[^/]+\/([^/]+)\//.exec(key)?.[1] ?? null
 

@@ -5,7 +5,7 @@ import { refusal } from '../failures/refusals.ts'
 /** 5 MB (5 times 1,048,576 bytes), for the compressed and for the decompressed body: a small file may be a zip bomb. */
 const BODY_BYTES_MAX = 5 * 2 ** 20
 
-/** How deep values may lie in each other. Parsers, printers and stores give up at depths of their own; this is less. */
+/** The maximum nesting depth. Parsers, printers and stores have their own limits, which are higher. */
 const LEVELS_MAX = 64
 
 /** Reads the body of a request as JSON. Whatever is wrong with it as such is refused here. */

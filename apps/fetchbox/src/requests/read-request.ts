@@ -227,7 +227,7 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'if-unmodified-since',
 ])
 
-/** Whether a task may not set this request header. `proxy-*` is between us and the proxy. */
+/** Whether a task may not set this request header. `proxy-*` headers are for the proxy. */
 export function forbiddenHeader(name: string): boolean {
   const lower = name.toLowerCase()
   return FORBIDDEN.has(lower) || lower.startsWith('proxy-')
@@ -238,7 +238,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
 const VALUE = /^(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?$/
 const VALUE_CHARS_MAX = 8192
 
-/** Why a task may not send this header, in words; null when it may. The value is never repeated: it may be a secret. */
+/** Why a task may not send this header; null if it may. The value is never repeated, because it may be a secret. */
 export function headerProblem(name: string, value: string): string | null {
   if (!TOKEN.test(name)) return 'is not the name of a header'
   if (forbiddenHeader(name)) return 'is not a header that a resource may set'

@@ -177,7 +177,7 @@ function failed(
   return new FetchFailure(code, `GET ${url} ${what}`, { context, ...more })
 }
 
-/** Without the dot at the end: it stands within another one. */
+/** Without the final dot, because it becomes part of another sentence. */
 const sentence = ({ message }: Error): string => message.replace(/\.$/, '')
 
 function errnoOf(error: unknown): { errno?: string } {

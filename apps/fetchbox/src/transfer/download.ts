@@ -156,7 +156,7 @@ async function readInto(spool: Spool, body: Readable, way: DownloadFacts): Promi
     if (way.bytes > way.limits.bytesMax) throw tooLarge(way, null)
     hash.update(chunk)
     const written = spool.write(chunk)
-    // Mostly there is nothing to wait for, and waiting all the same would cost a turn for each packet.
+    // Usually there is nothing to await, and an await would cost a turn of the event loop per packet.
     if (written !== null) await written
   }
   await spool.finish()

@@ -22,8 +22,8 @@ export interface ProxyUse {
   /** It did its work, whatever the origin answered. */
   worked(): void
   /**
-   * It did not. With `target`, it says that it cannot reach that one: a dead origin must not take good proxies out, so
-   * a target counts once in a row.
+   * The proxy failed. With `target`, it could not reach that origin: a target counts once in a row, so a dead origin
+   * does not take healthy proxies out of use.
    */
   failed(why: string, target?: string): void
   /** The result is unknown: the work was stopped or failed for another reason. */
@@ -65,7 +65,7 @@ export class Proxies {
   readonly #cooldownMsMax: number
   readonly #onChange: (proxy: ProxyState) => void
   #uses = 0
-  /** Settled, and made anew, when it is known what became of a proxy that was probed. */
+  /** Resolved, and replaced, when the result of a probe is known. */
   #probeEnd = Promise.withResolvers<void>()
 
   constructor(tiers: ProxyTiers, options: ProxyHealthOptions) {
@@ -220,7 +220,7 @@ function shownOf({ url: _, cooldownMs: __, lastUse: ___, targetsFailed: ____, ..
   return shown
 }
 
-/** While one probes, the others go elsewhere. */
+/** During a probe, other downloads use other proxies. */
 function isUsable({ state, outUntilMs }: Proxy, nowMs: number): boolean {
   return state === 'healthy' || (state === 'out' && outUntilMs !== null && outUntilMs <= nowMs)
 }
@@ -248,7 +248,7 @@ export async function readProxies(path: string): Promise<ProxyTiers> {
   return parseProxies(text)
 }
 
-/** Every mistake is named, none with the URL in it: it may hold a password. */
+/** Names every mistake, but never the URL: it may contain a password. */
 export function parseProxies(text: string): ProxyTiers {
   let given: unknown
   try {

@@ -127,7 +127,7 @@ async function namelessFile(folder: string): Promise<FileHandle> {
   return file
 }
 
-/** A disk that is nearly full takes a part of it first, and says so only when it is asked for the rest. */
+/** A nearly full disk accepts a part of the write, and fails only for the rest. */
 async function writeAll(file: FileHandle, chunks: readonly Buffer[]): Promise<void> {
   let { bytesWritten: done } = await file.writev(chunks)
   const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0)

@@ -15,7 +15,7 @@ export interface TransferOptions {
   outbound?: OutboundOptions
   /** Certificates (PEM) to trust instead of those that Node brings. */
   ca?: string
-  /** None when left out: origins are asked directly. */
+  /** Without proxies, origins are connected directly. */
   proxies?: ProxyTiers
   userAgent?: string
   verification?: UploadOptions['verification']
@@ -24,7 +24,7 @@ export interface TransferOptions {
   onProxyChange?(proxy: ProxyState): void
 }
 
-/** The real way of resources, with what an operator wants to see of it. */
+/** The real transfer, with the state that operators can see. */
 export interface OpenTransfer extends Transfer {
   download(task: DownloadTask, options: { signal: AbortSignal; avoidProxy: string | null }): Promise<Spooled>
   /** Empty if there are no proxies. */

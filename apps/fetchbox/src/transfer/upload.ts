@@ -30,7 +30,7 @@ export interface Uploaded {
   sha256: string
 }
 
-/** Stores it whole and looks at it again. Putting it twice stores it once: the key is the resource's own. */
+/** Stores the content whole and verifies it. Uploading is idempotent: the key belongs to the resource. */
 export async function upload(spooled: Uploadable, options: UploadOptions): Promise<Uploaded> {
   const { store, key, signal, verification = 'head' } = options
   const { sha256, bytes } = spooled

@@ -1,7 +1,7 @@
 /**
- * The process that reads PDFs. It has no environment, may read nothing but its code and its own folder, has no network
- * where the machine allows that, and is killed when it takes too long or too much: whatever a document does to it, it does
- * to nothing else.
+ * The process that reads PDFs. It has no environment, can read only its code and its own folder, and has no network
+ * if the machine supports that. It is killed when it takes too long or too much memory, so a hostile document harms
+ * nothing else.
  */
 import type { ParseOrder, ParserSays } from './messages.ts'
 import { convert } from './pdf/convert.ts'

@@ -13,7 +13,7 @@ import { counted, drain, receive } from './upload.ts'
 interface ProcessParts {
   pool: ParserPool
   mappings: Mappings
-  /** Where documents lie until a parser takes them. */
+  /** Documents are kept here until a parser takes them. */
   folder: string
   bytesMax: number
   generator: string
@@ -78,7 +78,7 @@ function checkHeaders({ headers }: FastifyRequest): void {
   }
 }
 
-/** The most precise of the ranges decides: 'application/xml;q=0, *' does not want it. */
+/** The most specific range decides: 'application/xml;q=0, *' refuses XML. */
 function acceptsXml(accept: string): boolean {
   const ranges = accept.split(',').map((range) => {
     const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())

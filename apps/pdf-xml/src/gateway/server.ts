@@ -45,8 +45,8 @@ export interface Gateway {
 }
 
 /**
- * One parser of 330 MB and a gateway that is a process of its own stay below 512 MB, whatever they are given. Two with half
- * of that each would be busier, and would turn away honest documents: 48 MB of scans, or a page of 100,000 words.
+ * One parser with 330 MB and the gateway process stay below 512 MB for any document. Two parsers with half of that
+ * each would be faster, but would refuse valid documents: 48 MB of scans, or a page of 100,000 words.
  */
 const DEFAULTS = {
   host: '127.0.0.1',

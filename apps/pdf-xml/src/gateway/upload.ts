@@ -85,7 +85,7 @@ export function counted(source: Readable): Readable {
   return connect(source, passage, () => undefined)
 }
 
-/** The collector is not to be had otherwise by a process that was started without a flag for it. */
+/** Exposes the garbage collector in a process that was started without `--expose-gc`. */
 function exposed(): NonNullable<typeof collect> {
   setFlagsFromString('--expose-gc')
   return runInNewContext('gc') as NonNullable<typeof collect>

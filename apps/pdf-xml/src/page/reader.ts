@@ -9,9 +9,9 @@ import { GATEWAY } from '../policy.ts'
 export interface Conversion {
   job: JobView
   input: ConvertInput
-  /** null where it stands in no line. */
+  /** null if it is not in the queue. */
   place: Position | null
-  /** Why it has to try again. */
+  /** The cause of the scheduled retry. */
   waitingFor: string | null
   /** null: there is nothing that a retry could be made of. */
   retry: { isAllowed: true } | { isAllowed: false; why: string } | null
@@ -32,7 +32,7 @@ interface PageQuery {
   cursor: string | null
   /** Only those that may have changed since then. */
   since?: string | null
-  /** One that is wanted beside them, wherever it stands. */
+  /** A job that is included in any case, on whatever page it is. */
   also?: string | null
 }
 
@@ -140,7 +140,7 @@ const isActive = ({ status }: JobView): boolean => status === 'queued' || status
 const mayHaveChangedSince = (job: JobView, since: string): boolean =>
   isActive(job) || (job.finishedAt ?? job.queuedAt) >= since
 
-/** Where a conversion stands among all that wait: its place, or how long the line is where that is too long to count. */
+/** The position in the queue, or only the length of the queue if that is too long to count positions. */
 export type Position = { before: number } | { length: number; isMore: boolean }
 
 interface Snapshot {
@@ -203,7 +203,7 @@ export class QueuePositions {
 export interface Service {
   /** How the gateway is: called, waited for, or given up for now. */
   gateway: 'called' | 'held' | 'failing-fast'
-  /** Whether there is room for files, and whether that place can be reached at all. */
+  /** Whether there is room for files, and whether the upload store can be reached. */
   uploads: 'taken' | 'full' | 'away'
 }
 

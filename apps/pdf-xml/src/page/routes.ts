@@ -122,7 +122,7 @@ function queryOf(request: FastifyRequest): Record<keyof typeof SHAPES, string | 
   return { cursor: read('cursor'), said: read('said'), id: read('id'), still: read('still'), since: read('since') }
 }
 
-/** An address to go to, so that loading the page anew does not send the form again. */
+/** Redirects after a form, so that a reload does not send the form again. */
 function back(reply: FastifyReply, { said, id }: { said?: NoticeName; id?: string | undefined }): FastifyReply {
   const query = new URLSearchParams({ ...(said !== undefined && { said }), ...(id !== undefined && { id }) }).toString()
   return reply.redirect(`/convert${query === '' ? '' : `?${query}`}`, 303)

@@ -97,7 +97,7 @@ const SENDING = html`<template id="sending-row"><li class="row">
 <div class="acts"><button type="button" class="small" data-act="again" hidden>Send again</button> <button type="button" class="small calm" data-act="away">Remove</button></div>
 </li></template>`
 
-/** `service` decides whether what waits is waiting for the gateway. */
+/** `service` tells whether queued jobs wait for the gateway. */
 export function row(conversion: Conversion, service: Service, isMarked = false): Html {
   const { job, input } = conversion
   const { look, words, note } = statusOf(conversion, service.gateway === 'held')
@@ -159,7 +159,7 @@ function pager(nextCursor: string | null, isFirstPage: boolean): Html | null {
   } ${nextCursor !== null && html`<a href="/convert?cursor=${nextCursor}">Older</a>`}</nav>`
 }
 
-/** How a conversion stands, for the eye of a stylesheet. */
+/** The state of a conversion, for the stylesheet. */
 type Look = 'waiting' | 'paused' | 'converting' | 'done' | 'failed' | 'over'
 
 /** The short line of a row (D26), and what there is to add. */

@@ -170,7 +170,7 @@ export function readSpecFile(call: Pick<CommandCall, 'usage'>, path: string): un
   }
 }
 
-/** A job that failed before it was dispatched exists, and the command has failed all the same. */
+/** A job that failed before its dispatch exists, and the command has still failed. */
 function tellMade(call: CommandCall, job: ProxxJob, { flags }: Opened): void {
   if (call.isJson) call.printJson(job)
   else call.print(`Job ${job.id} is ${job.status}.\n`)

@@ -18,7 +18,7 @@ import type { ProxxJob } from '../view.ts'
 /** Where the commands of proxx are done: on the store itself, or by a server. */
 export interface Target {
   validate(spec: unknown): Promise<Report>
-  /** A spec that is refused is a failed job: look at its status. With an id of your own, submitting twice makes one job. */
+  /** A refused spec becomes a failed job: check its status. With an id of your own, submitting twice makes one job. */
   submit(spec: unknown, id?: string): Promise<ProxxJob>
   /** Null if there is no such job. */
   show(id: string): Promise<ProxxJob | null>

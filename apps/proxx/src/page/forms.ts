@@ -40,7 +40,7 @@ ${reasonField(`reason-${id}`, 'Reason', refused)}
 /** P10, P41: a retry is a new job, and has its id already: a form that is sent twice makes one. */
 function retryForm(job: ProxxJob, newId: string, { edit }: Rights, refused: RefusedAct | null): Html {
   const kept = specText(job.spec)
-  // A browser sends the ends of lines in its own way.
+  // Browsers send other line ends.
   const spec = refused?.fields.spec?.replaceAll('\r\n', '\n') ?? kept
   const isEdited = spec !== kept
   return html`<section class="card" aria-labelledby="retry-title"><h2 id="retry-title">Retry</h2>

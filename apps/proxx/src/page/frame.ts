@@ -13,7 +13,10 @@ export interface Frame {
   title: string
   caller: Caller
   live: Live | null
-  /** Without script, a page on which something runs loads itself anew. One with a form must not: it would be emptied. */
+  /**
+   * Without JavaScript, a page with running jobs reloads itself. A page with a form does not, because the input would
+   * be lost.
+   */
   isReloading: boolean
   /** Where the page is, in the eyes of its reader. */
   isBelowList: boolean

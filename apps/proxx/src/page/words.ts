@@ -80,7 +80,7 @@ export function positionText(job: ProxxJob, standing: ClipPosition | null): Html
   return html`${lookOf(job) === 'processing' ? `At ${at}` : `It was at ${at}.`}`
 }
 
-/** In the words of people, who count from 1: `sources.0` is clip 1. */
+/** For people, who count from 1: `sources.0` is clip 1. */
 export function placeText(path: string): string {
   const at = /^sources\.(\d+)/.exec(path)?.[1]
   return at === undefined ? path.replace(/^output\./, '') : `clip ${Number(at) + 1}`

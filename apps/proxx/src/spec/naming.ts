@@ -50,7 +50,7 @@ export function nameProblems(names: readonly string[]): { at: number; message: s
     const message = nameProblem(name)
     if (message !== null)
       return [{ at, message: `the output would be called ${JSON.stringify(name)}, which ${message}` }]
-    // Disks of other systems take these for one and the same.
+    // Some file systems treat these names as equal.
     const folded = name.normalize('NFC').toLowerCase()
     const other = seen.get(folded)
     seen.set(folded, other ?? at)

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** How large a picture becomes. Sides are always even, because the codecs want it so. */
+/** The size of the output. Sides are always even, because the codecs require it. */
 type Sizing =
   | { rule: 'keep' }
   | { rule: 'divide'; by: number }
@@ -17,7 +17,7 @@ export interface Profile {
   title: string
   extension: 'mov'
   size: Sizing
-  /** Smaller pictures are made larger: the codec knows none below it. */
+  /** Smaller pictures are enlarged: the codec has a minimum size. */
   sizeMin: { width: number; height: number }
   /** The facts that ffprobe must report about an output. */
   video: { codec: string; profile: string; pixelFormat: string }
@@ -165,7 +165,7 @@ export function outputSize({ size, sizeMin }: Profile, source: Size): Size {
 function scaledSize(size: Sizing, { width, height }: Size): Size {
   if (size.rule === 'keep') return { width, height }
   if (size.rule === 'divide') return { width: width / size.by, height: height / size.by }
-  // The box is turned for pictures that stand upright.
+  // The box is turned for upright pictures.
   const [boxWidth, boxHeight] = width >= height ? [size.width, size.height] : [size.height, size.width]
   const factor = Math.min(1, boxWidth / width, boxHeight / height)
   return { width: width * factor, height: height * factor }

@@ -37,7 +37,7 @@ export interface Encoded extends Clip {
   of: Inspected
 }
 
-/** Where everything stands, for whatever fails next (P26). */
+/** The current step, for the record of a failure (P26). */
 export type ClipStage = 'probe' | 'encode' | 'verify' | 'deliver'
 
 export async function enter(work: Work, clip: Clip, stage: ClipStage): Promise<void> {
@@ -56,7 +56,7 @@ export async function say({ attempt, trace, nowMs }: Work, text: string): Promis
   }
 }
 
-/** How much of a clip's work is its encode; the rest is its verification. */
+/** The share of the encode in the work of a clip; the rest is verification. */
 export const ENCODE_SHARE = 0.8
 
 /** P46: one clip after another. The first that fails ends it, and the later ones are not begun. */
@@ -79,7 +79,7 @@ async function encodeClip(work: Work, clip: Clip, done: (share: number) => void)
     source = await allowedSource(work, clip)
     const of = await inspectMedia(source, programs, { ...run, subject: 'source', stderrFile: undefined })
     await enter(work, clip, 'encode')
-    // ffmpeg leaves a file alone that is where it is to write, and ends well.
+    // If its output exists, ffmpeg leaves the file alone and exits with 0.
     for (const path of [clip.target, clip.partial]) {
       if (await isThere(path)) attempt.fail('OUTPUT_EXISTS', { detail: `${path} was made by somebody else meanwhile` })
     }

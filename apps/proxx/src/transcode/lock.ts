@@ -19,7 +19,7 @@ export interface LockHolder {
 
 export class DirectoryLocked extends Error {
   override readonly name = 'DirectoryLocked'
-  /** Null when the file cannot be read as one of ours. */
+  /** Null if the file is not a valid lock. */
   readonly holder: LockHolder | null
 
   constructor(directory: string, holder: LockHolder | null) {

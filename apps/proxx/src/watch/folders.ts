@@ -94,8 +94,8 @@ export class Folders {
   }
 
   /**
-   * One watcher for one folder. The lock is the kernel's: it goes with the process, however that ends, and nothing has to
-   * be cleared away before the next.
+   * Allows one watcher per folder. The kernel holds the lock: it ends with the process, so nothing must be cleaned up
+   * before the next start.
    */
   lock(): () => void {
     const database = new DatabaseSync(join(this.root, '.proxx-watch.lock'))

@@ -1,7 +1,7 @@
 import { ProgramFailed } from 'redress/programs'
 
 interface CodeSpec {
-  /** Whether trying again is useless. */
+  /** Whether a retry is useless. */
   isPermanent: boolean
   action: string
 }

@@ -75,7 +75,7 @@ async function locate(
     if (why === null) return versioned(name, path)
     throw missing(name, `${setting} is ${path}, which ${why}.`)
   }
-  // A relative entry of PATH would let a file in the working folder stand in for the program.
+  // A relative entry of PATH would let a file in the working folder replace the program.
   const inFolders = searchPath.split(delimiter).filter(isAbsolute)
   const refused: string[] = []
   for (const candidate of inFolders.map((folder) => join(folder, name))) {
@@ -98,7 +98,7 @@ async function locate(
   throw missing(name, `${name} is ${absent}, and ${setting} is not set.${found}`)
 }
 
-/** The last package has the program; those before it are asked for the next, as each may have its own copy. */
+/** The program is in the last package. Each package resolves the next one, because it may have its own copy. */
 function inPackage(from: string, packages: readonly string[], file: string): string | null {
   try {
     const manifest = packages.reduce((place, name) => createRequire(place).resolve(`${name}/package.json`), from)

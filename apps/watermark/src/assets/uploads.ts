@@ -60,7 +60,10 @@ async function inspectUpload(id: string, { files, media }: UploadOptions): Promi
   })
 }
 
-/** A file that is at fault is refused for good; a machine that is, for a while: no room, no program, no rights. */
+/**
+ * A bad file is refused permanently. A problem of the machine (no room, no program, no rights) is refused
+ * temporarily.
+ */
 function refuse(id: string, error: unknown, { log }: UploadOptions): never {
   const failure = named(error, 'prepare')
   if (!(failure instanceof MediaError)) throw error

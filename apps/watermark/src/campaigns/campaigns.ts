@@ -42,7 +42,10 @@ interface NewCampaign {
 const COLUMNS =
   'id, account_id, asset_id, name, max_downloads, expires_at, visible_wm, invisible_wm, state, created_at, published_at'
 const TOKEN_COLUMNS = 'id, campaign_id, position, recipient_name, recipient_email, downloads, revoked_at'
-/** Few statements are kept ready for any number of recipients: some of this many, and one by one for the rest. */
+/**
+ * Recipients are inserted in statements of this size, and the remainder one by one, so that few statements are
+ * prepared.
+ */
 const TOKENS_PER_STEP = 50
 
 /** The campaign and all its tokens, or nothing. */
@@ -92,7 +95,7 @@ export function findCampaign(rows: Rows, id: string, owner: string | null): Prom
   )
 }
 
-/** Whether the copies of a campaign are marked with this key: the one that it was published with. */
+/** Whether the campaign was published with this key. */
 export async function isMarkedWith(rows: Rows, campaignId: string, keyId: string): Promise<boolean> {
   const sql = 'SELECT key_id FROM wm_keys WHERE campaign_id = $1'
   return (await rows.first<{ key_id: string }>(sql, campaignId))?.key_id === keyId

@@ -102,7 +102,7 @@ export function readDraft(body: unknown, nowMs: number) {
   return { ...draft, expiresAtMs: expiryOf(expiresAt, nowMs) }
 }
 
-/** The same of a form, in which a time has no zone: it says that UTC is meant. */
+/** Reads the form of a draft. Its times have no zone; the label says that they are in UTC. */
 export function readDraftForm(fields: Readonly<Record<string, string>>, nowMs: number) {
   const { expiresAt = '' } = fields
   // Browsers omit the seconds if they are zero.

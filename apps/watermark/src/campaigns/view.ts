@@ -141,7 +141,7 @@ export async function viewCampaignDetail(
   }
 }
 
-/** Some of its tokens, without a look at all the others; the campaign's own counts are the batch's. */
+/** Reads only some tokens of a campaign; the counts come from the batch. */
 export async function viewCampaignPart(
   { app, rows, links }: { app: App; rows: Rows; links: Links },
   campaign: CampaignRow,

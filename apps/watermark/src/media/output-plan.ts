@@ -66,7 +66,7 @@ function pngOutput({ width, height, pixelFormat }: ProbedMedia): OutputPlan {
 const COPIED_SOUND = ['aac', 'mp3']
 
 export function videoOutput(source: ProbedMedia): OutputPlan {
-  // Colour is kept for squares of two by two pixels, so an odd row or column has none.
+  // Colour is stored per block of two by two pixels, so an odd row or column has none.
   const [width, height] = [source.width & ~1, source.height & ~1]
   const crop = width === source.width && height === source.height ? [] : [`crop=${width}:${height}:0:0`]
   return {

@@ -164,7 +164,7 @@ async function readHeaders(probing: Probing): Promise<{ streams: Stream[]; conta
  */
 const PACKETS_READ = [1, 250, 5000]
 
-/** A header is only a promise: the first frame shows whether there is anything behind it. */
+/** A header can be wrong: only the first frame shows that the file has pictures. */
 async function decodeFirstFrame(probing: Probing, { index }: Stream): Promise<Frame> {
   for (const packets of PACKETS_READ) {
     const { frames } = (await ask(probing, [
@@ -206,7 +206,7 @@ function checkSize({ file, stage, run }: Probing, width: number, height: number)
 async function timing(
   probing: Probing,
   video: Stream,
-  /** Null where the sound may be what lasts so long. */
+  /** Null if the duration may be that of the sound. */
   containerMs: number | null,
 ): Promise<{ durationMs: number; frames: number | null; fps: number }> {
   const { file, stage, run } = probing

@@ -6,8 +6,8 @@ import { type MediaStage, named } from '@redress/shared/media/errors'
 const PREFIX = '.unfinished-'
 
 /**
- * Gives `work` a folder of its own beside the target, on the same disk, and removes it whatever happens. Programs run
- * in it, so that no name of a file outside has to be written into a filter.
+ * Gives `work` its own folder beside the target, on the same disk, and always removes it. Programs run in it, so no
+ * outside file name becomes part of a filter.
  */
 export async function inScratch<T>(
   target: string,
@@ -29,7 +29,7 @@ export async function inScratch<T>(
   }
 }
 
-/** Makes a finished file visible under its name, all at once and for good. */
+/** Makes a finished file visible under its name, atomically and durably. */
 export async function publish(finished: string, target: string): Promise<void> {
   await synced(finished)
   await rename(finished, target)

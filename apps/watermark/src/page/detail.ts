@@ -103,7 +103,7 @@ function pager(id: string, { isFailedOnly }: Choice, page: number, pages: number
 export const rowsPart = (tokens: readonly TokenView[], of: RowsOf): { id: string; html: string }[] =>
   tokens.map((token) => ({ id: token.id, html: tokenRow(token, of).text }))
 
-/** Its copies are its batch's; `token_failed` comes under its own name. */
+/** The copies are jobs of the batch; `token_failed` comes on the campaign's own topic. */
 export const liveOf = (campaign: CampaignView): Live => ({
   isLive: canChange(campaign),
   topics: [`campaign:${campaign.id}`, `batch:${campaign.id}`],

@@ -15,7 +15,7 @@ export function uploadForm(bytesMax: number): Html {
 </form>`
 }
 
-/** In the words of the form, which has no fields called `expiresAt`. */
+/** Messages for the form, whose labels differ from the names of the API. */
 const WORDS: Readonly<Record<string, string>> = {
   assetId: 'Choose a file.',
   name: 'Give it a name, of at most 200 characters.',

@@ -65,7 +65,7 @@ interface State {
 /** As many rows as a page can have. */
 const ROWS_MAX = 100
 
-/** Each answers for the rows that it is asked for by their ids, and looks at no others: a campaign may have a thousand. */
+/** The routes return only the requested rows: a campaign may have a thousand. */
 export function addStates(server: FastifyInstance, contextOf: () => RouteContext, reader: Reader): void {
   server.get('/campaigns/state', described(API.campaignsState), async (request, reply) => {
     const context = contextOf()

@@ -24,7 +24,7 @@ export async function postgresRows(url: string): Promise<Driver> {
 }
 
 async function migrate(ask: PostgresQuery, tables: Tables): Promise<void> {
-  // Of several processes that start at once, one makes the tables and the others find them made.
+  // If several processes start at once, one makes the tables and the others find them.
   await ask('SELECT pg_advisory_xact_lock($1::bigint)', [MIGRATION_LOCK])
   // IF NOT EXISTS needs the right to create schemas, even if an administrator has created this one.
   const there = await ask('SELECT 1 FROM pg_namespace WHERE nspname = $1', [SCHEMA])

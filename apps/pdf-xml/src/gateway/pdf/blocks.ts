@@ -2,10 +2,10 @@ import { readingOrder } from './columns.ts'
 import { isRtlSegment, least, most, rowsOf, type Segment, type Stretch, segmentsOf } from './rows.ts'
 import type { Word } from './words.ts'
 
-/** Its words are in the order in which they are read. */
+/** Words in reading order. */
 interface Line extends Stretch {
   isRtl: boolean
-  /** Its parts stand too far apart for a line of prose. */
+  /** Its parts are too far apart for a line of prose. */
   isTableRow: boolean
 }
 
@@ -15,7 +15,7 @@ export interface Block {
   isRtl: boolean
 }
 
-/** A space between two words that the document did not write but shows, in sizes of the font. */
+/** The minimum gap between two words without a space character, in multiples of the font size. */
 const SPACE_GAP = 0.12
 /** How much farther apart than usual two lines must be to be of two paragraphs. */
 const LEADING_JUMP = 1.3
@@ -47,7 +47,7 @@ function linesOf(segments: readonly Segment[]): Line[] {
   })
 }
 
-/** Words of another script inside such a line are read from left to right among themselves. */
+/** Words of a left-to-right script inside such a line keep their own order. */
 export function readFromRight(words: readonly Word[]): Word[] {
   const runs: Word[][] = []
   for (const word of words.toReversed()) {
@@ -78,7 +78,10 @@ function paragraphsOf(lines: readonly Line[]): Block[] {
 const BULLET = /^[\u2022\u2023\u2043\u2219\u25AA\u25AB\u25CF\u25CB\u25E6\u25A0\u25A1\u2756\u27A2\u25BA]$/
 const ENUMERATOR = /^(?:\d{1,3}|\p{L})[.)]$|^\((?:\d{1,3}|\p{L})\)$/u
 
-/** A bullet begins an item. A number may just as well end a sentence: only in a list, where the block begins with one, too. */
+/**
+ * A bullet begins an item. A number may also end a sentence, so it begins an item only if the block begins with a
+ * number.
+ */
 function isItem(line: Line, first: Line): boolean {
   const [mark = '', firstMark = ''] = [line.words[0]?.text, first.words[0]?.text]
   return BULLET.test(mark) || (ENUMERATOR.test(mark) && ENUMERATOR.test(firstMark))
@@ -115,14 +118,14 @@ function lineText({ words, isRtl }: Line): string {
   return text
 }
 
-/** Pieces of one word: a change of font or of position divides a text, not a word. */
+/** Whether two pieces are separate words: a change of font or position alone does not split a word. */
 function isApart(previous: Word, word: Word, isRtl: boolean): boolean {
   if (word.isSpaced) return true
   const [left, right] = isRtl && word.x < previous.x ? [word, previous] : [previous, word]
   return right.x - (left.x + left.width) > SPACE_GAP * Math.min(word.size, previous.size)
 }
 
-/** A word that changes its font in the middle is one word, of the font it begins with. */
+/** Joins the pieces of a word that changes its font. The word gets the font of its first piece. */
 export function wholeWords({ words, isRtl }: Pick<Line, 'words' | 'isRtl'>): Word[] {
   const whole: Word[] = []
   let previous: Word | undefined

@@ -36,7 +36,10 @@ function inColumns(segments: readonly Segment[], depth: number): Segment[][] {
 const FURNITURE_GAP = 1.9
 const PAGE_NUMBER = /^(?:\p{Nd}{1,4}|[ivxlc]{1,6})$/iu
 
-/** A line at the head or the foot stands over one of the columns, and belongs to none: a page number is not in the middle of the text. */
+/**
+ * Separates the head and the foot of the page, which belong to no column: a page number must not end up inside the
+ * text.
+ */
 function withoutFurniture(segments: readonly Segment[]): { head: Segment[]; body: Segment[]; foot: Segment[] } {
   const rows = rowsOf(segments)
   const isApart = (edge: readonly Segment[], distance: number) =>

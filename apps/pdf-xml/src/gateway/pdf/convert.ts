@@ -11,7 +11,7 @@ import { Losses, points, XmlFile } from './xml.ts'
 
 const NAMESPACE = 'urn:redress:pdf-xml:1'
 
-/** pdf.js keeps something of every page it has read: after so many, the document is opened anew. */
+/** pdf.js keeps some memory for every page, so the document is reopened after this many pages. */
 const PAGES_PER_OPENING = 200
 
 /** Writes the whole document, page by page, and says how many pages there were. */

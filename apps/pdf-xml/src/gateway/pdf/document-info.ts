@@ -78,7 +78,7 @@ interface Widget {
 export async function formFieldsOf(pdf: PDFDocumentProxy): Promise<FormField[]> {
   const byName = await fieldObjects(pdf)
   return [...byName].flatMap(([name, widgets]) => {
-    // A field without a widget of its own stands for those below it, which have its value.
+    // A field without its own widget represents its children, which have its value.
     const shown = widgets.filter(({ type }) => type !== undefined && Object.hasOwn(TYPES, type))
     const chosen = shown.find(({ value }) => isFilled(value)) ?? shown[0]
     const type = chosen === undefined ? undefined : TYPES[chosen.type ?? '']

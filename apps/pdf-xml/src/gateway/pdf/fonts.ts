@@ -44,7 +44,7 @@ export class Fonts {
     return this.#fonts.get(id) ?? UNKNOWN
   }
 
-  /** Whether the widths of these characters were asked for before: pages of a document are much alike. */
+  /** Whether the widths of these characters are already known: the pages of a document use the same fonts. */
   knows(id: string, chars: ReadonlySet<string>): boolean {
     const { widths } = this.of(id)
     for (const char of chars) if (!widths.has(char)) return false

@@ -100,7 +100,7 @@ export interface PageView {
   wordCount: number
 }
 
-/** Undefined when this page is damaged; the others may not be. */
+/** Undefined if this page is damaged; other pages may be readable. */
 export async function readPage(
   pdf: PDFDocumentProxy,
   number: number,

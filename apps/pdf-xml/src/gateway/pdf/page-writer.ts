@@ -64,7 +64,7 @@ const rounded = ({ x, y, width, height }: Box): Record<keyof Box, number> => ({
   height: points(height),
 })
 
-/** Fonts are named once per document; words point to them. */
+/** Each font is written once per document; words refer to it. */
 export class FontTable {
   readonly #ids = new Map<string, string>()
   readonly #names = new Map<string, string | undefined>()

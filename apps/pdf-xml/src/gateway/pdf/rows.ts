@@ -1,6 +1,6 @@
 import type { Word } from './words.ts'
 
-/** Words beside each other, and the place that they take together. */
+/** Adjacent words with their common bounds. */
 export interface Stretch {
   words: readonly Word[]
   x: number
@@ -10,7 +10,7 @@ export interface Stretch {
   size: number
 }
 
-/** Words that stand together in a row, from left to right: a line of a column, or a cell of a table. */
+/** Adjacent words of a row, from left to right: a line of a column, or a cell of a table. */
 export interface Segment extends Stretch {
   chars: number
 }
@@ -45,7 +45,7 @@ function segmentOf(words: readonly Word[]): Segment {
   }
 }
 
-/** Things that stand beside each other, from top to bottom, and in each row from left to right. */
+/** Groups items into rows, from top to bottom, and sorts each row from left to right. */
 export function rowsOf<T extends { x: number; top: number; bottom: number }>(things: readonly T[]): T[][] {
   const rows: { main: T; things: T[] }[] = []
   for (const thing of things.toSorted((a, b) => a.top + a.bottom - b.top - b.bottom)) {
@@ -68,7 +68,7 @@ function isBeside(a: { top: number; bottom: number }, b: { top: number; bottom: 
 export const isRtlSegment = ({ words }: Segment): boolean =>
   words.filter(({ isRtl }) => isRtl).length * 2 > words.length
 
-// Math.min(...all) is a call with as many arguments as a hostile page has words.
+// Math.min(...all) would pass as many arguments as a hostile page has words.
 export const least = <T>(things: readonly T[], of: (thing: T) => number): number =>
   things.reduce((found, thing) => Math.min(found, of(thing)), Number.POSITIVE_INFINITY)
 export const most = <T>(things: readonly T[], of: (thing: T) => number): number =>

@@ -40,7 +40,7 @@ interface PageWords {
   chars: ReadonlyMap<string, ReadonlySet<string>>
 }
 
-/** Takes the text piece by piece: of a page with a hundred thousand of them, only the words are kept. */
+/** Reads the text piece by piece: of a page with a hundred thousand pieces, only the words are kept. */
 export async function wordsOf(page: PDFPageProxy, fonts: Fonts): Promise<PageWords> {
   const viewport = page.getViewport({ scale: 1 })
   // The scale of the page's own unit; items are measured before it.
@@ -118,7 +118,7 @@ function addWords(
     }
     frame.words.push({
       text: isUnreadable ? '\uFFFD'.repeat([...part].length) : asWritten(part),
-      // The first word of a text that runs from right to left stands at its right end.
+      // The first word of a right-to-left text is at its right end.
       x: isRtl ? start + length - offset - width : start + offset,
       width,
       baseline,
@@ -149,7 +149,7 @@ function sum(text: string, widthOf: (char: string) => number): number {
 const HAIR = 0.12
 
 function withoutDoubles(words: readonly Word[]): Word[] {
-  // By text and size, and then by squares of a hair's width: only neighbours have to be compared.
+  // Grouped by text and size, then by a fine grid: only neighbours must be compared.
   const seen = new Map<string, Map<number, Word>>()
   return words.filter((word) => {
     const key = `${word.text}\n${word.size.toFixed(2)}`

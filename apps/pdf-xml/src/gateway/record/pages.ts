@@ -10,7 +10,7 @@ export interface RecordWord {
   box: Box
 }
 
-/** Words that stand together: a label with its value, or a cell of a table. */
+/** Adjacent words: a label with its value, or a cell of a table. */
 export interface Cell {
   words: readonly RecordWord[]
   x: number
@@ -33,7 +33,7 @@ export interface RecordPage {
 export const cellText = ({ words }: Cell): string => words.map(({ text }) => text).join(' ')
 export const rowText = ({ cells }: Row): string => cells.map(cellText).join(' ')
 
-/** Fields are looked for in what stands beside and below each other, whatever columns a page may have. */
+/** Fields are found by their neighbours to the right and below, independent of the columns of the page. */
 export class RecordPages {
   readonly pages: RecordPage[] = []
 

@@ -123,7 +123,7 @@ function readRows(definition: RowsDefinition, dateOrder: DateOrder, pages: reado
   })
 }
 
-/** Where the columns stand, if this row has all of the header, in its order. */
+/** The positions of the columns, if this row contains the whole header, in order. */
 function columnsOf(row: Row | undefined, header: readonly string[]): Column[] | undefined {
   if (row === undefined) return undefined
   const columns: Column[] = []
@@ -162,7 +162,7 @@ function columnOf(cell: Cell, columns: readonly Column[]): number {
   return overlaps.indexOf(Math.max(...overlaps))
 }
 
-/** A value is at most so many rows below its label. */
+/** The maximum number of rows between a label and its value. */
 const ROWS_BELOW_MAX = 3
 
 const plain = (text: string): string => text.toLowerCase().replaceAll(/[:.#\uFF1A]+$/g, '')

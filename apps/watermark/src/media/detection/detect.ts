@@ -76,7 +76,7 @@ interface RankedToken {
 
 export interface Judgement {
   verdict: 'match' | 'inconclusive'
-  /** Every token, the likeliest first. With 'match', the first is meant. */
+  /** Every token, the likeliest first. With 'match', the first one is the result. */
   ranking: RankedToken[]
   /** The best score of as many unused tokens: what chance alone reaches with this file. */
   bestDecoyZ: number
@@ -85,7 +85,7 @@ export interface Judgement {
 
 export interface Evidence {
   suspect: readonly SmallFrame[]
-  /** None, where the source is not at hand. */
+  /** Empty if the source is not available. */
   source: readonly SmallFrame[]
   key: string | Uint8Array
   tokens: readonly string[]

@@ -24,7 +24,7 @@ export interface FrameReading {
   onProgress?: (share: number) => void
 }
 
-/** Reads frames at equal distances, at most so many, each scaled to the same small square. */
+/** Reads frames at equal distances, up to a maximum, each scaled to the same small square. */
 export async function readFrames(reading: FrameReading): Promise<SmallFrame[]> {
   const { media, framesMax, folder, name, programs, run, onProgress } = reading
   const input = readingArguments(media, run.limits)

@@ -1,6 +1,6 @@
 /**
- * Where the picture of the source lies in that of a suspect: a point (u, v) of the source is at (a u + b v + c,
- * d u + e v + f) of the suspect. Both pictures reach from -1 to 1.
+ * The position of the source's picture in the suspect: a point (u, v) of the source is at (a u + b v + c, d u + e v +
+ * f) of the suspect. Both pictures reach from -1 to 1.
  */
 export type Placement = readonly [a: number, b: number, c: number, d: number, e: number, f: number]
 

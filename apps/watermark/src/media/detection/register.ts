@@ -5,19 +5,19 @@ import { detailOf, nearest, observe, solved } from './residual.ts'
 
 /** The number of suspect frames that are examined. The picture has the same position in all of them. */
 const LOOKS = 3
-/** From here on, the suspect lies where the source does, and nothing is searched for. */
+/** Above this agreement the suspect is not moved, and no search is needed. */
 const IN_PLACE = 0.97
 /** From here on, nothing better is searched for. */
 const FOUND = 0.8
-/** A placement must agree so much, and so much better than none, to be believed. */
+/** The minimum agreement of a placement, and its minimum gain over no placement. */
 const AGREEMENT_MIN = 0.5
 const GAIN_MIN = 0.02
 /** How many of the coarse placements of a pair of frames are worked out. */
 const TRIED = 6
 
 /**
- * Finds where the picture of the source lies in that of the suspect: cropped, framed, mirrored, turned a little,
- * stretched. It looks at the pictures alone and knows nothing of tokens, so it cannot favour any of them.
+ * Finds the position of the source's picture in the suspect: cropped, framed, mirrored, slightly turned, stretched.
+ * It compares only the pictures and does not use the tokens, so it cannot favour any of them.
  */
 export async function register(
   suspect: readonly SmallFrame[],
@@ -73,7 +73,7 @@ function spread<T>(all: readonly T[], count: number): T[] {
   return Array.from({ length: some }, (_, i) => all[Math.floor(((i + 0.5) * all.length) / some)] as T)
 }
 
-/** How well fine detail agrees, with the frame of the source that is the nearest then. */
+/** The agreement of fine detail with the nearest frame of the source. */
 function likeness(
   look: SmallFrame,
   placement: Placement,
@@ -90,7 +90,7 @@ function likeness(
   return agreement(placed(square(detail(look)), placement), detail(original))
 }
 
-/** Frames of the source that may be the same moment: nothing is known yet of where the picture lies. */
+/** Frames of the source that may show the same moment: the position of the picture is not known yet. */
 function candidates(look: SmallFrame, suspect: readonly SmallFrame[], source: readonly SmallFrame[]): Set<SmallFrame> {
   const share = suspect.indexOf(look) / suspect.length
   const sameMoment = source[Math.floor(share * source.length)] as SmallFrame
@@ -136,7 +136,7 @@ const FLIPS = [
   [1, -1],
   [-1, -1],
 ] as const
-/** In halves of the picture; the fit finds the rest of the way. */
+/** In halves of the picture; the fit refines it. */
 const SHIFT_STEP = 0.125
 
 /** The likeliest places of one picture in another, by trying many, with pictures that are small. */

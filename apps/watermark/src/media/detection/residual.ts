@@ -25,7 +25,7 @@ export class Residual {
   readonly #details = new Map<SmallFrame, SmallFrame>()
   #frames = 0
 
-  /** The placement says where the originals' picture lies in the frames. */
+  /** The position of the originals' picture in the frames. */
   constructor(originals: readonly SmallFrame[] = [], placement: Placement = UNMOVED) {
     this.#originals = originals
     this.#placement = placement
@@ -127,7 +127,7 @@ function blurredAlong(frame: Float32Array, step: number, stride: number): Float3
   return out
 }
 
-/** Half of the neighbours up to two cells away; each stands for its opposite too, as content has no direction. */
+/** Half of the neighbours up to two cells away. Each also represents its opposite, because content has no direction. */
 const NEIGHBOURS: readonly (readonly [x: number, y: number])[] = [
   ...[1, 2].map((x) => [x, 0] as const),
   ...[1, 2].flatMap((y) => [-2, -1, 0, 1, 2].map((x) => [x, y] as const)),
