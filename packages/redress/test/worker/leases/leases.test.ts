@@ -204,6 +204,29 @@ describe('a lease', () => {
 })
 
 describe('the start of an attempt', () => {
+  test('is not recorded while its close is with the store: that would look like a write of a lost worker', async () => {
+    const answers = Promise.withResolvers<void>()
+    const store: Store = {
+      ...scene.store,
+      async close(params) {
+        const answer = await scene.store.close(params)
+        await answers.promise
+        return answer
+      },
+    }
+    const app = scene.newApp({ store })
+    app.job('quick', { run: () => 1 })
+    const worker = await scene.worker({}, app)
+    const { id } = await app.submit('quick', {})
+    const ending = worker.tick()
+    await turns()
+    const another = worker.tick()
+    await turns()
+    answers.resolve()
+    await Promise.all([ending, another])
+    expect(await scene.story(id)).toBe('queued processing complete')
+  })
+
   test('is told again when it could not be recorded: a running job must not pass for one that never started', async () => {
     let failures = 1
     const store: Store = {
