@@ -11,7 +11,7 @@ import { z } from 'zod'
 
 export const app = redress()
 
-/** Everything that can go wrong, with whose fault it is and what a person is told. */
+/** All failures, each with its fault and the message for people. */
 const codes = failureCodes({
   SOLD_OUT: { fault: 'caller', retry: 'never', message: 'This article is sold out.' },
   SHOP_BUSY: {
@@ -27,7 +27,7 @@ export const order = app.job('shop.order', {
   input: z.object({ order: z.int(), shop: z.enum(['open', 'busy', 'sold-out', 'mixed-up', 'closed']) }),
   codes,
 
-  // Structured facts first: a status says more than a text does. The first rule that holds gives the code.
+  // Structured facts first: a status is more reliable than a text. The first matching rule gives the code.
   classify: [
     rule.http({ status: [429, 503] }, 'SHOP_BUSY'),
     rule.errno(['ECONNREFUSED', 'ECONNRESET'], 'SHOP_BUSY'),
@@ -48,7 +48,7 @@ export const order = app.job('shop.order', {
     return { order: input.order, ...receipt }
   },
 
-  // A throw here is a verification failure: the work was done, and its output is not what it must be.
+  // An error here is a verification failure: the work was done, but its output is wrong.
   verify: ({ order, forOrder }) => {
     if (forOrder !== order) throw new Error(`ordered ${order}, and the receipt is for ${forOrder}`)
   },

@@ -1,4 +1,4 @@
-/** Follows what a page shows: hears that something has changed, asks what, and says when the line is lost. */
+/** Follows the events of a page: asks for changes, and reports a lost connection. */
 
 const GATHER_MS = 500
 const ANSWER_MS_MAX = 15_000
@@ -51,7 +51,7 @@ export class LivePage {
       isAnswered = await this.#ask(asked)
     }
     this.#isAsking = false
-    // Otherwise there is a time set to come back, and then everything is asked for.
+    // Otherwise a reconnect is scheduled, which asks for everything.
     if (isAnswered) this.#hear()
   }
 
@@ -63,7 +63,7 @@ export class LivePage {
     const { topics, all, changed } = this.#options
     const query = new URLSearchParams([['every', GATHER_MS], ...topics.map((topic) => ['topic', topic])])
     this.#stream = new EventSource(`/api/events?${query}`)
-    // Whatever happened before this moment was not heard: the whole page is asked for.
+    // Earlier events were missed, so the whole page is requested.
     this.#stream.addEventListener('open', () => this.refresh(all()))
     this.#stream.addEventListener('changes', ({ data }) => {
       const ids = changed(JSON.parse(data))
@@ -71,7 +71,7 @@ export class LivePage {
     })
     this.#stream.addEventListener('error', () => {
       say(LOST)
-      // A browser comes back by itself after a line that broke, and gives up on an answer that is none.
+      // A browser reconnects after a broken connection, but gives up after an invalid answer.
       if (this.#stream?.readyState === EventSource.CLOSED) this.#comeBack()
     })
   }

@@ -1,4 +1,4 @@
-/** Says times as people on this side of the line read them; ages grow older while the page is open. */
+/** Shows times in the reader's time zone and format; ages are updated while the page is open. */
 
 const AGES_MS = 30_000
 const AGE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })

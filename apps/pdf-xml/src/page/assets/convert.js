@@ -1,4 +1,4 @@
-/** Makes the page live: sends several files at once, and follows what becomes of them. Without it, forms do the same. */
+/** Makes the page live: sends several files at once and updates their rows. Without it, forms do the same. */
 
 import { sayTimes } from './times.js'
 
@@ -15,10 +15,10 @@ const rows = element('rows')
 
 document.documentElement.classList.add('live')
 field.multiple = true
-// What was said is said: loading the page anew must not say it again.
+// A message is shown once: a reload must not show it again.
 if (location.search.includes('said=')) history.replaceState(null, '', location.pathname)
 
-// ---- what the server says ------------------------------------------------------------------------------------------
+// ---- updates ------------------------------------------------------------------------------------------------------
 
 const htmlOf = new Map()
 const cursor = new URLSearchParams(location.search).get('cursor')
@@ -31,7 +31,7 @@ let isAsking = false
 let isToAskAgain = false
 let timer = 0
 
-/** Asks now, once at a time; then goes on by itself as long as there is something to wait for. */
+/** Asks for changes, one request at a time, and repeats while a job is active. */
 async function refresh() {
   isToAskAgain = true
   if (isAsking) return
@@ -47,7 +47,7 @@ async function refresh() {
 
 function goOn() {
   clearTimeout(timer)
-  // Nobody looks at a hidden page; when it is seen again, it asks at once.
+  // A hidden page does not ask. When it is shown again, it asks at once.
   if (document.hidden || !(isActive || failedInARow > 0)) return
   timer = setTimeout(refresh, Math.min(POLL_MS * 2 ** Math.max(0, failedInARow - 1), POLL_MS_MAX))
 }
@@ -68,7 +68,7 @@ async function ask() {
   }
 }
 
-/** The cookie is gone by which these were somebody's. */
+/** The visitor's cookie is gone, so these rows cannot be read any more. */
 function forgotten() {
   isActive = false
   failedInARow = 0
@@ -91,7 +91,7 @@ function show(state, also) {
   }
 }
 
-/** Puts a row where it belongs. Gives what is worth saying of it. */
+/** Inserts or replaces a row. Returns the text to announce. */
 function place(id, html) {
   htmlOf.set(id, html)
   const next = rowOf(html)
@@ -185,7 +185,7 @@ function sendNext() {
   }
 }
 
-/** A file on its way, and its place on the page. */
+/** A file that is being sent, with its row on the page. */
 function addSending(file, mapping) {
   const row = element('sending-row').content.firstElementChild.cloneNode(true)
   const part = (selector) => row.querySelector(selector)
@@ -215,7 +215,7 @@ function unseen(text) {
   return span
 }
 
-/** The focus must not fall out of the page with the row. */
+/** Keeps the focus on the page when a row is removed. */
 function leave({ row }) {
   const hadFocus = row.contains(document.activeElement)
   row.remove()
@@ -248,7 +248,7 @@ async function send(sending) {
   const lost = { message: 'Not connected.', action: 'Send it again when you are.' }
   const failed = { message: 'The file was not taken.', action: 'Send it again in a while.' }
   refused(sending, status === 0 ? lost : (answer?.error ?? failed), status === 0 || status >= 500)
-  // What was turned away may have left a record.
+  // A refused file may have been recorded as a failed job.
   if (answer?.error?.jobId) await refresh()
 }
 
@@ -256,21 +256,21 @@ function refused(sending, { message, action }, canAgain) {
   sayOf(sending, message, { note: action, look: 'failed', canAgain })
 }
 
-/** What the server would say, before anything is sent. */
+/** Checks the file before it is sent, as the server would. */
 async function refusalOf(file) {
   if (file.size > Number(form.dataset.bytesMax)) return words.tooLarge
   try {
     const head = new TextDecoder('latin1').decode(await file.slice(0, HEAD_BYTES).arrayBuffer())
     return head.includes('%PDF-') ? null : words.notPdf
   } catch {
-    // A folder, for instance, or a file that was moved away.
+    // A folder, for example, or a file that was moved away.
     return { message: 'This cannot be read.', action: 'Choose the file itself, and choose it again.' }
   }
 }
 
 function post(sending) {
   const body = new FormData()
-  // The mapping first: then it is known before the file has arrived.
+  // The mapping comes first, so that the server knows it before the file.
   body.set('mapping', sending.mapping)
   body.set('file', sending.file)
   return new Promise((resolve) => {
@@ -288,13 +288,13 @@ function post(sending) {
 
 form.addEventListener('submit', (event) => event.preventDefault())
 field.addEventListener('change', () => {
-  // The list is the field's own, and empty as soon as the field is.
+  // The list belongs to the field and is emptied with it.
   const files = [...field.files]
   field.value = ''
   take(files)
 })
 
-// A file that is dropped beside the field would take the place of the page.
+// A file dropped beside the field would replace the page.
 addEventListener('dragover', (event) => {
   event.preventDefault()
   form.classList.toggle('dragging', event.dataTransfer.types.includes('Files'))
@@ -311,7 +311,7 @@ addEventListener('beforeunload', (event) => {
   if (sendingCount > 0) event.preventDefault()
 })
 
-// ---- from now on ----------------------------------------------------------------------------------------------------
+// ---- start -----------------------------------------------------------------------------------------------------------
 
 document.addEventListener('visibilitychange', () => (document.hidden ? clearTimeout(timer) : void refresh()))
 addEventListener('online', () => void refresh())

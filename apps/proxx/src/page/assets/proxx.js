@@ -1,9 +1,11 @@
-/** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
+/**
+ * Makes the pages live: listens for events and updates the changed parts. Without it, forms and a reload do the same.
+ */
 
 import { LivePage } from './live.js'
 import { sayTimes } from './times.js'
 
-/** How far a job is has no events: it is asked for, while one runs. */
+/** Progress has no events, so it is polled while a job runs. */
 const PROGRESS_MS = 3_000
 const NEWS_MAX = 3
 
@@ -17,7 +19,7 @@ document.documentElement.classList.add('live')
 const htmlOf = new Map()
 const lookOf = (within) => (within.dataset.look ? within : within.querySelector('[data-look]'))?.dataset.look
 
-/** Gives whether anything can still change. */
+/** Returns whether anything can still change. */
 function show({ lists, parts, isLive }) {
   const news = []
   for (const [id, rows] of Object.entries(lists)) if (element(id) !== null) placeRows(element(id), rows, news)
@@ -58,7 +60,7 @@ function placePart(part, html, news) {
   carriedOver(part, next, () => part.replaceChildren(...next.childNodes))
 }
 
-/** What somebody has typed or opened stays, and where they are they stay. */
+/** Keeps typed text, open details and the focus. */
 function carriedOver(old, next, replace) {
   for (const field of old.querySelectorAll('input[name="reason"], textarea')) {
     const same = next.querySelector(`[name="${field.name}"]`)
@@ -79,10 +81,10 @@ function carriedOver(old, next, replace) {
 
 // ---- doing ---------------------------------------------------------------------------------------------------------
 
-// A second click would make a second job of a retry.
+// A second click on Retry would make a second job.
 document.addEventListener('submit', ({ target, submitter }) => {
   if (!target.matches('.act')) return
-  // After it was sent: a button that is disabled is not part of its form.
+  // Disabled after sending, because a disabled button is not part of its form.
   setTimeout(() => {
     if (submitter !== null) submitter.disabled = true
   })
@@ -91,7 +93,7 @@ addEventListener('pageshow', () => {
   for (const button of document.querySelectorAll('.act button:disabled')) button.disabled = false
 })
 
-// ---- from now on ----------------------------------------------------------------------------------------------------
+// ---- start -----------------------------------------------------------------------------------------------------------
 
 const topic = page?.dataset.topic
 const live = new LivePage({

@@ -1,4 +1,6 @@
-/** Makes the pages live: what changes is heard of and put in its place. Without it, forms and a reload do the same. */
+/**
+ * Makes the pages live: listens for events and updates the changed parts. Without it, forms and a reload do the same.
+ */
 
 import { LivePage } from './live.js'
 import { sayTimes } from './times.js'
@@ -17,7 +19,7 @@ document.documentElement.classList.add('live')
 
 const htmlOf = new Map()
 
-/** Gives whether anything can still change. */
+/** Returns whether anything can still change. */
 function show(state) {
   for (const [id, html] of Object.entries(state.parts)) {
     if (htmlOf.get(id) === html) continue
@@ -30,7 +32,7 @@ function show(state) {
   return state.isLive ?? rows.querySelector('[data-live]') !== null
 }
 
-/** Puts a row in the place of the one that is there. Gives what is worth saying of it. */
+/** Replaces a row. Returns the text to announce. */
 function place(id, html) {
   htmlOf.set(id, html)
   const old = element(`row-${id}`)
@@ -40,7 +42,7 @@ function place(id, html) {
   const next = template.content.firstElementChild
   sayTimes(next)
   if (old.outerHTML === next.outerHTML) return null
-  // What somebody has opened stays open, and where they are they stay.
+  // Keeps open details and the focus.
   for (const details of old.querySelectorAll('details[open]')) {
     const same = next.querySelector(`details.${details.className}`)
     if (same !== null) same.open = true
@@ -96,7 +98,7 @@ rows?.addEventListener('click', async (event) => {
   try {
     await navigator.clipboard.writeText(field.value)
   } catch {
-    // Not every page may use it: one that came without https asks as pages did before.
+    // The clipboard API needs https. Without it, the older command is used.
     document.execCommand('copy')
   }
   element('announced').textContent = 'The link is copied.'
@@ -131,7 +133,7 @@ for (const form of document.querySelectorAll('form.upload')) {
     button.disabled = false
     bar.hidden = true
     if (status === 201) {
-      // The page that comes next says it: this one is gone before anybody could read it.
+      // The next page shows the message, because this one is left at once.
       sessionStorage.setItem(SAID, `${answer.name} was uploaded.`)
       location.assign(form.dataset.next)
     } else if (status === 202) location.assign(form.dataset.next + answer.id)
@@ -163,7 +165,7 @@ for (const field of document.querySelectorAll('[data-into]')) {
   })
 }
 
-// A form speaks of UTC, and people of the clock on their wall.
+// The form uses UTC; people use their local time.
 const ends = document.querySelector('[name="expiresAt"]')
 ends?.addEventListener('input', () => {
   const at = new Date(`${ends.value}Z`)
@@ -173,14 +175,14 @@ ends?.addEventListener('input', () => {
     : 'In UTC. Left empty, it does not end.'
 })
 
-// ---- from now on ----------------------------------------------------------------------------------------------------
+// ---- start -----------------------------------------------------------------------------------------------------------
 
 const idOf = (row) => row.id.slice('row-'.length)
 const shownIds = () => [...(rows?.children ?? [])].map(idOf)
 
 /**
- * What happened in the last moment, and to whom (W46: `token_failed` is among it). Nothing, now and then, which is the
- * sign that the line is good, and the time to ask how far those are that are being made: that has no events.
+ * Called with the changes of the last moment (W46: `token_failed` is one of them). An empty call shows that the
+ * connection works, and is the time to poll the progress of running copies, which has no events.
  */
 function changed({ events, subjects, isMore }) {
   const underWay = [...document.querySelectorAll('[data-state="PROCESSING"]')].map(idOf)
