@@ -3,7 +3,7 @@ import { Scene } from '../../../../../test/support/scene.ts'
 import { FAULTS, Faulty, METHODS, only, openRuns, type Run } from '../../../../../test/support/stores/faulty-store.ts'
 import { turns } from '../../../../../test/support/until.ts'
 import type { App } from '../../../src/app/app.ts'
-import { AttemptTimeout } from '../../../src/core/failure/attempt-failed.ts'
+import { AttemptStuck, AttemptTimeout } from '../../../src/core/failure/attempt-failed.ts'
 import type { PolicyInput } from '../../../src/core/policy/policy.ts'
 import { LeaseLost, ShuttingDown } from '../../../src/worker/attempt/attempt.ts'
 import type { Worker } from '../../../src/worker/worker.ts'
@@ -58,6 +58,21 @@ describe('the signal of a handler fires within a second of the end of its lease'
     expect(stopsOf(timed)).toEqual([5_000])
     expect(only(timed).reason).toBeInstanceOf(AttemptTimeout)
     expect(stopsOf(long)).toEqual([60_000])
+  })
+
+  test('or of the time after which it counts as stuck', async () => {
+    const faulty = new Faulty(scene)
+    const app = scene.newApp({ store: faulty.store })
+    const stuck = open(app, 'stuck', 60_000, {
+      orphan: { action: 'requeue', budget: 'free', maxReclaims: 5, stuckAfter: '7s' },
+    })
+    await app.submit('stuck', {})
+    const worker = await scene.worker({}, app)
+    await worker.tick()
+    const claimedMs = scene.clock.monoMs()
+    faulty.set('silent', ...METHODS)
+    await pass(8_000)
+    expect(only(stuck)).toMatchObject({ stoppedMs: claimedMs + 7_000, reason: expect.any(AttemptStuck) })
   })
 
   test('of a handler that begins while nothing is answered', async () => {
