@@ -73,7 +73,7 @@ function asJson(error: unknown): object {
   return { code: 'UNEXPECTED', message, action: 'This is a bug in redress: please report it.' }
 }
 
-/** `CODE: message`, what is wrong in particular, and what to do. */
+/** `CODE: message`, then each problem, then what to do. */
 function inWords(error: unknown): string {
   if (!(error instanceof RedressError)) {
     const trace = error instanceof Error ? error.stack : String(error)
@@ -83,6 +83,6 @@ function inWords(error: unknown): string {
   const problems = error.problems.filter((problem) => !error.message.includes(problem))
   const lines = [`${error.code}: ${error.message}`, ...problems.map((problem) => `  - ${problem}`), error.action]
   const cause = error.code === 'APP_NOT_LOADED' && error.cause instanceof Error ? [error.cause.stack ?? ''] : []
-  // A server, a file or a job may have said it: it must not give orders to the terminal.
+  // The text may come from a server, a file or a job: control characters must not reach the terminal.
   return printable(`${[...lines, ...cause].join('\n')}\n`)
 }

@@ -12,7 +12,7 @@ process.stdout.on('error', async (error: NodeJS.ErrnoException) => {
   const { reportUnwritten } = await import('./command-line.ts')
   process.exit(reportUnwritten(error, argv))
 })
-// Where nobody can be told what went wrong, the exit code still says it.
+// If standard error is closed, only the exit code reports the error.
 process.stderr.on('error', () => undefined)
 
 const { runCommandLine } = await import('./command-line.ts')

@@ -65,7 +65,7 @@ async function perform(name: OperationName, command: Command, parsed: Parsed, fi
     throw usage(command, '--actor cannot be used with a server: the server knows you by your token.')
   }
   const input = inputOf(command, parsed, fields)
-  // Where one may be left out, the field says what is kept instead.
+  // A reason with a default is optional.
   if (fields.some(({ field, fallback }) => field === 'reason' && fallback === null) && values.reason === undefined) {
     throw new RedressError('REASON_REQUIRED', 'A reason is required.', {
       action: `Add --reason 'why you do this'. It is recorded in the history.`,
@@ -93,7 +93,7 @@ async function perform(name: OperationName, command: Command, parsed: Parsed, fi
   return 0
 }
 
-/** After the answer was printed: a script must not take 3 of 5 for done. Where nothing was done, the refusal says why. */
+/** Called after the answer was printed: the exit code must tell a script that only 3 of 5 were done. */
 function refuseIfIncomplete(output: object): void {
   const items = 'items' in output && Array.isArray(output.items) ? (output.items as BatchItem[]) : []
   const refused = items.flatMap(({ code, did }) => (code === null ? [] : [{ code, did }]))
@@ -144,7 +144,7 @@ function readInputFile(path: string): string {
 
 const needsConfirming = (name: OperationName): boolean => (CATALOG[name] as CatalogEntry).needsConfirmation === true
 
-/** Somebody must be there to read the question, and to answer it. */
+/** A person must be able to read and answer the question. */
 const canAsk = ({ json }: Parsed['values']): boolean =>
   process.stdin.isTTY === true && process.stderr.isTTY === true && json !== true
 
@@ -154,7 +154,7 @@ const refuseUnasked = (command: string): RedressError =>
     `redress ${command} cannot be undone and needs confirmation, but this is not a terminal.`,
   )
 
-/** What would be done is said by the operation itself, so that the question is about what it is about. */
+/** A dry run of the operation says what would be done, so the question is exact. */
 async function confirmed(target: Target, name: OperationName, input: object): Promise<void> {
   const { did } = (await target.perform(name, { ...input, dryRun: true })) as { did: string }
   await ask(`${did.replace(/^Nothing was done\. /, '')}\nThis cannot be undone. Continue?`)
@@ -167,7 +167,7 @@ interface Streams {
 
 const TERMINAL: Streams = { input: process.stdin, output: process.stderr }
 
-/** Whoever says nothing says no. */
+/** No answer means no. */
 export async function ask(question: string, { input, output }: Streams = TERMINAL): Promise<void> {
   const lines = createInterface({ input, output })
   const closed = new Promise<string>((resolve) => lines.once('close', () => resolve('')))
@@ -181,7 +181,7 @@ export async function ask(question: string, { input, output }: Streams = TERMINA
 
 // ---- answer --------------------------------------------------------------------------------------------------------
 
-/** Data to standard output, and what is for the person beside it. */
+/** Data goes to standard output, hints for people go to standard error. */
 function printAnswer<Name extends OperationName>(
   name: Name,
   output: OutputOf<Name>,
@@ -201,13 +201,13 @@ function printJson<Name extends OperationName>(name: Name, output: OutputOf<Name
   if (more !== null) process.stderr.write(`${JSON.stringify(more)}\n`)
 }
 
-/** A program gets the list itself: whether it is empty must not depend on knowing what is around it. */
+/** With --json a list is a bare array, so that scripts can test whether it is empty. */
 function itemsOf<Name extends OperationName>(name: Name, output: OutputOf<Name>): readonly unknown[] | null {
   const field = (LISTS as Partial<Record<OperationName, string>>)[name]
   return field === undefined ? null : ((output as Record<string, unknown>)[field] as unknown[])
 }
 
-/** Where a list goes on: { nextCursor: '17' }. */
+/** The next page of a list: { nextCursor: '17' }. */
 function nextOf(output: object): object | null {
   const found = Object.entries(output).find(([field, value]) => /^next[A-Z]/.test(field) && value !== null)
   return found === undefined ? null : Object.fromEntries([found])
@@ -227,10 +227,10 @@ function printForPeople<Name extends OperationName>(
   }
   const nothing = NOTHING[name]
   const isEmpty = Object.values(output).some((value) => Array.isArray(value) && value.length === 0)
-  // A page with nothing on it need not be the last.
+  // An empty page is not always the last.
   const isLast = nextOf(output) === null
   if (nothing !== undefined && isEmpty && isLast) rendering.hint(nothing)
   else process.stdout.write(RENDERERS[name](output, rendering))
-  // After the answer: a hint about something not yet read is in the way.
+  // Hints come after the answer that they are about.
   process.stderr.write(hints.join(''))
 }

@@ -33,7 +33,7 @@ export interface InstalledApp {
   mount?: Mount
   /** Where people begin: '/convert'. */
   page?: string
-  /** Before the first job is claimed: begins what its jobs need, a service of its own for instance. */
+  /** Called before the first job is claimed: starts services that its jobs need. */
   start?(): Promise<void>
   /** After the last job has ended. */
   stop?(): Promise<void>
@@ -48,7 +48,7 @@ export interface AppCommand {
   arguments?: Readonly<Record<string, string>>
   options?: readonly CommandOption[]
   examples?: readonly string[]
-  /** What an exit code means where the command gives it a meaning of its own; `redress help` lists the usual ones. */
+  /** Exit codes with a special meaning in this command; `redress help` lists the common ones. */
   exitCodes?: Readonly<Record<number, string>>
   /** Adds `--server` and `--token-file`: `open()` then reaches the server that they name. */
   server?: boolean
@@ -96,12 +96,12 @@ export interface CommandCall {
   log(level: 'debug' | 'info' | 'warn' | 'error'): Promise<Log>
   /** How redress is called from this folder, for lines that a person can paste: 'npx redress'. */
   commandName: string
-  /** An error about what was typed. */
+  /** An error about the usage. */
   usage(message: string): RedressError
 }
 
 export interface OpenOptions {
-  /** Also where there is no store yet; otherwise a missing store is an error, because its path is probably wrong. */
+  /** Creates a missing store. Otherwise a missing store is an error, because its path is probably wrong. */
   mayBeMissing?: boolean
 }
 

@@ -1,4 +1,4 @@
-// What it adds to requests and replies is there for the routes of apps, too.
+// Routes of apps also use the cookie types of requests and replies.
 /// <reference types="@fastify/cookie" preserve="true" />
 export type { Caller, Role } from '../operations/caller.ts'
 export type {

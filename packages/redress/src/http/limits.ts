@@ -1,6 +1,6 @@
 /** What one caller, or all together, may take of a server. */
 export interface HttpLimits {
-  /** Of a body; what is larger belongs into a route of its own. */
+  /** Maximum size of a request body; larger uploads need their own route. */
   bodyBytesMax: number
   /** From the headers of a request to its last byte, on routes that do not ask for more. */
   requestMs: number
@@ -16,7 +16,7 @@ export interface HttpLimits {
   /** How many events a stream may be behind. A stream further behind gets a gap. */
   streamBehindMax: number
   topicsPerStreamMax: number
-  /** So often it is asked whether those who listen may still come in. */
+  /** How often open streams are re-authorized. */
   streamCheckMs: number
   /** Secrets that were wrong, from one address, per minute. */
   wrongSecretsPerMinute: number

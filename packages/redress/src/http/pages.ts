@@ -78,16 +78,16 @@ button:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outlin
 .quiet { color: var(--quiet) }
 `
 
-/** `code` is the secret of the link; without one there is nothing to do here but to say how to get one. */
+/** `code` is the secret of the link; without it the page explains how to get a link. */
 export function signInPage(code: string | null, problem: string | null): string {
   const body =
     code === null
       ? html`
 <h1>Sign in</h1>
 ${problem !== null && html`<p class="problem" role="alert">${problem}</p>`}
-<p>To sign in, open a link that is made for you on the machine of the server:</p>
+<p>To sign in, open a link that this command prints on the machine of the server:</p>
 <pre><code>redress sign-in</code></pre>
-<p>An admin can make one for you: <code>redress sign-in --role operator --account NAME</code>.</p>`
+<p>An admin can create one for you: <code>redress sign-in --role operator --account NAME</code>.</p>`
       : html`
 <h1>Sign in</h1>
 <p>This link works once. You stay signed in on this browser for 12 hours.</p>
@@ -98,15 +98,15 @@ ${problem !== null && html`<p class="problem" role="alert">${problem}</p>`}
   return page('Sign in · Redress', body)
 }
 
-/** While the store cannot be reached. It says what is known, and that somebody keeps trying. */
+/** Shown while the store cannot be reached. */
 export function downPage(why: string): string {
   return page(
     'The store cannot be reached · Redress',
     html`
 <h1>The store cannot be reached</h1>
-<p>The server runs, and asks for its store again every few seconds. Nothing that was acknowledged is lost.</p>
+<p>The server is running and retries every few seconds. No acknowledged job is lost.</p>
 <p class="quiet">${why}</p>
-<p>On the machine of the server, <code>redress doctor</code> says what is wrong and what to do.</p>`,
+<p>On the machine of the server, run <code>redress doctor</code> to find the cause.</p>`,
   )
 }
 
@@ -116,7 +116,7 @@ export function notBuiltPage(): string {
     'The pages are not built · Redress',
     html`
 <h1>The pages are not built</h1>
-<p>The server runs, and its API and the command line work. Its pages are made from their sources once:</p>
+<p>The server, its API and the command line work. Build the pages once:</p>
 <pre><code>npm run prepare</code></pre>
 <p>Then start the server again.</p>`,
   )

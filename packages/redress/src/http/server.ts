@@ -40,7 +40,7 @@ export interface ServerOptions {
   host?: string
   /** 0 takes one that is free. */
   port?: number
-  /** 'none' lets everybody in who reaches the server; refused where others than this machine do. */
+  /** 'none' turns sign-in off; allowed only on a loopback address. */
   auth?: 'required' | 'none'
   /** 'https://jobs.example.org', where a proxy stands before the server. */
   publicUrl?: string
@@ -57,13 +57,13 @@ export interface ServerOptions {
   mounts?: readonly Mount[]
 }
 
-/** An app's own routes: they get what the server knows of its callers. */
+/** Routes of an app, with access to the callers of the server. */
 export type Mount = (server: FastifyInstance, tools: MountTools) => void | Promise<void>
 
 export interface MountTools {
   app: App
   findCaller: FindCaller
-  /** Shows a stranger with a browser the door; once they have signed in, they are back where they were. */
+  /** Redirects a visitor to the sign-in, which returns to this page. */
   sendToSignIn(request: FastifyRequest, reply: FastifyReply): FastifyReply
   /** Whether people reach the server by https: then a cookie can be theirs and this host's alone. */
   isHttps: boolean
@@ -74,29 +74,29 @@ export interface MountTools {
   letIn(find: FindCaller): void
   /** What `GET /api/jobs/:id/download` gives for complete jobs of a type. */
   offerFile(type: string, find: FindFile): void
-  /** Which owners may hear the app's own topics: of `campaign:9`, the thing is 'campaign'. Without it, none may. */
+  /** Which owners may subscribe to topics of the app: of `campaign:9`, the thing is 'campaign'. Default: none. */
   letHear(thing: string, may: MayHear): void
-  /** Where owners begin when they have signed in: the dashboard is for those who run the server. */
+  /** The first page of owners after sign-in; the dashboard is for operators. */
   welcomeOwners(path: string): void
 }
 
 export interface HttpServer {
   /** Where it listens: 'http://127.0.0.1:7373'. */
   url: string
-  /** Under which people reach it. */
+  /** Its public address. */
   publicUrl: string
   /** Resolves when the store has answered for the first time. */
   ready: Promise<void>
-  /** Takes nothing more, lets what runs finish, ends the streams. */
+  /** Accepts no more requests, lets running ones finish, and ends the streams. */
   stop(options?: { graceMs?: number }): Promise<void>
 }
 
 const DEFAULT_PORT = 7373
 const STOP_GRACE_MS = 10_000
 const CHECK_MS_MAX = 5_000
-/** What runs ends by itself; its connection is closed as soon as it has. */
+/** How often connections whose request has ended are closed while stopping. */
 const CLOSE_IDLE_MS = 50
-/** Also a stylesheet, for the page that says that the store is gone. */
+/** Includes the stylesheet of the page that reports an unreachable store. */
 const OPEN_WHILE_DOWN: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/assets/base.css'])
 const LOOPBACK = /^(127\.|localhost$|::1$|\[::1\]$)/
 
@@ -114,12 +114,12 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     bodyLimit: limits.bodyBytesMax,
     // Each route has its own bound below this one: an upload takes longer than a question.
     requestTimeout: BODY_MS_MAX,
-    // Also one that does not read what it was sent: a stream says something every 15 s.
+    // Also ends connections of clients that do not read: a stream sends something every 15 s.
     connectionTimeout: limits.quietMs,
     routerOptions: { maxParamLength: 500 },
     trustProxy: trustedProxies(options.trustProxy),
     forceCloseConnections: 'idle',
-    // Our own hook does, in the shape of every refusal.
+    // A hook of ours refuses, in the usual format.
     return503OnClosing: false,
     logger: false,
     http: {
@@ -152,7 +152,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   addHealth(server, () => watch.readiness())
   let isStopping = false
   server.addHook('onRequest', async (request, reply) => {
-    if (isStopping) throw new RedressError('SERVER_STOPPING', 'This server is being stopped.')
+    if (isStopping) throw new RedressError('SERVER_STOPPING', 'This server is stopping.')
     if (watch.isUp || OPEN_WHILE_DOWN.has(request.routeOptions.url ?? '')) return
     return refuse(new StoreAway(), log, request, reply)
   })
@@ -163,7 +163,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
     findCaller,
     perform(caller, name, input) {
       const done = app.performAs(caller, name, input)
-      // Of what was to be done, nobody may say that it was not, before that is certain.
+      // A mutation is awaited: the server must not report it as failed while it may still succeed.
       return CATALOG[name].mutates ? done : watch.answered(done)
     },
     refuseUnseen: (caller, name, input) => app.refuseUnseen(caller, name, input),
@@ -184,7 +184,7 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   server.get('/metrics', async (request, reply) => {
     const caller = await neededCaller(findCaller, request)
     if (caller.role === 'owner') throw new RedressError('ROLE_TOO_LOW', 'Metrics need the role viewer.')
-    // They say of all types what that says of each.
+    // Metrics contain the data of queues.list.
     if (!inScope(caller.scopes, 'queues.list')) {
       throw new RedressError('ROLE_TOO_LOW', `Metrics need the scope queues.list; ${caller.name} does not have it.`)
     }

@@ -7,10 +7,10 @@ import type { Log } from '../runtime/log.ts'
 const AGAIN_MS = 500
 const AGAIN_MS_MAX = 5_000
 const ANSWER_MS_MAX = 5_000
-/** Whoever has waited so long wants to know whether the store is there at all. */
+/** After this time, the store is checked for readiness. */
 const LATE_MS = 1_000
 
-/** Said to everybody who asks meanwhile: why it is so is logged once, by whoever keeps trying. */
+/** The answer to every request meanwhile. The retry loop logs the cause once. */
 export class StoreAway extends RedressError {
   constructor() {
     super('STORE_UNREACHABLE', 'The store cannot be reached; the server keeps trying.', {
@@ -20,8 +20,8 @@ export class StoreAway extends RedressError {
 }
 
 /**
- * Whether the store has answered yet. A server that is started before its database must not give up: it says what is
- * wrong, and asks again. Once the store has answered, its own errors say when it is gone.
+ * Whether the store is reachable. A server that starts before its database must not give up: it reports the
+ * problem and retries. After the first answer, errors of the store show when it is lost.
  */
 export class StoreWatch {
   readonly #app: App
@@ -56,11 +56,11 @@ export class StoreWatch {
   }
 
   /**
-   * Waits for what the store was asked, but not for a store that is gone: a call goes on by itself for half a minute,
-   * and nobody at a browser does. Only for what changes nothing, because what is left here may still be done.
+   * Waits for a call to the store, but not for a lost store: a call can take half a minute to fail,
+   * which is too long for a person. Only for reads, because an abandoned call may still be done.
    */
   async answered<T>(asked: Promise<T>): Promise<T> {
-    // Whoever was told that the store is gone does not wait for what it says in the end.
+    // A late rejection of an abandoned call is ignored.
     asked.catch(() => undefined)
     for (;;) {
       const inTime = await withinMs(asked, LATE_MS)
@@ -70,7 +70,7 @@ export class StoreWatch {
     }
   }
 
-  /** Also notices that the store has gone: from then on nobody waits for it in vain, until it answers again. */
+  /** Also detects a lost store: later requests are refused at once until it answers again. */
   readiness(): Promise<Readiness> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = null
@@ -103,7 +103,7 @@ export class StoreWatch {
     return { isReady: true, why: 'the store answers' }
   }
 
-  /** Whoever asks must get an answer, also while a network swallows what is sent into it. */
+  /** The check must end even if the network drops every packet. */
   #tooLate(): Promise<null> {
     return new Promise((resolve) => setTimeout(resolve, ANSWER_MS_MAX, null).unref())
   }
@@ -146,8 +146,8 @@ export interface Readiness {
 }
 
 /**
- * `/healthz`: the process answers. `/readyz`: it can do its work, so that a balancer may send it some. Both say no more
- * than that, for they are open to everybody who reaches the server.
+ * `/healthz`: the process answers. `/readyz`: the store is reachable, so a load balancer may send requests. Both say no
+ * more than that, because they need no sign-in.
  */
 export function addHealth(server: FastifyInstance, ready: () => Promise<Readiness>): void {
   server.get('/healthz', async (_request, reply) => reply.header('cache-control', 'no-store').send({ status: 'ok' }))

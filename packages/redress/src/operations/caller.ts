@@ -1,13 +1,13 @@
 import { RedressError } from '../core/errors.ts'
 import type { CatalogEntry, OperationName } from './catalog.ts'
 
-/** From the least to the most. An owner stands beside them: it may do less, and only with what is its own. */
+/** From the lowest to the highest. An owner is beside them: it may do less, and only with its own jobs. */
 export const ROLES = ['owner', 'viewer', 'operator', 'admin'] as const
 export type Role = (typeof ROLES)[number]
 
-/** Who asks, as far as a door has found out. */
+/** The caller of an operation, as a door has authenticated it. */
 export interface Caller {
-  /** What the audit trail calls them: the name of an account, or of a token. */
+  /** Name in the audit trail: that of an account or a token. */
   name: string
   role: Role
   /** The account whose jobs are its own; needed for the role `owner`. */
@@ -18,12 +18,12 @@ export interface Caller {
   isPerson: boolean
 }
 
-/** Whoever has the store in their hands could do it without us. */
+/** Anyone with direct access to the store has full control. */
 export const LOCAL_ADMIN: Caller = { name: 'local', role: 'admin', account: null, scopes: null, isPerson: true }
 
 const rank = (role: Role): number => ROLES.indexOf(role)
 
-/** Whether this role may ever do it; what is whose is another question. */
+/** Whether this role may run the operation at all; ownership is checked separately. */
 export const mayRole = (role: Role, { role: least, allowsOwners }: CatalogEntry): boolean =>
   role === 'owner' ? allowsOwners === true : rank(role) >= rank(least)
 
@@ -37,7 +37,7 @@ export function splitScopes(given: string | readonly string[]): string[] {
   return [...new Set(parts.map((part) => part.trim()).filter((part) => part !== ''))]
 }
 
-/** Nobody gives out more than they have: their own scopes are passed on, and only such may be asked for. */
+/** A caller cannot grant more than it has: its own scopes are the default and the limit. */
 function scopesWithin(own: readonly string[], asked: unknown, who: string): readonly string[] {
   if (asked === undefined) return own
   const scopes = splitScopes(asked as string | string[])
@@ -46,7 +46,7 @@ function scopesWithin(own: readonly string[], asked: unknown, who: string): read
   throw new RedressError('ROLE_TOO_LOW', `${who} cannot grant ${beyond}, which is not in its own scopes.`)
 }
 
-/** Throws unless this caller may do it, and answers with the input as it is to be performed for them. */
+/** Throws unless this caller may run the operation, and returns the input with actor and owner filled in. */
 export function admitted(
   caller: Caller,
   name: OperationName,
@@ -66,7 +66,7 @@ export function admitted(
       : {}
   const { actor: _, ...rest } = input
   if (caller.role !== 'owner') return entry.needsActor === true ? { ...rest, ...by, ...scopes } : { ...input }
-  // Another input is another job, and owners hand in none: it could name what belongs to somebody else.
+  // A new input is a new job, which owners cannot submit: it could name things of another owner.
   if (name === 'jobs.retry' && input.input !== undefined) {
     throw new RedressError(
       'ROLE_TOO_LOW',

@@ -8,7 +8,7 @@ export interface FieldSpec {
   kind: FieldKind
   choices: readonly string[]
   description: string
-  /** What holds when it is left out, as JSON; null where nothing does. */
+  /** Default value as JSON; null if there is none. */
   fallback: string | null
   /** Several values may be given, with commas between them. */
   isList?: true

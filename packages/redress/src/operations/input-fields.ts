@@ -19,7 +19,7 @@ export const cursorField = z.coerce
 export const durationInput = z.union([z.string(), z.number()])
 export const dryRunField = z.boolean().default(false).describe('only show what would be done')
 
-/** Of every act: who does it and why is kept for ever. `requireActorAndReason` checks both and says what is missing. */
+/** Fields of every act. The audit trail keeps actor and reason; `requireActorAndReason` checks both. */
 export const actorFields = {
   actor: z.string().default('').describe('who does it'),
   reason: z.string().default('').describe('why: recorded in the audit trail'),
@@ -29,7 +29,7 @@ export const actorFields = {
 const ACTOR_CHARS_MAX = 200
 const REASON_CHARS_MAX = 2_000
 
-/** `target` is what is changed: 'job 17', 'queue mail'. */
+/** `target` names the changed thing: 'job 17', 'queue mail'. */
 export function requireActorAndReason({ actor, reason }: By, target: string): void {
   if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `An actor is required to change ${target}.`)
   if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `A reason is required to change ${target}.`)
@@ -48,7 +48,7 @@ const ISO_DATE = /^\d{4}-\d{2}-\d{2}/
 /** By the store's clock, which the caller asks for. */
 export function momentMs(text: string, field: string, nowMs: number): number {
   if (!ISO_DATE.test(text)) return nowMs - agoMs(text, field)
-  // A date alone is read as UTC; a time without a zone would be read in this machine's, which nobody else knows.
+  // A date alone is UTC. A time needs a zone: otherwise it would depend on the zone of this machine.
   const hasZone = !text.includes('T') || /(Z|[+-]\d{2}:?\d{2})$/.test(text)
   const ms = Date.parse(hasZone ? text : `${text}Z`)
   if (!Number.isNaN(ms)) return ms

@@ -7,7 +7,7 @@ import type { NewJob, Store } from '../store/contract/store.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from './catalog.ts'
 import type { RetryQuestion, RetryRefusal } from './jobs/admit-retry.ts'
 
-/** What an operation works with, given by the program that performs it. */
+/** The environment of an operation, given by the program that runs it. */
 export interface Context {
   store: Store
   /** Checks a submission as its program would, as far as this one knows the type. */
@@ -21,7 +21,7 @@ export interface Context {
   /** Asks a type where its orphaned job stood; undefined if the type is not known here. */
   lastSeen?(job: LastSeenJob): Promise<Readonly<Record<string, unknown>>>
   makeId(): string
-  /** Makes a health probe now; null where this program has none for the dependency. */
+  /** Runs a health probe now; null if this program has none for the dependency. */
   probe?(dependency: string): Promise<{ passed: boolean; said: string } | 'busy' | null>
   /** The input of a run of a schedule; undefined where another program makes it. */
   inputOfSchedule?(
@@ -53,7 +53,7 @@ interface SubmissionOptions {
 export interface Operation<Fields extends z.ZodObject = z.ZodObject, Output = unknown> extends CatalogEntry {
   name: OperationName
   input: Fields
-  /** What it answers with, for programs: the document of the HTTP API is made from it, and tests hold it to it. */
+  /** The schema of its answer: the OpenAPI document is made from it, and a test checks every answer. */
   output: z.ZodType<Output>
   /**
    * Throws unless the subject exists and belongs to the caller. It runs before the input is validated. So a caller
@@ -97,7 +97,7 @@ function readInput<Fields extends z.ZodObject>(
 const PROBLEMS_MAX = 20
 const PROBLEM_CHARS_MAX = 500
 
-/** Whoever sends a hundred thousand wrong fields does not get them all back. */
+/** Bounds the refusal of a request with very many invalid fields. */
 function refusal(name: OperationName, found: readonly string[]): RedressError {
   const problems = found
     .slice(0, PROBLEMS_MAX)
@@ -138,7 +138,7 @@ const isJsonTree = (value: unknown): value is object =>
 
 const PLAIN: ReadonlySet<unknown> = new Set([Object.prototype, null])
 
-/** An address and a command line have nothing but text; whatever else could be taken for a number was not meant as one. */
+/** Addresses and command lines have only text. Coercion would also accept '' or true as numbers. */
 function numberProblems(fields: z.ZodObject, input: unknown): string[] {
   if (typeof input !== 'object' || input === null) return []
   return Object.entries(input)

@@ -1,12 +1,12 @@
 import { CATALOG, type OperationName } from './catalog.ts'
 
 /**
- * How an operation is asked for over HTTP: what its path does not name goes into the query or the body. Every client of
+ * The HTTP request for an operation: fields that are not in the path go into the query or the body. Every client of
  * ours asks so, the command line and the dashboard; nothing is imported that a browser would have to load.
  */
 export function requestOf(name: OperationName, input: object): { method: string; path: string; body: string | null } {
   const [method = '', route = ''] = CATALOG[name].http.split(' ')
-  // Who acts is known to the server, by the token.
+  // The server knows the actor by the token.
   const { actor: _, ...rest } = input as Record<string, unknown>
   const path = route.replaceAll(/:([a-zA-Z]+)/g, (_match, field: string) => {
     const value = String(rest[field] ?? '')

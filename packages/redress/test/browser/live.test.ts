@@ -80,7 +80,7 @@ test('a visitor without a session gets the sign-in page, and a link works once',
   await page.getByText('adam').waitFor()
   await page.goto(String(path))
   await page.getByRole('button', { name: 'Sign in' }).click()
-  await page.getByRole('alert').getByText('This link was used already').waitFor()
+  await page.getByRole('alert').getByText('This link is invalid, expired or already used.').waitFor()
   await page.goto('/')
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()

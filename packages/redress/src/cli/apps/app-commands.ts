@@ -21,7 +21,7 @@ import { homeOf } from './apps.ts'
 import { installedApps, namedApps } from './installed.ts'
 import { loadModule } from './load.ts'
 
-/** The commands of apps that begin with this word; none where no app brings it. */
+/** The commands of apps whose first word this is. */
 export async function appCommandsNamed(word: string): Promise<Command[]> {
   const declaring = installedApps().filter(({ commands }) => commands.includes(word))
   const [first, second] = declaring

@@ -8,7 +8,7 @@ import type { CopiedCount } from '../../store/copy/copy.ts'
 import { installedApps, namedApps, SAMPLE } from './installed.ts'
 import { loadModule } from './load.ts'
 
-/** The apps to run: those that are named, or else the sample and every installed one, unless there is an app of one's own. */
+/** The apps to run: the named ones; without names and without an own app, the sample and all installed apps. */
 export async function chosenApps(option: unknown, hasOwnApp: boolean): Promise<readonly AppModule[]> {
   const named = namedApps(option)
   if (named !== null) return loadAll(named)

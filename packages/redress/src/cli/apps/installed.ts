@@ -42,7 +42,7 @@ export function installedApps(cwd = process.cwd()): InstalledPackage[] {
   return [...found.values()].toSorted((a, b) => placeOf(a) - placeOf(b))
 }
 
-/** What `--apps` names, else $REDRESS_APPS; null where neither is given. */
+/** The names in `--apps`, else in $REDRESS_APPS; null if neither is given. */
 export function namedApps(option: unknown): readonly string[] | null {
   const given = typeof option === 'string' ? option : process.env.REDRESS_APPS
   if (given === undefined) return null
@@ -96,7 +96,7 @@ interface Manifest {
   redress?: { app?: unknown; commands?: unknown }
 }
 
-/** Null where there is none; a damaged one is the business of the program that loads the package. */
+/** null if it is missing or invalid; loading the package reports an invalid one. */
 function readManifest(folder: string): Manifest | null {
   try {
     return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest

@@ -5,7 +5,7 @@ import { failureCodes } from '../../core/failure/taxonomy.ts'
 import { exponential } from '../../core/policy/backoff.ts'
 import type { AppModule } from '../../http/app-module.ts'
 
-/** Two job types that fail on purpose, each in its own way: something to look at before there is anything of one's own. */
+/** Two job types that fail on purpose, to try Redress without an app. */
 export const sample: AppModule = {
   name: 'sample',
   install(app) {
@@ -65,7 +65,7 @@ function declareSample(app: App): void {
     input: z.object({ file: z.string(), disk: z.enum(['ok', 'full']).default('ok') }),
     codes: failureCodes({ DISK_FULL: { fault: 'system', retry: 'never', message: 'The archive has no room left.' } }),
     classify: [rule.errno('ENOSPC', 'DISK_FULL')],
-    // Nothing more is said: it is tried once, and a person's retry makes a new job.
+    // With the default policy it runs once, and a manual retry makes a new job.
     run: ({ file, disk }) => {
       if (disk === 'full') {
         throw Object.assign(new Error(`ENOSPC: no space left on device, write '${file}'`), { code: 'ENOSPC' })
@@ -75,7 +75,7 @@ function declareSample(app: App): void {
   })
 }
 
-/** What an HTTP client throws. */
+/** An error as HTTP clients throw it. */
 function answer(status: number): Error {
   return Object.assign(new Error(`the converter answered ${status}`), { status })
 }

@@ -14,7 +14,7 @@ export interface Started {
   /** Where it listens; null without HTTP. */
   url: string | null
   publicUrl: string | null
-  /** Everybody who reaches it is let in. */
+  /** There is no sign-in. */
   isOpen: boolean
   /** A link for the first admin; null where there has been one. */
   signIn: string | null
@@ -29,11 +29,11 @@ export function introduction(started: Started, choice: StoreChoice): string {
   const { app, worker, isSample } = started
   const { location } = app
   const file = location === null ? 'opened by the app' : placeText(location)
-  // The app may keep its jobs elsewhere than these options say.
+  // An app with its own store ignores these options.
   const flags = location === null || location === choice.location ? choice.flags : storeFlag(location)
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
   const sample = `submit sample.convert '{"file":"a.pdf","gateway":"down"}'`
-  // Deliveries of notices are jobs, too, but nobody submits one by hand.
+  // Deliveries of notices are jobs too, but are not submitted by hand.
   const types = app.types.filter((type) => !isOwnType(type))
   const channels = app.types.flatMap((type) => channelOfType(type) ?? [])
   const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
@@ -79,8 +79,8 @@ function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): s
 const PAGE = 1_000
 
 /**
- * A link for the first admin, as long as there has been none: whoever reads this process's output could make one
- * anyway. A link that nobody has used does not count, or whoever missed it would be locked out of their own server.
+ * A link for the first admin, until an admin has signed in: a person who reads this output could make one
+ * anyway. An unused link does not count: otherwise a missed link would lock the admin out.
  */
 export async function firstSignIn(app: App, publicUrl: string): Promise<string | null> {
   if (await hasAdmin(app)) return null

@@ -36,7 +36,7 @@ interface WaitOptions {
   isJson: boolean
 }
 
-/** 0 for a job that is complete; whatever else became of it is an error of its own. */
+/** Returns 0 for a complete job; every other outcome throws its own error. */
 export async function waitAndTell(target: Target, id: string, { timeoutMs, isJson }: WaitOptions): Promise<number> {
   const job = await untilEnded(target, id, timeoutMs)
   if (isJson) process.stdout.write(`${JSON.stringify(job, null, 2)}\n`)
@@ -59,7 +59,7 @@ export async function waitAndTell(target: Target, id: string, { timeoutMs, isJso
   }
 }
 
-/** Not every token may ask for it; that the job failed is said in any case. */
+/** The token may lack the right to explain; the failure itself is reported anyway. */
 async function verdictOn(target: Target, id: string): Promise<string> {
   try {
     const { verdict } = await target.perform('jobs.explain', { id })
@@ -72,7 +72,7 @@ async function verdictOn(target: Target, id: string): Promise<string> {
 const resultLine = ({ result }: Job): string => (result === null ? '' : `${JSON.stringify(result)}\n`)
 
 const ENDED: ReadonlySet<string> = new Set(['complete', 'failed', 'cancelled'])
-/** Looked at this often, whether anything was heard or not: what tells us of changes may be refused, or break. */
+/** Poll interval: the event stream may be refused or break. */
 const LOOK_AGAIN_MS = 1_000
 /** A server that is started anew is waited for; one that stays away is not. */
 const AWAY_MS_MAX = 30_000
@@ -91,7 +91,7 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
         const job = await target.perform('jobs.show', { id })
         answeredMs = performance.now()
         if (ENDED.has(job.status)) return job
-        // It may come back, or somebody may decide; but who waits must not believe that it is worked at.
+        // It may recover, but the waiting person must know that no worker runs it.
         if (job.orphanedAt !== null && job.orphanedAt !== orphanedAt) {
           progress.clear()
           process.stderr.write(`Job ${id} is an orphan: its worker is lost, and it waits for a decision.\n`)
@@ -124,7 +124,7 @@ function listen(target: Target, id: string, signal: AbortSignal): { next(): Prom
       wake = Promise.withResolvers<void>()
     }
   }
-  // Whoever may not listen looks again and again.
+  // Without the right to listen, polling alone is used.
   follow().catch(() => undefined)
   return { next: () => wake.promise }
 }

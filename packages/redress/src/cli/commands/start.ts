@@ -82,7 +82,7 @@ export const worker: Program = {
   },
 }
 
-/** What is served: an app of one's own, installed apps, or both in one. */
+/** The app of a module, installed apps, or both. */
 interface Served {
   file: string | undefined
   apps: readonly AppModule[]
@@ -104,7 +104,7 @@ function concurrencyOf(option: unknown): number | null {
   throw new RedressError('OPTION_INVALID', `${name} must be a whole number of at least 1, not ${given}.`)
 }
 
-/** Serves and works until it is told to stop. */
+/** Serves and works until a stop signal. */
 async function serve({ values }: Parsed, served: Served, http: HttpChoice): Promise<void> {
   const choice = chooseStore(values)
   const concurrency = concurrencyOf(values.concurrency)
@@ -117,7 +117,7 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
   exitOnUncaughtErrors(log)
   const traces = await traceExport(log)
   const parts: Parts = { server: null, worker: null, apps: await installApps(served.apps, app, log) }
-  // Before the first job is claimed: a signal that nobody listens to would kill the worker with it in its hands.
+  // Before the first job is claimed: an unhandled signal would kill the worker while it holds a lease.
   const stopped = stopOnSignals(() => stopAll(app, parts, traces, graceMs), graceMs, isQuiet)
   try {
     if (!http.isRetried) await app.store()
@@ -136,7 +136,7 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
     }
     if (!isQuiet) await introduce(app, parts, { values, choice, names: served.apps.map(({ name }) => name), http })
   } catch (error) {
-    // What has begun must not keep the process, nor go on behind the error.
+    // Parts that already run must neither keep the process alive nor continue after the error.
     await parts.server?.stop({ graceMs: 0 })
     await app.stop({ graceMs: 0 })
     await Promise.all(parts.apps.map((one) => one.stop?.()))
@@ -145,7 +145,7 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
   await stopped
 }
 
-/** While the store is away the server says so to whoever looks, and asks again. What is wrong for good is an error now. */
+/** While the store is unreachable the server reports it and retries. A permanent error is thrown. */
 async function storeOf(app: App, server: HttpServer, isQuiet: boolean): Promise<void> {
   try {
     await app.store()
@@ -187,7 +187,7 @@ async function introduce(
   }
 }
 
-/** No new requests and no new jobs from now on; what runs may finish, and needs the store until then. */
+/** Accepts no new requests and jobs. Running ones may finish and need the store until then. */
 async function stopAll(
   app: App,
   { server, worker, apps }: Parts,

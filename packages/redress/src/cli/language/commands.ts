@@ -6,7 +6,7 @@ import { IS_CHECKOUT, PACKAGE } from '../../runtime/manifest.ts'
 /** What can be typed after `redress`. Imports nothing heavy: help and a wrong word must be answered at once. */
 export interface Command {
   words: readonly string[]
-  /** What stands after the words, in order: `<id>` is needed, `[input]` is not. */
+  /** Positional arguments in order: `<id>` is required, `[input]` is optional. */
   positionals: readonly { name: string; isNeeded: boolean }[]
   summary: string
   /** An operation of the table, a program of the command line itself, or a command of an app. */
@@ -99,7 +99,7 @@ export const COMMANDS: readonly Command[] = [
   ...GROUPED.map(fromProgram),
 ]
 
-/** Shorter words for what is typed most. */
+/** Short names of frequent commands. */
 export const ALIASES: Readonly<Record<string, string>> = {
   submit: 'jobs submit',
   explain: 'jobs explain',

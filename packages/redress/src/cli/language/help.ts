@@ -18,7 +18,7 @@ export const EXIT_CODES: Readonly<Record<number, string>> = {
 
 export function overview(apps: readonly InstalledPackage[]): string {
   const single = COMMANDS.filter(({ words }) => words.length === 1)
-  // A heading over a single line tells nothing.
+  // Groups with one command share one heading.
   const [large, small] = [
     GROUPS.filter((group) => commandsOf(group).length > 1),
     GROUPS.filter((group) => commandsOf(group).length === 1),
@@ -57,7 +57,7 @@ export function overview(apps: readonly InstalledPackage[]): string {
   ].join('\n')
 }
 
-/** Only what their package.json says: to load every app would take too long. */
+/** From their package.json only: loading every app would take too long. */
 function appSection(apps: readonly InstalledPackage[]): string[] {
   const lines = apps.flatMap(({ package: name, commands }) =>
     commands.map((word) => [word, `from ${name}; see \`${commandName()} ${word} --help\``]),
@@ -72,7 +72,7 @@ export function groupHelp(group: string, commands: readonly Command[]): string {
 
 export interface Details {
   options: readonly OptionSpec[]
-  /** What the places after the command's words stand for. */
+  /** Descriptions of the positional arguments. */
   places: readonly { name: string; description: string }[]
   examples: readonly string[]
   /** Those that mean something of their own here. */

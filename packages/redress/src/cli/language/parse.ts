@@ -11,7 +11,7 @@ export interface OptionSpec extends FieldSpec {
   option: string
   /** The value when the option is given without one. */
   bare?: string
-  /** What the help writes for its value, where the kind says too little: FILE. */
+  /** Name of the value in the help, such as FILE. */
   value?: string
 }
 
@@ -38,7 +38,7 @@ export const COMMON_OPTIONS: readonly OptionSpec[] = [
   ownOption('help', 'flag', 'show help'),
 ]
 
-/** Options of every command that a server can do as well as the store itself. A token is no argument: all can see those. */
+/** Options of commands that work with a server or a store. There is no option for the token itself: `ps` shows arguments. */
 export const SERVER_OPTIONS: readonly OptionSpec[] = [
   ownOption('server URL', 'text', 'use this server instead of a local store; else $REDRESS_SERVER'),
   ownOption('token-file FILE', 'text', 'file with the token for the server; else $REDRESS_TOKEN, $REDRESS_TOKEN_FILE'),
@@ -46,17 +46,17 @@ export const SERVER_OPTIONS: readonly OptionSpec[] = [
 
 export const ACTOR_OPTION = ownOption('actor TEXT', 'text', 'who does it: recorded in the history', { fallback: 'you' })
 
-/** What may stand before the words of a command. */
+/** Options that are allowed before the command. */
 const EARLY_OPTIONS = [...COMMON_OPTIONS, ...SERVER_OPTIONS]
 const isEarly = (name: string): boolean => EARLY_OPTIONS.some(({ option }) => option === name)
 
-/** What the first words mean, before the options of that command are known. */
+/** The meaning of the first words, before the options of the command are known. */
 export type Found =
   | { kind: 'command'; command: Command; rest: string[] }
   | { kind: 'help'; about: Command | string | null }
   | { kind: 'version' }
 
-/** The word that says which commands are needed; undefined where there is none, or where an app is not needed. */
+/** The first word, if it is not a command of Redress itself and may belong to an app. */
 export function foreignWord(argv: readonly string[]): string | undefined {
   const [first, second] = wordsOf(parse(argv, EARLY_OPTIONS).tokens).map(({ value }) => value)
   const word = first === 'help' ? second : first
@@ -64,7 +64,7 @@ export function foreignWord(argv: readonly string[]): string | undefined {
   return isOwn ? undefined : word
 }
 
-/** The command's own options are not known yet, nor which of them take a value: its words stand before them. */
+/** The options of the command are not known yet, so its words must come before them. */
 function wordsOf(tokens: Tokens): Extract<Tokens[number], { kind: 'positional' }>[] {
   const firstOwn = tokens.findIndex((token) => token.kind === 'option' && !isEarly(token.name))
   return tokens
@@ -93,7 +93,7 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
   const single = commandNamed(first.value, commands)
   const isGroup = groups.includes(first.value)
   const taken = named !== undefined && second !== undefined ? [first, second] : [first]
-  // A bare group is its list, which is what one wants to see: `redress jobs`.
+  // A group without a command runs its list: `redress jobs`.
   const listed =
     isGroup && second === undefined && !asksHelp ? commandNamed(`${first.value} list`, commands) : undefined
   const command = named ?? single ?? listed
@@ -144,7 +144,7 @@ export interface Parsed {
   positionals: string[]
 }
 
-/** The words after the command, against what it takes. */
+/** Reads the options and arguments of a command. */
 export function readOptions(command: Command, rest: readonly string[], specs: readonly OptionSpec[]): Parsed {
   const { tokens, positionals } = parse(rest, [...specs, ...SERVER_OPTIONS])
   refuseUnknown(tokens, specs, command)
@@ -170,7 +170,7 @@ function readValue(spec: OptionSpec, value: string | undefined, isInline: boolea
     if (value === undefined) return true
     throw usage(command, `--${spec.option} takes no value.`)
   }
-  // `--reason --dry-run`: the reason was forgotten. Whoever means it writes `--reason=--dry-run`.
+  // `--reason --dry-run`: the reason was forgotten. `--reason=--dry-run` is accepted.
   const isOption = value !== undefined && !isInline && /^--[a-z]/.test(value)
   if (value === undefined || value === '' || isOption) throw usage(command, `--${spec.option} needs a value.`)
   if (spec.kind === 'number' && !/^-?\d+$/.test(value)) {
@@ -212,7 +212,7 @@ function refuseUnknown(tokens: Tokens, specs: readonly OptionSpec[], command?: C
   }
 }
 
-/** Not strict: Node's own complaints name neither the command nor what was probably meant. */
+/** Not strict: the errors of Node name neither the command nor the nearest option. */
 function parse(argv: readonly string[], specs: readonly OptionSpec[]) {
   const options = Object.fromEntries(
     specs.map(({ option, kind }) => [option, { type: kind === 'flag' ? ('boolean' as const) : ('string' as const) }]),

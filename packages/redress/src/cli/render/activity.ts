@@ -23,7 +23,7 @@ function faultsOf({ faults }: Minute): string | null {
   return some.join(', ') || null
 }
 
-/** Minutes in which nothing happened are left out here: they say nothing in a table. */
+/** Empty minutes are left out of the table. */
 function activity({ minutes, notCounted }: OutputOf<'activity.show'>, { terminal, hint }: Rendering): string {
   const busy = minutes.filter(
     ({ complete, failed, cancelled, faults, waitP50Ms }) =>

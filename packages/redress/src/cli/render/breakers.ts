@@ -71,7 +71,7 @@ const HISTORY: readonly Column<Shown['history'][number]>[] = [
 
 type Shown = OutputOf<'breakers.show'>
 
-/** What was computed is shown beside what a person forced. */
+/** A forced state is shown together with the computed one. */
 function stateOf({ status, computed, forced }: BreakerView): string {
   return forced === null ? status : `${status} (forced; else ${computed.status})`
 }

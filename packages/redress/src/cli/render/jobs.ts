@@ -140,7 +140,7 @@ export function failureBlock(failure: FailureView, terminal: Rendering['terminal
     .split('\n')
     .map((line) => `    ${line}\n`)
     .join('')
-  // An owner is not told what was thrown.
+  // Owners do not see the thrown error.
   return failure.detail === ''
     ? `${title}\n${lines}`
     : `${title}\n${lines}${terminal.paint('quiet', 'detail')}\n${detail}`

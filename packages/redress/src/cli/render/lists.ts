@@ -23,7 +23,7 @@ export const LISTS = {
   'tokens.list': 'tokens',
 } as const satisfies { [Name in OperationName]?: keyof OutputOf<Name> }
 
-/** What to say instead of an empty table. */
+/** Text for an empty table. */
 export const NOTHING: Partial<Record<OperationName, string>> = {
   'breakers.list': 'No job type has a breaker.',
   'jobs.list': 'No jobs.',

@@ -20,7 +20,7 @@ export async function openLocal(
 
   async function* follow({ topics, after, signal, onReady }: FollowOptions): AsyncGenerator<LiveEvent> {
     let lastId = after
-    // Opened before: what is wrong with the store is an error now, and not something that passes.
+    // Opened first, so that a problem of the store is reported at once and not retried.
     await app.store()
     for (let isAgain = false; !signal.aborted; isAgain = true) {
       const subscription = app.hub.subscribe({ topics: topics.length > 0 ? topics : ['*'], after: lastId, signal })

@@ -10,7 +10,7 @@ import { LISTS } from '../render/lists.ts'
 import type { FollowOptions, LiveEvent, Target } from './target.ts'
 
 const ANSWER_MS_MAX = 30_000
-/** The server says something every 15 s, if only that it is there. */
+/** The server sends at least a comment every 15 s. */
 const SILENCE_MS_MAX = 45_000
 const AGAIN_MS = 500
 const AGAIN_MS_MAX = 5_000
@@ -92,7 +92,7 @@ export function openRemote(address: string, values: Parsed['values'], isGiven: b
         }
       } catch (error) {
         if (signal.aborted) return
-        // What it refuses, it refuses again; and whoever was never there need not be waited for.
+        // A refusal is final, and a server that was never reached is not retried.
         const isPassing = !(error instanceof RedressError) || error.exitCode === 5
         if (!wasConnected || !isPassing) throw error
       } finally {
@@ -189,7 +189,7 @@ function asUnreachable(base: string, error: unknown, mutates: boolean, withinMs:
       cause: error,
     })
   }
-  // It was connected, and then was not: nobody knows what the server has done by then.
+  // The connection broke after the request was sent: the server may have run it.
   if (cause?.code !== undefined && BROKEN.has(cause.code)) {
     return new RedressError('SERVER_UNREACHABLE', `The connection to ${base} broke before it answered.${perhaps}`, {
       cause: error,
@@ -265,7 +265,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 export interface SseMessage {
-  /** null where this message names none. */
+  /** null if the message has no id. */
   id: string | null
   event: string
   data: string
@@ -273,7 +273,7 @@ export interface SseMessage {
 
 const LINE_END = /\r\n|\r|\n/
 
-/** The messages of an event stream. Comments are passed over; the connection lives, and that is all they say. */
+/** The messages of an event stream. Comments only keep the connection open and are skipped. */
 export async function* readSse(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<SseMessage> {
   const decoder = new TextDecoder()
   let rest = ''

@@ -6,7 +6,7 @@ import { quoted } from '../language/commands.ts'
 
 export interface StoreChoice {
   location: string
-  /** What leads another command to the same store; empty when nothing need be said. */
+  /** Options that lead another command to the same store; empty for the default store. */
   flags: string
   isGiven: boolean
 }

@@ -2,21 +2,21 @@ import { RedressError } from '../../core/errors.ts'
 import type { OpenTarget } from '../../http/app-module.ts'
 import type { Parsed } from '../language/parse.ts'
 
-/** Something that happened, as it is told live. */
+/** An event of a live stream. */
 export interface LiveEvent {
-  /** To go on from here; null on what is said about the stream itself. */
+  /** Position in the stream; null for messages about the stream itself. */
   id: string | null
   event: string
   data: unknown
 }
 
 export interface FollowOptions {
-  /** All that one may hear of, when there are none. */
+  /** Without topics, all events that the caller may read. */
   topics: readonly string[]
   /** The id of the last event that was seen; from now on when it is null. */
   after: string | null
   signal: AbortSignal
-  /** The stream broke and is taken up again: nothing is lost, but somebody may wonder. */
+  /** Called when the stream broke and reconnects. No event is lost. */
   onTrouble(why: string): void
   /** From now on nothing is missed. */
   onReady?(): void
@@ -48,7 +48,7 @@ export async function openTarget(values: Parsed['values'], { app }: TargetOption
   return (await import('./local.ts')).openLocal(values, app, addressHere())
 }
 
-/** Which server is to do it; null for the store itself. */
+/** The server to use; null for a local store. */
 export function chosenServer(
   values: Parsed['values'],
   app?: string | undefined,
@@ -72,7 +72,7 @@ const twoPlaces = (other: string): RedressError =>
     action: 'Give only one of them.',
   })
 
-/** Whether it is a server that will do it: it knows by itself who asks. */
+/** Whether a server runs the operation. A server knows the actor by the token. */
 export const isForServer = ({ server, data, store, app }: Parsed['values']): boolean =>
   server !== undefined ||
   (data === undefined && store === undefined && app === undefined && Boolean(process.env.REDRESS_SERVER))

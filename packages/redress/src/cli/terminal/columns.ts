@@ -5,7 +5,7 @@ import type { Style, Terminal } from './terminal.ts'
 export interface Column<Row> extends TableColumn<Row> {
   style?: (row: Row) => Style
   isNumber?: boolean
-  /** May be cut down to this many characters when the terminal is narrow. A column that says nothing is never cut. */
+  /** May be truncated to this many characters on a narrow terminal. Without it, the column is never truncated. */
   charsMin?: number
 }
 
@@ -42,7 +42,7 @@ export function columns<Row>(rows: readonly Row[], shape: readonly Column<Row>[]
   return `${[head, ...lines].join('\n')}\n`
 }
 
-/** Takes what is too much from the columns that may give, the widest first. */
+/** Shrinks the flexible columns until the table fits, the widest first. */
 function squeeze(widths: number[], least: readonly (number | null)[], columnsMax: number | null): number[] {
   if (columnsMax === null) return widths
   const fitted = [...widths]

@@ -14,7 +14,7 @@ export interface ProgressLine {
 const SHOWN_EVERY_MS = 100
 const BAR_CHARS = 20
 
-/** One line that is written over, where somebody looks; nothing where nobody does. */
+/** One line that is overwritten on a terminal; nothing elsewhere. */
 export function progressOn(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv): ProgressLine {
   if (stream.isTTY !== true || env.TERM === 'dumb') return { show: () => undefined, clear: () => undefined }
   const { paint, columns } = terminalOf(stream, env, 0)

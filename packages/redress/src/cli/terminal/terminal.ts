@@ -4,9 +4,9 @@ import { formatMs } from '../../core/text/duration.ts'
 
 export type Style = Tone | 'quiet' | 'strong'
 
-/** Where text goes, and what it may look like there. */
+/** An output stream: its width and its colours. */
 export interface Terminal {
-  /** null where nobody looks: then nothing is cut to fit. */
+  /** null if it is not a terminal: then nothing is truncated. */
   columns: number | null
   paint(style: Style, text: string): string
   nowMs: number
@@ -41,7 +41,7 @@ export function terminalOf(stream: Stream, env: NodeJS.ProcessEnv, nowMs: number
   }
 }
 
-/** Who acts, where nobody says otherwise. */
+/** The default actor. */
 export function currentUser(): string {
   try {
     return process.env.USER || userInfo().username
@@ -51,7 +51,7 @@ export function currentUser(): string {
   }
 }
 
-/** '3 m ago', or 'in 5 s' for what is still to come. */
+/** '3 m ago', or 'in 5 s' for a future time. */
 export function ago(at: string | null, { nowMs }: Terminal): string | null {
   if (at === null) return null
   const ms = nowMs - Date.parse(at)
@@ -61,7 +61,7 @@ export function ago(at: string | null, { nowMs }: Terminal): string | null {
   return ms < 0 ? `in ${rounded}` : `${rounded} ago`
 }
 
-/** '3 m': only the largest unit, where there is little room. */
+/** '3 m': only the largest unit. */
 export function age(at: string, { nowMs }: Terminal): string {
   const [count, unit] = formatMs(Math.max(0, nowMs - Date.parse(at))).split(' ')
   return `${Math.floor(Number(count))} ${unit}`

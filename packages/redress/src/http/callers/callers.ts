@@ -12,11 +12,11 @@ export interface CallerOptions {
   store: () => Promise<Store>
   wrong: WrongSecrets
   cookieName: string
-  /** false: whoever reaches the server may do everything. Only for a loopback address. */
+  /** false: no sign-in, every caller is an admin. Only for a loopback address. */
   isAuthOn: boolean
 }
 
-/** Who asks: by a token in the header, or by the session of a browser. null: nobody that we know. */
+/** The caller, by a token in the header or the session of a browser; null if unknown. */
 export type FindCaller = (request: FastifyRequest) => Promise<Caller | null>
 
 export function openCallers({ store, wrong, cookieName, isAuthOn }: CallerOptions): FindCaller {
@@ -43,7 +43,7 @@ export async function firstOf(ways: readonly FindCaller[], request: FastifyReque
   return null
 }
 
-/** An app may know people that we do not; what it may not do is make an operator of them. */
+/** An app can authenticate its own users, but only as owners. */
 export const asOwner =
   (find: FindCaller): FindCaller =>
   async (request) => {
@@ -58,7 +58,7 @@ export async function neededCaller(find: FindCaller, request: FastifyRequest): P
   const isShown = bearerOf(request) !== undefined
   throw new RedressError(
     'SIGN_IN_REQUIRED',
-    isShown ? 'This token is not valid: it is unknown, revoked or expired.' : 'Nothing is done here for a stranger.',
+    isShown ? 'This token is not valid: it is unknown, revoked or expired.' : 'Sign in or send a token.',
   )
 }
 
@@ -75,7 +75,7 @@ function bearerOf(request: FastifyRequest): string | undefined {
 const ADDRESSES_MAX = 10_000
 const MINUTE_MS = 60_000
 
-/** Wrong secrets cost: who shows too many of them has to wait. By address, of which a bounded number is remembered. */
+/** Rate limit of wrong secrets per address, for a bounded number of addresses. */
 export class WrongSecrets {
   readonly #clock: Clock
   readonly #rate: RatePolicy

@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { RedressError } from '../../core/errors.ts'
 
 /**
- * What a browser must not be made to do in its user's name. A page of another site can send requests here; it cannot
- * choose their Host, Origin and Sec-Fetch headers, so these tell whose page it was.
+ * Protects against cross-site requests. A page of another site can send requests here, but it cannot
+ * choose their Host, Origin and Sec-Fetch headers, so these show where a request comes from.
  */
 export interface GuardOptions {
   /** 'https://jobs.example.org': under which people reach this server, where that is not its own address. */
@@ -27,13 +27,13 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
     // Behind a trusted proxy, use the host name that the client asked for: apps make links from it.
     const called = request.host
     if (host === undefined || !isKnownHost(host, names) || !isKnownHost(called, names)) {
-      throw new RedressError('REQUEST_REFUSED', 'This server is not known under the name that it was called by.', {
-        action: 'Call it by its address, or start it with --public-url or --allowed-host.',
+      throw new RedressError('REQUEST_REFUSED', 'The host name of this request is not allowed.', {
+        action: 'Use the address of the server, or start it with --public-url or --allowed-host.',
       })
     }
     // Nothing is called so, and not every store can even look for it.
     if (/%00/.test(request.raw.url ?? '')) {
-      throw new RedressError('REQUEST_INVALID', 'There is a NUL character in the address.')
+      throw new RedressError('REQUEST_INVALID', 'The address contains a NUL character.')
     }
     if (isSafe(request)) return
     const { origin } = request.headers
@@ -45,7 +45,7 @@ export function guard(server: FastifyInstance, { publicUrl, allowedHosts }: Guar
   })
 }
 
-/** DNS rebinding needs a name: an attacker's, which points here. Who calls us by a bare address has not been misled. */
+/** DNS rebinding needs a host name of the attacker, so requests by IP address are safe. */
 function isKnownHost(host: string, names: ReadonlySet<string>): boolean {
   const hostname = hostnameOf(host)
   return names.has(hostname) || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
@@ -61,7 +61,7 @@ function isOwnOrigin(origin: string, host: string, publicUrl: string | null): bo
 const fromElsewhere = (): RedressError =>
   new RedressError('REQUEST_REFUSED', 'This request comes from a page of another site.')
 
-/** On every answer: what a browser must not do with it. */
+/** Security headers of every answer. */
 export const SAFE_HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +

@@ -12,11 +12,11 @@ export interface SignInOptions {
   wrong: WrongSecrets
   findCaller: FindCaller
   cookie: CookieShape
-  /** Where somebody begins who did not say where they wanted to go. */
+  /** The first page after sign-in, if no page was asked for. */
   homeOf(caller: Caller): string
 }
 
-/** Over https the cookie can belong to this one host and to no other; the name says so, and browsers hold to it. */
+/** Over https the `__Host-` prefix binds the cookie to this host. */
 export interface CookieShape {
   name: string
   isSecure: boolean
@@ -31,7 +31,7 @@ const BACK = 'redress-back'
 const BACK_SECONDS = 15 * 60
 const BACK_CHARS_MAX = 1_000
 
-/** Shows somebody the door. Once they are in, they are where they wanted to go. */
+/** Redirects to the sign-in, which returns to this page. */
 export function sendToSignIn(request: FastifyRequest, reply: FastifyReply, { isSecure }: CookieShape): FastifyReply {
   if (request.method === 'GET') {
     const attributes = { path: '/sign-in', httpOnly: true, sameSite: 'lax', secure: isSecure } as const
@@ -75,8 +75,8 @@ export function addSignIn(server: FastifyInstance, options: SignInOptions): void
       const error =
         waitMs > 0
           ? tooMany(waitMs)
-          : new RedressError('SIGN_IN_REQUIRED', 'This link was used already, is too old, or was never one.', {
-              action: 'Make a new one: `redress sign-in`.',
+          : new RedressError('SIGN_IN_REQUIRED', 'This link is invalid, expired or already used.', {
+              action: 'Create a new one: `redress sign-in`.',
             })
       if (!isForm) throw error
       if (waitMs > 0) void reply.header('retry-after', String(Math.ceil(waitMs / 1000)))

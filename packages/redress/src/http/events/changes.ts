@@ -1,29 +1,29 @@
 import type { HubEvent } from '../../app/events/hub-events.ts'
 
-/** What happened in a stretch of time, however much it was: for a page that then asks for what it shows. */
+/** The changes of an interval, bounded in size. A page then reads the data that it shows. */
 export interface Changes {
   /** How often each kind of event happened. */
   events: Record<string, number>
-  /** What it happened to: `job:ID`, `batch:ID`, `breaker:NAME`, ... */
+  /** Changed subjects: `job:ID`, `batch:ID`, `breaker:NAME`, ... */
   subjects: string[]
   types: string[]
-  /** More happened than is listed, or is known. */
+  /** There are more changes than listed, or unknown ones. */
   isMore: boolean
 }
 
 const SUBJECTS_MAX = 200
 const TYPES_MAX = 100
-/** Also when nothing happened: a browser does not tell its pages of comments, and they must know that we are there. */
+/** Sent even without changes: browsers hide SSE comments from pages, which must know that the stream is alive. */
 const SILENCE_MS_MAX = 15_000
 
-/** Events that come one by one, and those that wait already at once. */
+/** Events one by one, and all buffered ones at once. */
 export interface EventSource extends AsyncIterator<HubEvent> {
   takeWaiting(): readonly HubEvent[]
 }
 
 /**
- * Gathers events and tells them together, at most once in so long. A busy store has thousands of events a second, and
- * no page can show them all; to fall behind for their sake would help nobody.
+ * Collects events and sends them together, at most once per interval. A busy store has thousands of events a second,
+ * which no page can show, and a slow page must not fall behind.
  */
 export function collectChanges(source: EventSource, everyMs: number): AsyncIterator<HubEvent> {
   let coming: Promise<IteratorResult<HubEvent>> | null = null
@@ -41,7 +41,7 @@ export function collectChanges(source: EventSource, everyMs: number): AsyncItera
       coming = null
       if (result.done || result.value.event === 'end') {
         ending = result
-        // What was gathered is told first, and then why there is no more.
+        // Collected changes are sent first, then the end event.
         if (!changes.isEmpty) break
         alarm.stop()
         return ended()
@@ -58,7 +58,7 @@ export function collectChanges(source: EventSource, everyMs: number): AsyncItera
     return { done: false, value: changes.told() }
   }
 
-  /** The end is told once. */
+  /** The end event is sent once. */
   function ended(): IteratorResult<HubEvent> {
     const told = ending ?? OVER
     ending = OVER
@@ -70,7 +70,7 @@ export function collectChanges(source: EventSource, everyMs: number): AsyncItera
 
 const OVER: IteratorResult<HubEvent> = { done: true, value: undefined }
 
-/** One for a whole stretch of time, however many events come in it. */
+/** One timer per interval, however many events arrive. */
 class Alarm {
   readonly rings: Promise<null>
   readonly #timer: ReturnType<typeof setTimeout>
@@ -100,16 +100,16 @@ class ChangeSet {
   add({ id, event, topics, data }: HubEvent): void {
     this.#lastId = id ?? this.#lastId
     this.#events.set(event, (this.#events.get(event) ?? 0) + 1)
-    // Something was removed that we have not told: nobody knows what.
+    // A gap: unknown events were removed.
     if (id === null) this.#isMore = true
     for (const topic of topics) {
       if (topic.startsWith('type:')) this.#put(this.#types, topic.slice('type:'.length), TYPES_MAX)
-      // An owner's and a queue's many jobs are no news about them; a queue that was paused is.
+      // Job events are no changes of the owner or the queue; a pause is a change of the queue.
       else if (!topic.startsWith('owner:') && !(topic.startsWith('queue:') && event.startsWith('job.'))) {
         this.#put(this.#subjects, topic, SUBJECTS_MAX)
       }
     }
-    // The job that a person retried has no event of its own, and whoever looks at it waits for what becomes of that.
+    // The original job of a retry has no event, but its page shows the state of the retry.
     const { retriedFrom } = (data ?? {}) as { retriedFrom?: string }
     if (event.startsWith('job.') && retriedFrom !== undefined) {
       this.#put(this.#subjects, `job:${retriedFrom}`, SUBJECTS_MAX)

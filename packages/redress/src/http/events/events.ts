@@ -162,7 +162,7 @@ function everyMsOf(request: FastifyRequest): number | null {
   if (every === undefined) return null
   const ms = Number(every)
   if (Number.isInteger(ms) && ms >= EVERY_MS_MIN && ms <= EVERY_MS_MAX) return ms
-  throw new RedressError('REQUEST_INVALID', `every: milliseconds from ${EVERY_MS_MIN} to ${EVERY_MS_MAX} are expected.`)
+  throw new RedressError('REQUEST_INVALID', `every: must be ${EVERY_MS_MIN} to ${EVERY_MS_MAX} milliseconds.`)
 }
 
 /** A browser sends the header when it reconnects; a reloaded page can put the same id into the URL. */

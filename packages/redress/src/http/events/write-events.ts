@@ -6,7 +6,7 @@ const HEARTBEAT_MS = 15_000
 const RETRY_MS = 2_000
 const COMMENT = sseComment()
 
-/** An event is the same for everybody who hears it: it is put into words once, not for each of them. */
+/** An event has the same text for every stream, so it is formatted once. */
 const WORDS = new WeakMap<HubEvent, string>()
 
 function wordsOf(told: HubEvent): string {
@@ -18,11 +18,11 @@ function wordsOf(told: HubEvent): string {
 }
 
 /**
- * Writes events to one reader until either side has enough. What the reader does not take stays with the subscription,
+ * Writes events to one client until either side ends. Events that the client does not read stay in the subscription,
  * which is bounded. Without a stream in between: there are thousands of these, and most of the time nothing happens.
  */
 export async function writeEvents(response: ServerResponse, events: AsyncIterator<HubEvent>): Promise<void> {
-  // Something at once, so that the head of the answer is sent and not kept for the first event.
+  // Written at once, so that the headers are sent before the first event.
   response.write(formatSse({ retryMs: RETRY_MS }))
   const heartbeat = setTimeout(() => {
     // A reader that does not read is not helped by more to read; the connection is closed when nothing moves on it.

@@ -13,7 +13,7 @@ import { hasTag } from './send-file.ts'
 /** The pages that show something to owners. The other pages need data that only operators may read. */
 const OF_OWNERS: ReadonlySet<string> = new Set(['/jobs', '/jobs/:id', '/batches', '/batches/:id'])
 
-/** The addresses of its pages. What comes after them is the page's own affair: the server gives the same document. */
+/** Paths of the dashboard. All of them get the same document, which renders the page. */
 const PAGES = [
   '/',
   '/failures',
@@ -66,7 +66,7 @@ export function addDashboard(
 
   for (const path of PAGES) {
     server.get(path, async (request, reply) => {
-      // Who is not known is shown the door, not an empty page; a store that cannot be asked is another matter.
+      // Unknown visitors are sent to the sign-in. An unreachable store throws its own error.
       const caller = await findCaller(request)
       if (caller === null) return sendToSignIn(request, reply, cookie)
       if (caller.role === 'owner' && !OF_OWNERS.has(path)) return reply.redirect(homeOf(caller), 303)

@@ -22,7 +22,7 @@ export function addLetterExport(server: FastifyInstance, { findCaller, perform }
     const list = (input: Readonly<Record<string, unknown>>) =>
       perform(caller, 'dead-letters.list', input) as Promise<LetterList>
     const letters = exportedLetters(list, filter, format)
-    // What is refused is refused before anything is sent.
+    // A refusal must come before the first byte is sent.
     const first = await letters.next()
     const chunks = async function* () {
       if (first.done !== true) yield first.value
@@ -48,4 +48,4 @@ function asked({ query }: FastifyRequest): { format: ExportFormat; filter: Recor
   return { format: known, filter }
 }
 
-const invalid = (problem: string): RedressError => new RedressError('REQUEST_INVALID', `Not understood: ${problem}.`)
+const invalid = (problem: string): RedressError => new RedressError('REQUEST_INVALID', `Invalid request: ${problem}.`)

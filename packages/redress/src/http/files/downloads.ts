@@ -11,9 +11,9 @@ import { artifactFile, sendFile } from './send-file.ts'
 export interface JobFile {
   artifacts: ArtifactStore
   key: string
-  /** What it is called on the other side; the last part of the key when left out. */
+  /** File name for the client; default: the last part of the key. */
   fileName?: string
-  /** What the artifact itself says when left out. */
+  /** Default: the content type of the artifact. */
   contentType?: string
 }
 
@@ -35,7 +35,7 @@ export interface DownloadsOptions {
   files: ReadonlyMap<string, FindFile>
 }
 
-/** `GET /api/jobs/:id/download`, for whoever may see the job. */
+/** `GET /api/jobs/:id/download`, for callers that may see the job. */
 export function addDownloads(server: FastifyInstance, { store, findCaller, files }: DownloadsOptions): void {
   server.get('/api/jobs/:id/download', async (request, reply) => {
     const caller = await neededCaller(findCaller, request)

@@ -8,16 +8,16 @@ import { noteOnRequest } from '../request-log.ts'
 import { StoreAway } from '../store-watch.ts'
 import type { ErrorAnswer } from './error-answer.ts'
 
-/** What is said of these is made for whoever called, though the server is at fault. */
+/** Server errors whose messages are safe for callers. */
 const SAFE_TO_TELL: ReadonlySet<ErrorCode> = new Set(['BACKLOG_FULL', 'SERVER_UNREACHABLE', 'SERVER_STOPPING'])
 
-/** Somebody with a browser gets a page that says so, and that somebody keeps trying. */
+/** For these errors, browsers get a page. */
 const STORE_IS_GONE: ReadonlySet<ErrorCode> = new Set(['STORE_UNREACHABLE', 'STORE_NOT_FOUND', 'STORE_BUSY'])
 
-const NOT_TOLD = 'The server could not do this; the cause is in its log.'
+const NOT_TOLD = 'The server failed; the cause is in its log.'
 const RETRY_AFTER_MS = 5_000
 
-/** What the HTTP framework refuses by itself, in our words. */
+/** Refusals of Fastify itself, with our codes and messages. */
 const FRAMEWORK: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'The body of this request is too large.'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.'],
@@ -36,12 +36,12 @@ export function toRedressError(error: unknown): RedressError {
     return new RedressError('REQUEST_INVALID', 'The body is not JSON.', { cause: error })
   }
   if (statusCode >= 400 && statusCode < 500) {
-    return new RedressError('REQUEST_INVALID', 'This request is not one that the server understands.', { cause: error })
+    return new RedressError('REQUEST_INVALID', 'The server cannot process this request.', { cause: error })
   }
   return new RedressError('SERVER_FAILED', NOT_TOLD, { cause: error })
 }
 
-/** Never a trace, a path of the server, or what a database said of itself. */
+/** Never contains a stack trace, a path of the server or a message of the database. */
 function answerOf(error: RedressError, log: Log, request: FastifyRequest): ErrorAnswer {
   const { code, message, action, jobId, problems } = error
   if (error.httpStatus < 500 || SAFE_TO_TELL.has(code) || error instanceof StoreAway) {
@@ -98,7 +98,7 @@ export function refuse(error: RedressError, log: Log, request: FastifyRequest, r
   const { code, httpStatus, retryAfterMs } = error
   void reply.code(httpStatus).headers(SAFE_HEADERS).header('cache-control', 'no-store')
   if (code === 'SIGN_IN_REQUIRED') void reply.header('www-authenticate', 'Bearer realm="redress"')
-  // What is left of the body is not read, so nothing can follow it on this connection.
+  // The rest of the body is not read, so the connection cannot be reused.
   if (httpStatus === 413 || httpStatus === 408) void reply.header('connection', 'close')
   if (httpStatus === 429 || httpStatus === 503) {
     void reply.header('retry-after', String(Math.max(1, Math.ceil((retryAfterMs ?? RETRY_AFTER_MS) / 1000))))
@@ -112,7 +112,7 @@ export function refuse(error: RedressError, log: Log, request: FastifyRequest, r
   return reply.send(answer)
 }
 
-/** Without what may be secret: a query has tokens and addresses in it. */
+/** Without the query, which may contain secrets. */
 const shortened = (url: string): string => (url.split('?')[0] ?? '').slice(0, 200)
 
 /** Which methods a path has; none for an unknown path. Must be called before routes are added. */

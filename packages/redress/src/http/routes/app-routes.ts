@@ -4,7 +4,7 @@ import { z } from 'zod'
 /** How the OpenAPI document describes a route of an app. Stands beside the route: `{ config: { api: { summary } } }`. */
 export interface RouteDescription {
   summary: string
-  /** Who may call it, and whatever else a caller should know. */
+  /** Required role and other notes for callers. */
   description?: string
   /** Anyone may call it, without signing in. */
   isPublic?: boolean
@@ -16,7 +16,7 @@ export interface RouteDescription {
   answers?: Readonly<Record<number, Content & { description: string }>>
 }
 
-/** What is sent: JSON of a shape, other media types, or one or the other. */
+/** A body: JSON of a schema, other media types, or both. */
 interface Content {
   json?: z.ZodType
   types?: readonly string[]
@@ -36,7 +36,7 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Schema {
   return rest
 }
 
-/** The paths of the OpenAPI document that are an app's: collected while the app adds its routes, so that none is missing. */
+/** The paths of an app in the OpenAPI document, collected while the app adds its routes. */
 export type AppPaths = Record<string, Record<string, object>>
 
 export function collectRoutes(scope: FastifyInstance, paths: AppPaths): void {

@@ -56,7 +56,7 @@ function operationObject(name: keyof typeof OPERATIONS, url: string, method: str
   }
   const { properties = {}, required = [] } = schemaOf(input, 'input')
   const inPath = [...url.matchAll(/:([a-zA-Z]+)/g)].map(([, field]) => field as string)
-  // Who acts is known to the server; and whose jobs an owner sees, too.
+  // The server fills in actor and owner.
   const fields = Object.entries(properties).filter(([field]) => !inPath.includes(field) && field !== 'actor')
   const pathParameters = inPath.map((field) => ({
     name: field,

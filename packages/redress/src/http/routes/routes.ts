@@ -18,7 +18,7 @@ type Values = Readonly<Record<string, unknown>>
 export interface TableRoute {
   name: OperationName
   method: 'GET' | 'POST'
-  /** With `:name` for what is part of the path. */
+  /** With `:name` for parameters. */
   url: string
 }
 
@@ -56,10 +56,10 @@ export function addTableRoutes(server: FastifyInstance, { findCaller, perform, r
   }
 }
 
-/** What stands in the path wins: nobody can ask for one thing and mean another. */
+/** Path parameters override fields of the query and the body. */
 function inputReader(name: OperationName): (request: FastifyRequest) => Values {
   const kinds = new Map(fieldsOf(OPERATIONS[name].input).map(({ field, kind }) => [field, kind]))
-  // What comes as text in an address says what it means by where it stands.
+  // Query values are text and are converted by the kind of their field.
   const fromText = (values: Values): Values =>
     Object.fromEntries(
       Object.entries(values).map(([field, value]) => {
@@ -72,10 +72,10 @@ function inputReader(name: OperationName): (request: FastifyRequest) => Values {
   return ({ method, query, params, body, headers }) => {
     const path = fromText(params as Values)
     if (method !== 'POST') return { ...fromText(query as Values), ...path }
-    if (Object.keys(query as Values).length > 0) throw invalid('what is to be done belongs into the body')
+    if (Object.keys(query as Values).length > 0) throw invalid('fields of a POST must be in the body')
     // An empty body counts as no body, whatever its declared type: `curl -d ''` declares a form.
     if (body === undefined || body === null || headers['content-length'] === '0') return path
-    // What a form of another site could send without asking is not taken here.
+    // Content types that a form of another site could send are refused (CSRF).
     if (!/^application\/(?:[\w.-]+\+)?json\b/.test(headers['content-type'] ?? '')) throw notJson()
     if (typeof body !== 'object' || Array.isArray(body)) throw invalid('the body must be a JSON object')
     return { ...(body as Values), ...path }
@@ -95,4 +95,4 @@ class Unread extends RedressError {}
 
 const notJson = (): RedressError => new Unread('MEDIA_TYPE_UNSUPPORTED', 'This route takes application/json.')
 
-const invalid = (problem: string): RedressError => new Unread('REQUEST_INVALID', `Not understood: ${problem}.`)
+const invalid = (problem: string): RedressError => new Unread('REQUEST_INVALID', `Invalid request: ${problem}.`)

@@ -7,11 +7,11 @@ const SAID: Readonly<Record<string, [code: ErrorCode, reason: string, message: s
   ERR_HTTP_REQUEST_TIMEOUT: ['REQUEST_TOO_SLOW', 'Request Timeout', 'This request took too long to arrive.'],
   HPE_HEADER_OVERFLOW: ['HEADERS_TOO_LARGE', 'Request Header Fields Too Large', 'The headers are too large.'],
 }
-const NOT_HTTP = ['REQUEST_INVALID', 'Bad Request', 'This is not a request of HTTP.'] as const
+const NOT_HTTP = ['REQUEST_INVALID', 'Bad Request', 'This is not a valid HTTP request.'] as const
 
 /**
- * What did not become a request at all: it came too slowly, or is not HTTP. There is no answer yet that could be filled
- * in, so one is written as it stands, and the connection is over: nobody knows where the next request would begin.
+ * Answers requests that cannot be read: they are too slow or not HTTP. Fastify has no reply for them,
+ * so the answer is written to the socket, which is then closed: the start of the next request is unknown.
  */
 export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
@@ -32,7 +32,7 @@ export function answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): 
   socket.end(`HTTP/1.1 ${http} ${reason}\r\n${lines.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }
 
-/** The most that a route can ask for. Node has one bound for the whole server, and this is it. */
+/** The maximum of `bodyMs` of a route: Node has one limit for the whole server. */
 export const BODY_MS_MAX = 30 * 60_000
 
 /** Ends requests whose body does not arrive in the time of their route. */

@@ -28,7 +28,7 @@ export const accountNameField = z
   .refine(isName, 'must start with a letter, followed by letters, digits and . _ : -')
   .describe('name of the account; it owns the jobs with this owner')
 
-/** What makes something new explains itself well enough; who wants to say why can. */
+/** Creating something needs no reason, but can have one. */
 export const newFields = {
   ...actorFields,
   reason: z.string().default('no reason given').describe('why: recorded in the audit trail'),
@@ -89,7 +89,7 @@ async function needed(store: Store, name: string): Promise<StoredAccount> {
   return account
 }
 
-/** For those who give something to an account: it must be there, and not be disabled. */
+/** Throws unless the account exists and is enabled. */
 export async function refuseNoAccount(store: Store, name: string): Promise<void> {
   const { disabledAtMs } = await needed(store, name)
   if (disabledAtMs !== null) throw new RedressError('ACCOUNT_NOT_FOUND', `The account ${name} is disabled.`)

@@ -5,13 +5,13 @@ import type { AccountStore, StoredCredential } from '../../store/contract/accoun
 import type { Store } from '../../store/contract/store.ts'
 import type { Caller } from '../caller.ts'
 
-/** A caller whom the store knows, by what they showed. */
+/** A caller that was authenticated by a credential of the store. */
 export interface KnownCaller extends Caller {
   credential: StoredCredential
 }
 
 /**
- * Who this secret stands for; null where it is not good (any more). It is asked of the store each time: one that was
+ * The caller of a secret; null if it is not valid. The store is asked each time: a secret that was
  * revoked, or whose account was disabled, is worth nothing from that moment on, in every process.
  */
 export async function authenticate(
@@ -20,29 +20,29 @@ export async function authenticate(
 ): Promise<KnownCaller | null> {
   if (!isSecret(secret)) return null
   const found = await store.credential({ hash: hashOf(secret) })
-  // A link opens a session; by itself it lets nobody in.
+  // A link only opens a session; it does not authenticate requests.
   if (found === null || found.kind === 'link') return null
   const { nowMs, ...credential } = found
   const { key, usedAtMs } = credential
-  // Nobody waits for it, and a mark that could not be made is made by the next request.
+  // Not awaited: if it fails, the next request records the use.
   if (usedAtMs === null || nowMs - usedAtMs >= MINUTE_MS) store.markUsed({ keys: [key] }).catch(() => undefined)
   return callerOf(credential)
 }
 
 function callerOf(credential: StoredCredential): KnownCaller {
   const { kind, name, role, account, scopes } = credential
-  // What has neither an account nor a session is a program's.
+  // A token without an account is used by a program.
   const isPerson = kind === 'session' || account !== null
   return { name: account ?? name, role, account, scopes, isPerson, credential }
 }
 
 export interface OpenedSession {
-  /** For the browser's cookie; not kept anywhere else. */
+  /** For the cookie of the browser; stored nowhere else. */
   secret: string
   caller: KnownCaller
 }
 
-/** Uses up a sign-in link; null where it is not good (any more). Of any number who use one at once, one gets in. */
+/** Uses up a sign-in link; null if it is not valid. Of concurrent uses, one succeeds. */
 export async function openSession(
   store: Pick<AccountStore, 'openSession'> & Pick<Store, 'nowMs'>,
   code: string,
@@ -59,7 +59,7 @@ export async function openSession(
   return opened === null ? null : { secret, caller: callerOf(opened) }
 }
 
-/** Signs out: what the browser still has is worth nothing from now on. A token is not ended so; see `tokens.revoke`. */
+/** Ends the session of a browser. Tokens are ended with `tokens.revoke`. */
 export async function endSession(
   store: Pick<AccountStore, 'credential' | 'revokeCredential'>,
   secret: string,

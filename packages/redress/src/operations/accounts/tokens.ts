@@ -11,7 +11,7 @@ import { actorFields, cursorField, durationInput, limitField, requireActorAndRea
 import { type Context, operation } from '../operation.ts'
 import { accountNameField, newFields, refuseNoAccount } from './accounts.ts'
 
-/** Tokens and sign-in links: somebody who may come in, as whom, and for how long. */
+/** Tokens and sign-in links: who has access, with which role and for how long. */
 
 const LIST_MAX = 1_000
 const KINDS = ['token', 'session', 'link'] as const
@@ -26,7 +26,7 @@ const scopesField = z
   .optional()
   .describe(`only these operations ('jobs.list') or groups ('jobs.*'), separated by commas; default: all of the role`)
 
-/** Of what was made, or with `dryRun` would be. */
+/** Of the credential that was created, or would be with `dryRun`. */
 const credentialFacts = {
   isDone: z.boolean(),
   did: z.string().describe('what was done, or would be, in one sentence'),
@@ -113,7 +113,7 @@ const revokeToken = operation('tokens.revoke', {
 
 const LINK_MS_MAX = 7 * DAY_MS
 
-/** Where a link leads, on whatever server serves it. Whoever opens it sees a button: looking does not use it up. */
+/** The path of a link. Opening it shows a button, so that link previews do not use it up. */
 const signInPath = (code: string): string => `/sign-in?code=${encodeURIComponent(code)}`
 
 const createSignInLink = operation('sign-in-links.create', {
@@ -177,13 +177,13 @@ async function makeCredential(
   const id = makeId()
   const credential = { ...facts, id, kind, hash: hashOf(secret), forMs }
   const answer = await store.addCredential({ credential, by: { actor, reason } })
-  // Somebody disabled it since we looked.
+  // Another caller disabled the account after it was read.
   if (answer === 'no-account') throw new RedressError('ACCOUNT_NOT_FOUND', `The account ${account} is disabled.`)
   const [stored] = await store.credentials({ id, limit: 1, beforeKey: null })
   return { ...facts, secret, id, expiresAt: isoTimeOrNull(stored?.expiresAtMs ?? null) }
 }
 
-/** A time that is over at once, or that nobody will see the end of, is a slip. */
+/** A lifetime of zero or beyond the limit is a mistake. */
 function lifetimeMs(value: string | number, field: string, msMax: number): number {
   const ms = durationMs(value, field)
   if (ms > 0 && ms <= msMax) return ms

@@ -21,7 +21,7 @@ export type AuditView = z.infer<typeof entrySchema>
 
 const auditTrail = operation('audit.list', {
   input: z.strictObject({
-    // Not `actor`: that is who performs an operation, and doors fill it in.
+    // Not `actor`: doors fill that in with the caller.
     by: z.string().min(1).optional().describe('only entries of this actor'),
     act: z.string().min(1).optional().describe(`only this operation ('jobs.retry'), or all of a group ('jobs')`),
     target: z.string().min(1).optional().describe(`only entries about this kind of target: 'job', 'queue', ...`),

@@ -189,7 +189,7 @@ const JOBS_PER_PAGE = 500
 /** A job may be claimed between the look and the act; then it is asked to stop instead. */
 const TRIES = 3
 
-/** Takes out what waits and asks what runs to stop. The batch takes no more jobs, and settles when the last has ended. */
+/** Cancels queued jobs and asks running ones to stop. The batch is sealed, and settles when the last job has ended. */
 async function cancelBatch(context: Context, act: JobAct, batch: BatchRow): Promise<Done> {
   const { id, actor, reason } = act
   requireActorAndReason(act, `batch ${id}`)
@@ -197,7 +197,7 @@ async function cancelBatch(context: Context, act: JobAct, batch: BatchRow): Prom
     return { isDone: false, did: `Nothing was done: no job of batch ${id} waits or runs.`, items: [] }
   }
   const { store } = context
-  // Before its jobs: what is added after the look would be left running.
+  // Sealed before its jobs are read: a job that is added later would keep running.
   if (!act.dryRun) await store.sealBatch({ id, by: { actor, reason, act: 'batches.cancel' } })
   const jobs = [...(await jobsOf(store, { ...mine(act), status: 'queued' }))]
   jobs.push(...(await jobsOf(store, { ...mine(act), status: 'processing' })))
@@ -205,7 +205,7 @@ async function cancelBatch(context: Context, act: JobAct, batch: BatchRow): Prom
   return summed(act, items, jobs.length, 'cancelled or asked to stop')
 }
 
-/** Every job that failed, in place or as a new job, as its policy says. */
+/** Retries every failed job, in place or as a new job, as its policy says. */
 async function retryFailedOfBatch(context: Context, act: JobAct, batch: BatchRow): Promise<Done> {
   requireActorAndReason(act, `batch ${act.id}`)
   const jobs = batch.failed === 0 ? [] : await jobsOf(context.store, { ...mine(act), status: 'failed' })
@@ -213,7 +213,7 @@ async function retryFailedOfBatch(context: Context, act: JobAct, batch: BatchRow
   return summed(act, items, jobs.length, 'retried')
 }
 
-/** Of whoever may touch only their own, jobs of others in their batch are left alone and not spoken of. */
+/** An owner does not act on jobs of others in their batch, and learns nothing about them. */
 const mine = ({ id, owner }: JobAct): Pick<JobFilter, 'batch' | 'owner'> => ({
   batch: id,
   ...(owner !== undefined && { owner }),
@@ -277,7 +277,7 @@ async function viewFor(store: Store, batch: BatchRow, owner: string | undefined)
   return job?.owner === owner ? view : { ...view, lastError: null }
 }
 
-/** `owner` is given by whoever may see and touch only their own; to them, another's is not there. */
+/** `owner` is set for owners: a batch of another owner is not found. */
 async function neededBatch(store: Store, id: string, owner?: string): Promise<BatchRow> {
   const batch = await store.batch({ id })
   if (batch === null || (owner !== undefined && batch.owner !== owner))
@@ -291,7 +291,7 @@ async function aboutBatch(store: Store, { id, owner }: Readonly<Record<string, u
 
 const JOBS_MAX = 10_000
 
-/** Of whoever may see only their own, jobs of others in their batch do not count. */
+/** For an owner, jobs of others in their batch do not count. */
 async function failuresOfBatch(
   store: Store,
   { id, failed }: BatchRow,

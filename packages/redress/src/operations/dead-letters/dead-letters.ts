@@ -169,7 +169,7 @@ const purgeLetters = operation('dead-letters.purge', {
       return { isDone: false, did, letters, byCause }
     }
     let purged = 0
-    // What comes meanwhile has not been looked at by whoever does this.
+    // Letters that arrive during the purge were not in its preview.
     for (let after: number | null = 0; after !== null; ) {
       const step: { purged: number; cursor: number | null } = await store
         .purgeDeadLetters({
@@ -187,7 +187,7 @@ const purgeLetters = operation('dead-letters.purge', {
   },
 })
 
-/** Each step is durable by itself: what was purged before the trouble is purged. */
+/** Each step is durable: letters purged before the error stay purged. */
 function stoppedAt(purged: number, of: number, cause: unknown): RedressError {
   const code = cause instanceof RedressError ? cause.code : 'STORE_FAILED'
   return new RedressError(

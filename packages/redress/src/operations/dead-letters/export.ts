@@ -4,7 +4,7 @@ import type { LetterList, LetterView } from './dead-letters.ts'
 export const EXPORT_FORMATS = ['jsonl', 'protobuf'] as const
 export type ExportFormat = (typeof EXPORT_FORMATS)[number]
 
-/** Of the list, what makes a page of it: an export gives all. */
+/** Fields of the list that an export does not have, because it is not paged. */
 export const OF_A_PAGE: readonly string[] = ['order', 'after', 'limit']
 
 /** A letter holds a whole input, which may be a megabyte: few at a time. */
@@ -15,7 +15,7 @@ type ListPage = (input: Readonly<Record<string, unknown>>) => Promise<LetterList
 
 /**
  * All letters that the filter of `dead-letters.list` names, the oldest first, a page at a time. By that operation and
- * nothing else: whoever may not list letters may not export them.
+ * nothing else, so a caller that may not list letters cannot export them.
  */
 export async function* exportedLetters(
   list: ListPage,

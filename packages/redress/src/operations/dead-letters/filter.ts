@@ -32,7 +32,7 @@ export function filterOf(given: z.output<typeof fields>, nowMs: number): LetterF
   }
 }
 
-/** Whoever forgets a filter must not act on everything. */
+/** A forgotten filter must not act on every letter. */
 export function refuseAccidentalAll(filter: LetterFilter, all: boolean, what: string): void {
   const isFiltered = Object.keys(filter).length > 0
   if (isFiltered && all) {

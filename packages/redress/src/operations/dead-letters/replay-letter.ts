@@ -16,7 +16,7 @@ interface Making {
 }
 
 /**
- * The job that a letter becomes, checked like any submission. What its type refuses is refused here, also where the
+ * The job that a letter becomes, checked like any submission. A refusal by its type is thrown, also if the
  * policy records refusals: a letter is not used up by a job that was never to run.
  */
 export async function jobFromLetter(
@@ -43,7 +43,7 @@ export async function jobFromLetter(
 const inputOf = ({ payload }: StoredDeadLetter, patch: string | null): unknown =>
   patch === null ? JSON.parse(payload) : mergePatch(JSON.parse(payload), JSON.parse(patch))
 
-/** One of many: what is refused is skipped, with the reason, and does not hold up the others. */
+/** For a replay of many: a refused letter is skipped with its reason and does not stop the others. */
 export async function prepareItem(
   context: Preparing,
   letter: StoredDeadLetter,

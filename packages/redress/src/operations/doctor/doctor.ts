@@ -13,7 +13,7 @@ export interface Diagnosis {
   findings: Finding[]
 }
 
-/** A job that has waited so long for a worker that is not there is no coincidence any more. */
+/** After this time, a missing worker is a problem and not only a delay. */
 const UNSERVED_MS_MAX = MINUTE_MS
 const READY_MS_MAX = HOUR_MS
 /** Workers look for leases that ran out every few seconds. */

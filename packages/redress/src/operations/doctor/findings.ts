@@ -1,10 +1,10 @@
-/** What was looked at, how it stands, and what to do about it. */
+/** The result of one check, with a suggested fix. */
 export interface Finding {
   check: string
-  /** `wrong` is an error for whoever asks; a `warning` only where that is asked for. */
+  /** `wrong` fails the check; a `warning` does so only with `--strict`. */
   level: 'ok' | 'warning' | 'wrong'
   says: string
-  /** null where nothing is to be done. */
+  /** null if there is nothing to fix. */
   fix: string | null
 }
 
@@ -12,7 +12,7 @@ export const ok = (check: string, says: string): Finding => ({ check, level: 'ok
 export const warning = (check: string, says: string, fix: string): Finding => ({ check, level: 'warning', says, fix })
 export const wrong = (check: string, says: string, fix: string): Finding => ({ check, level: 'wrong', says, fix })
 
-/** That all is fine is said where nothing else is to be said. */
+/** The ok line is shown only if there is no problem. */
 export const orFine = (findings: Finding[], fine: Finding): Finding[] => (findings.length === 0 ? [fine] : findings)
 
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`

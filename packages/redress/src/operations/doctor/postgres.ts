@@ -58,7 +58,7 @@ function judgeTls({ tls: { mode, checks, isEncrypted, isLocal } }: PostgresFacts
   return isLocal || mode === 'prefer' || mode === 'allow' ? { ...ok('TLS', says), fix } : warning('TLS', says, fix)
 }
 
-/** What is acknowledged must be on disk. */
+/** An acknowledged commit must be on disk. */
 function judgeDurability({ settings, user }: PostgresFacts): Finding[] {
   const { synchronousCommit, fsync, fullPageWrites } = settings
   const findings: Finding[] = []
@@ -102,7 +102,7 @@ function judgeRights({ rightsMissing, user, hasSchema, schema }: PostgresFacts):
   return wrong('rights', `${user} lacks ${shown}`, fix)
 }
 
-/** Rows that died are kept for whoever might still look at them; a claim then walks over ever more of them. */
+/** An old snapshot keeps dead rows from being removed, and each claim reads over more of them. */
 function judgeHorizon({ holders, seesOthers, user }: PostgresFacts): Finding[] {
   const findings = holders.flatMap((holder): Finding[] => {
     const level = levelOf(holder)

@@ -35,7 +35,7 @@ const groupSchema = z.strictObject({
   lastSeenAt: time,
   state: z.enum(GROUP_STATES),
   stateSince: time,
-  // Who set the state, and why; null where nobody did.
+  // The actor and the reason of the state; null if no person set it.
   stateBy: name.nullable(),
   stateReason: text.nullable(),
   snoozedUntil: timeOrNull,
@@ -241,7 +241,7 @@ function describe(act: GroupAct, nowMs: number): string {
   return `snoozed ${ends.join(', or ')}`
 }
 
-/** With every failure counted that there is. */
+/** Counts new failures first. */
 async function neededGroup(store: Store, fingerprint: string): Promise<FailureGroupDetail> {
   await foldAll(store)
   const found = await store.failureGroup({ fingerprint })

@@ -6,14 +6,14 @@ import type { Context } from '../operation.ts'
 /** How a person brings a failed job back: itself, as a new job, or as one of many from its dead letter. */
 export type RetryMode = 'in-place' | 'new-job' | 'replay'
 
-/** What a job type's own `admitRetry` is asked. */
+/** The question to the `admitRetry` hook of a job type. */
 export interface RetryQuestion {
   jobId: string
   type: string
   owner: string | null
   /** As it would be submitted: the stored one, or the edited one. */
   input: unknown
-  /** null when nothing is to be done yet, and somebody only wants to know. */
+  /** null if the caller only reads what is allowed. */
   actor: string | null
   mode: RetryMode
   /** The last failure with the same input; null if the input was edited. */
@@ -44,7 +44,7 @@ export async function refuseUnlessAdmitted(context: Pick<Context, 'admitRetry'>,
   })
 }
 
-/** For one job that somebody looks at closely: asking its type may cost time, so lists do without. */
+/** For a single job only: the hook may be slow, so lists do not call it. */
 export async function actionsNow(context: Pick<Context, 'admitRetry'>, job: JobRow): Promise<Action[]> {
   const actions = actionsFor(job)
   const retry = actions.find(({ name, allowed }) => name === 'retry' && allowed)

@@ -6,10 +6,10 @@ import type { TypeLoad } from '../../store/contract/queues.ts'
 import type { JobRow, Store, StoredWorker } from '../../store/contract/store.ts'
 import { workerState } from '../workers/workers.ts'
 
-/** Reads once what may hold jobs like these, and then says of each job what holds it. */
+/** Reads the state of the store once, then finds the hold of each job. */
 type FindHolds = (store: Store, queued: readonly JobRow[], nowMs: number) => Promise<(job: JobRow) => Hold | null>
 
-/** What holds each of these jobs. A job that runs, has ended, or waits for its own time is held by nothing. */
+/** The holds of each job. A running or finished job, or one that is not due, has none. */
 export async function holdsOf(store: Store, jobs: readonly JobRow[]): Promise<(job: JobRow) => Hold[]> {
   const queued = jobs.filter(({ status }) => status === 'queued')
   if (queued.length === 0) return () => []
@@ -63,7 +63,7 @@ export function breakerHolds(breaker: StoredBreaker, mode: 'hold' | 'fail-fast',
   return allowed !== null && breaker.underWay >= allowed
 }
 
-/** Somebody paused the queue. */
+/** The queue is paused. */
 const heldByQueues: FindHolds = async (store, _queued, nowMs) => {
   const paused = new Map((await store.queues()).flatMap((queue) => (queue.paused ? [[queue.name, queue.paused]] : [])))
   return ({ queue }) => {
@@ -84,7 +84,7 @@ const heldByConcurrency: FindHolds = async (store, queued) => {
     if (load === undefined) return null
     const { max, perKey } = job.policy.concurrency
     const hold = (name: string, allowed: number, field: string): Hold => {
-      // An orphan keeps its slot until somebody decides, and nobody would guess that.
+      // An orphan keeps its slot until a person decides, so the hold must name it.
       const orphans = load.orphaned === 0 ? '' : `; ${load.orphaned} of this type waits for a person as an orphan`
       return { by: 'concurrency', name, why: `${allowed} under way, which is ${field}${orphans}`, untilMs: null }
     }

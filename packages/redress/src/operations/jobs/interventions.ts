@@ -31,7 +31,7 @@ const retryInput = z.strictObject({
 })
 const cancelInput = z.strictObject({ ...jobActFields, owner: ownerField })
 
-/** A person's act on a job. `owner` is given by those who may touch only their own. */
+/** A person's act on a job. `owner` is set for callers that may act on their own jobs only. */
 export type JobAct = z.output<typeof cancelInput>
 export type RetryAct = JobAct & Partial<z.output<typeof retryInput>>
 
@@ -84,7 +84,7 @@ export async function retryJob(context: Context, act: RetryAct): Promise<JobActe
   return intervene(context.store, act, job, why, { kind: 'retry-in-place', spent: packSpent(spent) })
 }
 
-/** P56: what a person decides costs the job nothing of its budget. */
+/** P56: a person's decision does not change the budgets of the job. */
 async function markJobFailed(context: Context, act: JobAct): Promise<JobActed> {
   const { job, why } = await judged(context.store, act, 'mark-failed')
   const { failures } = unpackSpent(job.spent)
@@ -112,7 +112,7 @@ async function markJobFailed(context: Context, act: JobAct): Promise<JobActed> {
   })
 }
 
-/** A job that waits is cancelled; of one that runs, its worker is told. */
+/** A queued job is cancelled; the worker of a running one is asked to stop. */
 export async function cancelJob(context: Context, act: JobAct): Promise<JobActed> {
   const { job, why } = await judged(context.store, act, 'cancel')
   return intervene(context.store, act, job, why, { kind: job.status === 'queued' ? 'cancel' : 'request-cancel' })

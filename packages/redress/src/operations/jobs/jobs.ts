@@ -69,7 +69,7 @@ const filterFields = {
 
 type FilterInput = z.output<z.ZodObject<typeof filterFields>>
 
-/** What is left out is not asked for. */
+/** Undefined fields do not filter. */
 async function filterOf(store: Store, { since, until, ...rest }: FilterInput): Promise<Omit<JobFilter, 'limit'>> {
   const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
   if (since === undefined && until === undefined) return given
@@ -90,7 +90,7 @@ const listJobs = operation('jobs.list', {
   run: async ({ store }, { limit, cursor, ...asked }) => {
     const filter = { ...(await filterOf(store, asked)), limit, ...(cursor !== undefined && { beforeKey: cursor }) }
     const active = { isActive: true, ...(asked.owner !== undefined && { owner: asked.owner }), max: ACTIVE_COUNT_MAX }
-    // The time comes first: whoever asks for what came since then misses nothing.
+    // The time is read first, so a client that polls from it misses no job.
     const nowMs = await store.nowMs()
     const [listed, { count }] = await Promise.all([page(store, filter), store.countJobs(active)])
     return { jobs: listed.jobs, activeCount: count, timestamp: isoTime(nowMs), nextCursor: listed.nextCursor }
@@ -168,7 +168,7 @@ const explainJob = operation('jobs.explain', {
   run: async (context, { id, owner }) => {
     const { store } = context
     const job = await neededJob(store, id, owner)
-    // How many others have the same trouble is for those who see the others.
+    // Owners must not learn about jobs of others from the failure group.
     const group = owner === undefined ? await groupOf(store, job) : null
     const [history, failed, nowMs] = await Promise.all([
       eventsFor(context, job, owner),
@@ -183,7 +183,7 @@ const explainJob = operation('jobs.explain', {
   },
 })
 
-/** `owner` is given by whoever may see only their own: the rest of the history is for operators. */
+/** `owner` is set for owners: the full history is for operators. */
 async function eventsFor(context: Shown, job: JobRow, owner: string | undefined): Promise<JobEvent[]> {
   const found = await context.store.events({ id: job.id })
   return owner === undefined ? found : found.map((event) => eventForOwner(event, owner, ownCodes(context, job)))
@@ -201,7 +201,7 @@ const ownCodes =
   (code: string) =>
     ownerCodes(type, code)
 
-/** Counting is cut short where there is much to catch up with: an answer about one job must not wait for it. */
+/** Counting stops after some steps: the answer about one job must not wait for a large backlog. */
 const FOLD_STEPS_MAX = 10
 
 async function groupOf(store: Store, { latestFailure, policy }: JobRow): Promise<FailureGroup | null> {

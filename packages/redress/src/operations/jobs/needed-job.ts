@@ -1,14 +1,14 @@
 import { RedressError } from '../../core/errors.ts'
 import { mayBeSilent, orphanedSinceMs } from '../../core/job/record.ts'
 import type { JobRow, Store } from '../../store/contract/store.ts'
-/** `owner` is given by whoever may see and touch only their own. */
+/** `owner` is set for callers that may use their own jobs only. */
 export async function neededJob(store: Store, id: string, owner?: string): Promise<JobRow> {
   const job = await store.job({ id })
   const isHidden = job !== null && owner !== undefined && job.owner !== owner
   if (isHidden && job.policy.deny === 'forbid') {
     throw new RedressError('FORBIDDEN', `Job ${id} is not yours.`, { jobId: id, jobType: job.type })
   }
-  // In the same words: what may not be seen must not be told from what is not there.
+  // The same message: a caller must not distinguish a foreign job from a missing one.
   if (job === null || isHidden) throw new RedressError('JOB_NOT_FOUND', `There is no job ${id}.`, { jobId: id })
   return job
 }

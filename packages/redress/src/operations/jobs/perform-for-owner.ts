@@ -4,7 +4,7 @@ import type { OutputOf } from '../table.ts'
 
 type Shown = { [Name in OperationName]?: (output: OutputOf<Name>, codes: OwnerCodes) => OutputOf<Name> }
 
-/** Of what owners may ask for, the answers that say how a job stands. Its history is told to them by the operation itself. */
+/** Answers about the state of a job, as owners see them. Operations filter the history themselves. */
 const SHOWN: Shown = {
   'jobs.list': (output, codes) => ({ ...output, jobs: output.jobs.map((job) => viewForOwner(job, codes)) }),
   'jobs.show': viewForOwner,

@@ -14,14 +14,14 @@ export async function submitRetry(context: Context, act: RetryAct, failed: JobRo
   const { id, actor, reason, dryRun, input, newId } = act
   const isEdited = input !== undefined
   const owned = failed.owner === null ? {} : { owner: failed.owner }
-  // Checked like any submission, edited or not: what its type refuses by now would only fail again.
+  // Checked like any submission, edited or not: an input that the type now refuses would only fail again.
   const prepared = await context.prepare(failed.type, isEdited ? input : JSON.parse(failed.payload), {
     ...owned,
     ...(failed.limitKey !== null && { limitKey: failed.limitKey }),
     priority: failed.priority,
     ...(newId !== undefined && { id: newId }),
   })
-  // What was refused as an input is not asked about any further.
+  // The hook is not called for an input that the schema refused.
   if (prepared.rejected === null) {
     const { type, owner } = failed
     const asked = isEdited ? input : JSON.parse(failed.payload)

@@ -8,7 +8,7 @@ import type { JobRow, Store } from '../../store/contract/store.ts'
 import { actorFields, cursorField, limitField, requireActorAndReason } from '../input-fields.ts'
 import { operation } from '../operation.ts'
 
-/** Who is told of what: the outbox, and what became of each delivery. */
+/** The outbox of notices and their deliveries. */
 
 const LIST_MAX = 1_000
 const channelField = z.string().min(1).describe('name of the channel')

@@ -20,7 +20,7 @@ export type Planned = Omit<ReplayPlanned, 'replay'> & { replay: StoredReplay | n
 const LETTERS_MAX = 100_000
 const LETTERS_PER_STEP = 200
 
-/** Freezes a selection, with what stands in the way of each letter now. With `dryRun` nothing is kept of it. */
+/** Fixes the selection, with the current obstacle of each letter. With `dryRun` nothing is stored. */
 export async function planReplay(context: Context, planning: Planning): Promise<Planned> {
   const { store } = context
   const { filter, actor, reason, again, dryRun } = planning
@@ -43,7 +43,7 @@ export async function planReplay(context: Context, planning: Planning): Promise<
   }
   for (let after = 0, isLast = false; !isLast; ) {
     const page = await store.deadLetters({ ...filter, afterOffset: after, limit: LETTERS_PER_STEP })
-    // What comes while it is planned is not part of it.
+    // Letters that arrive during planning are not part of it.
     const letters = page.filter(({ offset }) => offset <= lastOffset)
     after = page.at(-1)?.offset ?? after
     isLast = page.length < LETTERS_PER_STEP || after >= lastOffset

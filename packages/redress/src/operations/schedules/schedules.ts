@@ -8,7 +8,7 @@ import type { NewJob, Store } from '../../store/contract/store.ts'
 import { actorFields, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 
-/** A working program says every minute which schedules it declares; after three silences, none does. */
+/** A running program renews its declarations every minute; after three missed minutes, none counts. */
 const SEEN_MS_MAX = 180_000
 
 const scheduleSchema = z.strictObject({
@@ -104,7 +104,7 @@ async function actOn(
   }
   const todo: ScheduleAct = job === null ? { kind: kind as Exclude<typeof kind, 'trigger'> } : { kind: 'trigger', job }
   const answer = await store.actOnSchedule({ name, actor, reason, act: todo })
-  // Somebody removed it since we looked.
+  // Another caller removed it after it was read.
   if (answer === 'not-found') await neededSchedule(store, name)
   const [now] = await store.schedules({ names: [name] })
   const schedule = now === undefined ? null : viewSchedule(now, nowMs)

@@ -51,7 +51,7 @@ async function neededPolicy(store: Store, type: string): Promise<Policy> {
 
 const codeSchema = z.strictObject({ code: name, fault: z.enum(FAULTS), retry: z.enum(RETRY_CLASSES), message: text })
 
-/** What the policy of a type would do with a job that goes through these outcomes. */
+/** What the policy of a type does with a job that has these outcomes. */
 const previewSchema = z.strictObject({
   type: name,
   outcomes: z.array(name),
@@ -91,7 +91,7 @@ const previewPolicy = operation('policy.preview', {
     const usual = codes.find(({ retry }) => retry === 'transient')?.code ?? 'unknown'
     const tried = asked ?? Array.from({ length: OUTCOMES_MAX }, () => usual)
     const steps = simulate(policy, known ?? ENGINE_CODES, tried, { chance })
-    // What was only repeated until it ended is not left over.
+    // Repeated outcomes that were not needed are not listed.
     const outcomes = asked ?? tried.slice(0, steps.length)
     return { type, outcomes, steps, text: renderTimeline(steps, outcomes), codes, isCodesKnown: known !== undefined }
   },
