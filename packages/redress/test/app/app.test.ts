@@ -12,7 +12,7 @@ test('an app that does not name its store takes it from the environment, as it w
   expect(redress({ store: 'sqlite::memory:' }).location).toBe('sqlite::memory:')
 })
 
-test('an app tells what was declared, and nothing about what was not', () => {
+test('an app knows the types that were declared, and no others', () => {
   const app = redress({ store: 'sqlite::memory:' })
   app.job('one', { policy: { retry: { max: 2 } }, run: () => 1 })
   expect(app.describe('one')).toMatchObject({ policy: { retry: { max: 2 } }, codes: { UNKNOWN: expect.any(Object) } })

@@ -48,7 +48,7 @@ const shown = async (id: string) => {
   return batch
 }
 
-test('a batch of jobs comes to one outcome, which its job is told once', async () => {
+test('a batch of jobs has one outcome, which its onSettled job gets once', async () => {
   const onSettled = { job: 'tell', input: { say: 'hello' } }
   const jobs = steps(['ok'], ['BUSY', 'ok'], ['BROKEN'])
   const batch = await kit.app.batches.create('spring', { owner: 'ann', data: { campaign: 7 }, onSettled, jobs })
@@ -126,7 +126,7 @@ test('a thousand jobs are one transaction', async () => {
 })
 
 describe('expiry', () => {
-  test('is a duty: nobody need look, and it is told at its time', async () => {
+  test('is announced in time by a duty, without anyone reading the batch', async () => {
     const batch = await kit.app.batches.create('short', { jobs: steps(['ok']), expires: '2d' })
     await kit.drain()
     const { expiresAt } = await shown(batch.id)
@@ -197,7 +197,7 @@ describe('a job that could not follow is refused before the batch is made', () =
     expect((await kit.app.jobs.list()).jobs).toEqual([])
   })
 
-  test('because nobody declared its type', async () => {
+  test('because its type is not declared', async () => {
     const create = kit.app.batches.create('x', { onSettled: { job: 'nobody.declared.this' } })
     expect((await refusal(create)).code).toBe('TYPE_UNKNOWN')
   })

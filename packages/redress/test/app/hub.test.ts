@@ -31,7 +31,7 @@ const names = (events: readonly HubEvent[]) => events.map(({ event }) => event)
 const ids = (events: readonly HubEvent[]) => events.map(({ id }) => id)
 
 describe('a subscriber', () => {
-  test('is told what happens to its topics, and nothing else', async () => {
+  test('gets the events of its topics, and no others', async () => {
     const { kit, convert, hub } = world()
     const [one, other] = await convert.submitMany([{ ok: true }, { ok: true }], { owner: 'ann' })
     const mine = hub.subscribe({ topics: [`job:${one?.id}`], after: 0 })
@@ -51,7 +51,7 @@ describe('a subscriber', () => {
     await kit.stop()
   })
 
-  test('without a place to begin is told what comes from now on', async () => {
+  test('without a position gets the events from now on', async () => {
     const { kit, convert, hub } = world()
     await convert.submit({ ok: true })
     const subscription = hub.subscribe({ topics: ['*'] })
@@ -61,7 +61,7 @@ describe('a subscriber', () => {
     await kit.stop()
   })
 
-  test('is told of failures as the policy shows them, and never of what only operators may see', async () => {
+  test('gets failures as the policy shows them, and never the facts for operators', async () => {
     const { kit, convert, hub } = world()
     const shown = kit.app.job('shown', {
       codes,
@@ -80,7 +80,7 @@ describe('a subscriber', () => {
     await kit.stop()
   })
 
-  test('is told what happens to a schedule, and of the jobs it makes', async () => {
+  test('gets the events of a schedule and of its jobs', async () => {
     const { kit, convert, hub } = world()
     kit.app.schedule('hourly', { cron: '@hourly', job: convert, input: { ok: true } })
     await kit.app.store()
@@ -91,7 +91,7 @@ describe('a subscriber', () => {
     await kit.stop()
   })
 
-  test('who leaves, or whose signal is given, is told no more and costs nothing', async () => {
+  test('that leaves, or whose signal fires, gets no more events and costs nothing', async () => {
     const { kit, convert, hub } = world()
     const controller = new AbortController()
     const left = hub.subscribe({ topics: ['*'] })
@@ -109,7 +109,7 @@ describe('a subscriber', () => {
     await kit.stop()
   })
 
-  test('is told when the app stops', async () => {
+  test('gets an end event when the app stops', async () => {
     const { kit, convert, hub } = world()
     const { id } = await convert.submit({ ok: true })
     const { events, ended } = collect(hub.subscribe({ topics: [`job:${id}`], after: 0 }))
@@ -140,7 +140,7 @@ describe('a subscriber', () => {
   })
 })
 
-describe('whoever comes back', () => {
+describe('a subscriber that comes back', () => {
   test('a subscriber that reconnects continues after its last event, without loss or duplicates [W46 W52]', async () => {
     const cuts = fc.array(fc.nat(6), { maxLength: 12 })
     const steps = fc.array(fc.constantFrom('submit', 'submit-bad', 'tick', 'fetch', 'cut'), {
@@ -223,7 +223,7 @@ describe('whoever comes back', () => {
     await kit.stop()
   })
 
-  test('is told when something they have not seen was removed', async () => {
+  test('gets a gap event when unseen events were removed', async () => {
     const kit = new TestKit()
     const job = kit.app.job('short', { policy: { retention: { complete: '1h' } }, run: () => undefined })
     await job.submit({})
@@ -244,7 +244,7 @@ describe('whoever comes back', () => {
     await kit.stop()
   })
 
-  test('with an id from another store is told so, and goes on from now', async () => {
+  test('with an id from another store gets a gap event and continues from now', async () => {
     const { kit, convert, hub } = world()
     await convert.submit({ ok: true })
     const subscription = hub.subscribe({ topics: ['*'], after: '900' })
@@ -258,7 +258,7 @@ describe('whoever comes back', () => {
 })
 
 describe('a slow subscriber', () => {
-  test('is let go with its place, holds up nobody, and loses nothing when it comes back', async () => {
+  test('is ended with its position, delays no other subscriber, and loses nothing when it comes back', async () => {
     const { kit, convert, hub } = world()
     const slow = hub.subscribe({ topics: ['*'], bufferMax: 10 })
     const quick = collect(hub.subscribe({ topics: ['*'] }))
@@ -282,7 +282,7 @@ describe('a slow subscriber', () => {
     await kit.stop()
   })
 
-  test('who catches up slowly never has more waiting than was agreed', async () => {
+  test('that catches up slowly never has more waiting events than its buffer', async () => {
     const { kit, convert, hub } = world()
     await convert.submitMany(Array(300).fill({ ok: true }))
     const subscription = hub.subscribe({ topics: ['*'], after: 0, bufferMax: 20 })
@@ -372,7 +372,7 @@ describe('the store is asked', () => {
     return { clock, app, job, other: open(), pages: () => pages, listeners: () => listeners }
   }
 
-  test('the store is not read while nobody subscribes, nor after the last subscriber has left [W34]', async () => {
+  test('the store is not read without a subscriber, nor after the last one has left [W34]', async () => {
     const { clock, app, job, other, pages, listeners } = counted()
     await job.submit({})
     await clock.advance(10_000, turns)

@@ -37,7 +37,7 @@ function kitWith(policy: PolicyInput = NOTIFY): TestKit {
 const listed = async (app: App) => (await app.perform('notices.list', {})).notices
 const delivered = async (app: App) => (await app.perform('notices.deliveries', {})).deliveries
 
-describe('a failed job is told', () => {
+describe('a failed job causes a notice', () => {
   test('once it has failed for good, with what a person needs and not its input', async () => {
     const kit = kitWith({ ...NOTIFY, retry: { max: 2, unknown: 'transient', backoff: { table: ['1m'] } } })
     const { channel, heard } = keepingChannel()
@@ -66,7 +66,7 @@ describe('a failed job is told', () => {
     })
   })
 
-  test('a job that succeeds is not told, and leaves nothing in the outbox', async () => {
+  test('a job that succeeds causes no notice', async () => {
     const kit = kitWith()
     const { channel, heard } = keepingChannel()
     kit.app.channel('ops', channel)
@@ -98,7 +98,7 @@ describe('a failed job is told', () => {
     expect(JSON.stringify(heard)).not.toContain('a private remark')
   })
 
-  test('an orphan is told when it is reported, and stays as it is', async () => {
+  test('an orphan causes a notice when it is reported, and stays as it is', async () => {
     const kit = kitWith()
     const { channel, heard } = keepingChannel()
     kit.app.channel('ops', channel)
@@ -114,7 +114,7 @@ describe('a failed job is told', () => {
   })
 })
 
-describe('what has one cause is told once per window', () => {
+describe('one notice per cause is sent in each window', () => {
   test('the rest is counted, and the next notice after the window says how many', async () => {
     const kit = kitWith()
     const { channel, heard } = keepingChannel()
@@ -136,7 +136,7 @@ describe('what has one cause is told once per window', () => {
     expect(await listed(kit.app)).toMatchObject([{ repeats: 0, repeatsTold: 3 }, { repeats: 3 }])
   })
 
-  test('another cause, another owner, and another set of channels are told on their own', async () => {
+  test('another cause, another owner and another set of channels get their own notices', async () => {
     const kit = kitWith()
     kit.app.job('elsewhere', {
       policy: { notify: { failed: ['ops', 'more'] } },
@@ -155,7 +155,7 @@ describe('what has one cause is told once per window', () => {
     expect(heard).toHaveLength(6)
   })
 
-  test('without a window each is told on its own', async () => {
+  test('without a window each failure gets its own notice', async () => {
     const kit = kitWith({ notify: { failed: ['ops'], window: 0 }, aggregates: false })
     const { channel, heard } = keepingChannel()
     kit.app.channel('ops', channel)
@@ -203,7 +203,7 @@ describe('from the outbox to a channel', () => {
     expect(await delivered(kit.app)).toMatchObject([{ state: 'sent', attempts: 3, error: null }])
   })
 
-  test('one that fails for good is kept, seen, and can be sent again; nobody is told of it', async () => {
+  test('a delivery that fails for good is kept and shown, can be sent again, and causes no notice', async () => {
     const kit = kitWith()
     let isDown = true
     const { channel, heard } = keepingChannel(() => {
@@ -225,7 +225,7 @@ describe('from the outbox to a channel', () => {
     expect(await delivered(kit.app)).toMatchObject([{ state: 'sent' }])
   })
 
-  test('who was put off is tried again without those who were reached', async () => {
+  test('deferred recipients are tried again without those that were reached', async () => {
     const kit = kitWith()
     const { channel, heard } = keepingChannel((_, __) =>
       heard.length === 1
@@ -247,7 +247,7 @@ describe('from the outbox to a channel', () => {
     expect(rest).toMatchObject({ state: 'sent', to: ['somebody'] })
   })
 
-  test('what was relayed long ago is forgotten', async () => {
+  test('notices that were relayed long ago are removed', async () => {
     const kit = kitWith()
     kit.app.channel('ops', keepingChannel().channel)
     await kit.app.submit('work', {})
@@ -296,7 +296,7 @@ describe('an app tells things of its own', () => {
 })
 
 describe('the engine keeps its own job types for itself', () => {
-  test('nobody declares or submits one', async () => {
+  test('an app cannot declare or submit one', async () => {
     const kit = kitWith()
     kit.app.channel('ops', keepingChannel().channel)
     expect(() => kit.app.job('redress.mine', { run: () => undefined })).toThrow('kept for the engine')

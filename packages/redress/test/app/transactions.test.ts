@@ -154,7 +154,7 @@ describe('a job in a transaction of the caller', () => {
     expect(await app.jobs.find(pending.id)).toMatchObject({ status: 'failed', errorCode: 'INPUT_INVALID' })
   })
 
-  test('is told to the workers of this process just after the commit, or when `wake` is called', async () => {
+  test('wakes the workers of this process just after the commit, or when `wake` is called', async () => {
     const { app, ship, database } = await shop()
     const [quick, slow] = [await ship.prepare({ order: 1 }), await ship.prepare({ order: 2 })]
     const seen: (string | null)[] = []
@@ -297,7 +297,7 @@ describe('a refusal', () => {
     expect(errorOf(() => app.submitIn(database, pending)).code).toBe('STORE_TOO_NEW')
   })
 
-  test('of a transaction that read before somebody else wrote', async () => {
+  test('of a transaction that read before another one wrote', async () => {
     const { app, ship, database, orders } = await shop()
     const pending = await ship.prepare({ order: 1 })
     database.exec('BEGIN')

@@ -59,7 +59,7 @@ test('a folder is named relative to where the program runs, or by its whole path
   expect(existsSync(join(folder, 'four'))).toBe(true)
 })
 
-test('who does not use S3 does not load its SDK', () => {
+test('a program that does not use S3 does not load its SDK', () => {
   const folder = mkdtempSync(join(tmpdir(), 'redress-open-'))
   onTestFinished(() => rmSync(folder, { recursive: true }))
   const script = `

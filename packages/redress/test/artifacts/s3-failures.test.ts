@@ -105,7 +105,7 @@ describe('failures can be told apart', () => {
     await refused('STORAGE_FULL', store.put('k', 'x'))
   })
 
-  test('nobody there', async () => {
+  test('a refused connection is STORAGE_FAILED', async () => {
     const closed = createServer().listen(0, '127.0.0.1')
     await once(closed, 'listening')
     const { port } = closed.address() as { port: number }
@@ -138,7 +138,7 @@ describe('a body', () => {
     await refused('STORAGE_FAILED', buffer(body))
   })
 
-  test('that breaks off before anybody reads it does not end the process', async () => {
+  test('that breaks off before it is read does not end the process', async () => {
     server.plan({ kind: 'cut-answer', afterBytes: 10 }, { operation: 'GetObject' })
     const { body } = await store.get('k')
     body.on('error', () => undefined)

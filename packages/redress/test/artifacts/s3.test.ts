@@ -125,7 +125,7 @@ describe('a broken upload leaves no parts', () => {
   })
 })
 
-test('parts that could not be removed are told of, and swept when they are a day old', async () => {
+test('parts that could not be removed are logged, and swept when they are a day old', async () => {
   const warnings: object[] = []
   const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push(fields) }
   const clock = new VirtualClock(Date.now())

@@ -13,7 +13,7 @@ function heldSteps() {
   return { begun, steps }
 }
 
-test('who asks while a step runs waits for the next one, and all who wait share it', async () => {
+test('a caller during a step waits for the next one, and all waiting callers share it', async () => {
   const { begun, steps } = heldSteps()
   const first = steps.run('a')
   const later = [steps.run('a'), steps.run('a'), steps.run('a')]
@@ -29,7 +29,7 @@ test('who asks while a step runs waits for the next one, and all who wait share 
   expect(await last).toBe(3)
 })
 
-test('when nobody waits, the next one begins at once; other names do not wait for each other', async () => {
+test('without a waiting caller the next step begins at once; different names do not wait for each other', async () => {
   const { begun, steps } = heldSteps()
   const [a, b] = [steps.run('a'), steps.run('b')]
   expect(begun.map(({ name }) => name)).toEqual(['a', 'b'])
@@ -39,7 +39,7 @@ test('when nobody waits, the next one begins at once; other names do not wait fo
   expect(begun.map(({ name }) => name)).toEqual(['a', 'b', 'a'])
 })
 
-test('a failure is told to all who shared the step, and not to those of the next one', async () => {
+test('a failure reaches all callers that shared the step, and none of the next one', async () => {
   const { begun, steps } = heldSteps()
   const first = steps.run('a')
   const next = steps.run('a')

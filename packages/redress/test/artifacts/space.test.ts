@@ -21,7 +21,7 @@ describe('bytes used', () => {
     return { bench, store, told }
   }
 
-  test('past the soft limit somebody is told once, past the hard one nothing more is taken', async () => {
+  test('past the soft limit onPressure is called once, past the hard limit puts are refused', async () => {
     const { bench, store, told } = await open({ soft: { bytesUsedMax: 1000 }, hard: { bytesUsedMax: 2000 } })
     await store.put('a', someBytes(900))
     expect(await store.pressure()).toBe('ok')

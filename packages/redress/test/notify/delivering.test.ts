@@ -77,7 +77,7 @@ test('550 is the end of it, and seen', async () => {
   expect((await kit.app.perform('notices.list', {})).notices).toHaveLength(1)
 })
 
-test('who was reached is not told again because another one was put off', async () => {
+test('a recipient that was reached gets no second notice because another one was deferred', async () => {
   const server = await mailServer({
     onRecipient: (address, times) =>
       address.startsWith('full') && times === 1 ? { status: 452, text: 'mailbox full' } : undefined,
@@ -158,7 +158,7 @@ test('410 ends it, and the same notice reaches the other channel all the same', 
   expect(server.mails).toHaveLength(1)
 })
 
-test('nothing of all this told the log a secret', () => {
+test('the log holds no secret', () => {
   expect(log.lines.length).toBeGreaterThan(0)
   expect(JSON.stringify(log.lines)).not.toContain(SECRET.slice(6))
 })

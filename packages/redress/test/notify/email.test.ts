@@ -133,7 +133,7 @@ describe('whom to tell', () => {
     })
   })
 
-  test('who could not be found out is asked for again', async () => {
+  test('a failed lookup of recipients and an invalid mail fail as NOTICE_UNRENDERABLE', async () => {
     const port = await freePort()
     const to = () => Promise.reject(new Error('the accounts are down'))
     await expect(deliver({ port }, { to })).rejects.toMatchObject({ code: 'NOTICE_UNRENDERABLE' })
@@ -173,7 +173,7 @@ describe('when it does not go through', () => {
     })
   })
 
-  test('a slow server does not make anybody hear twice: whoever there was no time for comes later', async () => {
+  test('a slow server causes no duplicates: recipients without an answer in time are tried later', async () => {
     const now = vi.spyOn(performance, 'now').mockReturnValue(0)
     onTestFinished(() => now.mockRestore())
     const server = await mailServer({ onMessage: async () => void now.mockReturnValue(now() + 40_000) })
@@ -217,7 +217,7 @@ describe('when it does not go through', () => {
     expect(said).not.toContain(Buffer.from('\0redress\0the-wrong-one').toString('base64'))
   })
 
-  test('a certificate that nobody vouches for is not trusted', async () => {
+  test('a certificate without a trusted issuer is refused', async () => {
     const server = await mailServer({ hasTls: true })
     await expect(deliver(server)).rejects.toMatchObject({ code: 'CHANNEL_DOWN' })
     expect(server.mails).toEqual([])

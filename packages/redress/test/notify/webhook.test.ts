@@ -135,7 +135,7 @@ describe('when it is not taken', () => {
     expect(elsewhere.hooks).toEqual([])
   })
 
-  test('who is not there, or does not answer in time, or hangs up, is asked again later', async () => {
+  test('a receiver that is down, too slow or hangs up is tried again later', async () => {
     const port = await freePort()
     await expect(deliver(`http://127.0.0.1:${port}/`)).rejects.toMatchObject({
       code: 'CHANNEL_DOWN',
@@ -170,7 +170,7 @@ describe('when it is not taken', () => {
     )
   })
 
-  test('what cannot be put into JSON is said so, and nothing is sent', async () => {
+  test('a body that JSON cannot hold is refused, and nothing is sent', async () => {
     const server = await hookServer()
     for (const value of [1n, undefined, 'x'.repeat(2_000_000)]) {
       await expect(deliver(server.url, { body: () => value })).rejects.toMatchObject({ code: 'NOTICE_UNRENDERABLE' })
@@ -217,7 +217,7 @@ describe('an address that a function found out', () => {
     })
   })
 
-  test('fails like any other when nobody is there, or nothing is said in time', async () => {
+  test('fails like any other when the receiver is down or too slow', async () => {
     const port = await freePort()
     const there = (at: number) => ({ outbound: { allow: [`127.0.0.1:${at}`] } })
     await expect(deliver(() => `http://127.0.0.1:${port}/`, there(port))).rejects.toMatchObject({

@@ -63,7 +63,7 @@ describe('a connection', () => {
     expect(performance.now() - startedMs).toBeLessThan(1_900)
   })
 
-  test('to where nobody listens, and to a name that nobody knows, are failures of their own', async () => {
+  test('to a closed port and to an unknown name are failures of their own', async () => {
     const port = await closedPort()
     const { send } = client({ allow: [`127.0.0.1:${port}`], ...resolver({ 'empty.example': [] }) })
     const refusal = await thrownBy(send(`http://127.0.0.1:${port}/`))
@@ -108,7 +108,7 @@ describe('over TLS', () => {
     expect(server.servernames).toEqual([false])
   })
 
-  test('who is not trusted hears nothing, and neither who speaks no TLS', async () => {
+  test('a server without a trusted certificate, or without TLS, gets no request', async () => {
     const stranger = await origin(undefined, { isSecure: true })
     const plain = await origin()
     const { send } = client({ allow: ['127.0.0.1'], ports: [stranger.port, plain.port] })
@@ -178,7 +178,7 @@ describe('in time', () => {
     await until('the connection is closed', () => drip.open() === 0)
   })
 
-  test('what is no timeout is not taken for one', () => {
+  test('an invalid timeout is refused', () => {
     for (const other of [null, undefined, new Error('x'), { code: 'toString' }, { code: 7 }]) {
       expect(timeoutPhase(other)).toBeNull()
     }

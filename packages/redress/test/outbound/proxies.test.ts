@@ -80,14 +80,14 @@ describe('through a proxy', () => {
     await expect(doubter.send('https://good.example/')).rejects.toMatchObject({ code: 'PROXY_UNREACHABLE' })
   })
 
-  test('a proxy that is none is refused when it is given, and its password is not told', () => {
+  test('an invalid proxy is refused at once, and its password is not shown', () => {
     for (const url of ['socks5://ann:secret@127.0.0.1', 'ann:secret', 'http://ann:secret@127.0.0.1/path']) {
       expect(() => client({}, { proxy: { url } })).toThrow(/^A proxy must be an address like/)
     }
   })
 })
 
-describe('a proxy that fails is told apart from an origin that does', () => {
+describe('a failing proxy is distinguished from a failing origin', () => {
   const cases: [mode: ForwardProxyMode, code: string, status: number | null][] = [
     ['refuses', 'PROXY_REFUSED', 403],
     ['fails', 'PROXY_GATEWAY', 502],

@@ -131,7 +131,7 @@ describe('what goes along', () => {
     expect(second).toMatchObject({ authorization: 'Bearer abc', cookie: 'a=b', 'x-api-key': 'k', accept: 'text/*' })
   })
 
-  test('to another origin only what is meant for everybody, and the rest does not come back', async () => {
+  test('to another origin only neutral headers go, and the others are not sent again later', async () => {
     const back = encodeURIComponent('http://good.example/there')
     await world().text(to(302, `http://other.example/to/302/${back}`), { headers })
     const seen = [other.headers[0], plain.headers[1]].map((sent) => Object.keys(sent ?? {}).sort())

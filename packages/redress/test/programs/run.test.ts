@@ -192,7 +192,7 @@ describe('options that cannot be meant', () => {
 })
 
 describe('the tools of the system', () => {
-  test('limits that nobody can keep are refused, not ignored', async () => {
+  test('limits that cannot be enforced are refused, not ignored', async () => {
     await expect(wrappersOf({ cpuSeconds: 1 }, [file('.')])).rejects.toMatchObject({
       code: 'OPTION_INVALID',
       message: 'runProgram: limits need the program prlimit, which is not installed.',

@@ -87,7 +87,7 @@ async function take(bench: Bench, batch: string, step: StepName, pick: number): 
   }
 }
 
-test('whatever happens, the counts are what the jobs are, and each settlement is told once with its job', async () => {
+test('whatever happens, the counts match the jobs, and each settlement is announced once with its job', async () => {
   const steps = fc.array(fc.tuple(fc.constantFrom(...STEPS), fc.nat({ max: 5 })), { minLength: 5, maxLength: 30 })
   const rollups = fc.constantFrom('partial', 'all-or-nothing', 'any-permanent')
   await fc.assert(

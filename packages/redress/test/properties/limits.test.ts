@@ -203,7 +203,7 @@ class LimitWorld {
   }
 }
 
-test(`whoever claims, ends or dies in whatever order, limits hold and nothing waits that could go (REDRESS_SEED=${seed})`, async () => {
+test(`claims, ends and deaths in any order: limits hold, and no job waits that could start (REDRESS_SEED=${seed})`, async () => {
   let claims = 0
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 20, maxLength: 80, size: 'max' }), async (steps) => {

@@ -126,7 +126,7 @@ test('seconds, names and nicknames are understood', () => {
   expect(ticks('@hourly', 'Europe/Berlin', '2026-10-25T00:00Z', 2)).toEqual(['2026-10-25T01:00Z', '2026-10-25T02:00Z'])
 })
 
-test('what never comes has no next tick', () => {
+test('an expression that never matches has no next tick', () => {
   expect(cronTicks('0 0 31 2 *', 'UTC').nextMs(0)).toBeNull()
 })
 

@@ -44,7 +44,7 @@ describe('a journal', () => {
     expect(read.filter((line) => !line.includes('theirs'))).toEqual(['{"n":1}', '{"n":2}', '{"n":3}'])
   })
 
-  test('that somebody removed is made anew: no line goes to a file without a name', async () => {
+  test('that was removed is created again: no line goes to a deleted file', async () => {
     const journal = new Journal(join(folder(), 'log.jsonl'))
     onTestFinished(() => journal.close())
     await journal.append([{ n: 1 }])

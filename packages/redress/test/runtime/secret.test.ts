@@ -30,7 +30,7 @@ test.each(KINDS)('a %s that got into a message is taken out of it before it is s
   }
 })
 
-test('what cannot be a secret is not taken for one', () => {
+test('a text without the form of a secret is not recognized as one', () => {
   for (const text of [
     '',
     'rdr_',

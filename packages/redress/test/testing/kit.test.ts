@@ -226,7 +226,7 @@ describe('a worker that is killed', () => {
     }
   })
 
-  test('the outcome is recorded when it dies before it could tell anybody, and counts', async () => {
+  test('the outcome counts when the worker dies after the record and before the report', async () => {
     for (const orphan of ['requeue', 'report', 'fail'] as const) {
       const { recorded, end, effects } = await killAt('report', orphan)
       expect(recorded).toEqual(['queued', 'processing', 'started', 'complete'])

@@ -145,7 +145,7 @@ describe('a handler', () => {
 })
 
 describe('a policy that was changed while jobs were there', () => {
-  test('to one that retries, a job accepted as forward-only still only goes forward, and holds up nobody', async () => {
+  test('to one that retries, a job accepted as forward-only still only goes forward, and blocks no other job', async () => {
     const before = scene.newApp()
     before.job('any', { policy: { forwardOnly: true }, run: () => 1 })
     const { id } = await before.submit('any', 'throws')

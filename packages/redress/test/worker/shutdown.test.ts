@@ -74,7 +74,7 @@ describe('stop', () => {
     expect(await scene.store.workers()).toEqual([expect.objectContaining({ stoppedAtMs: scene.clock.nowMs() })])
   })
 
-  test("gives back what did not finish: 'requeue' is free, and a later worker does it", async () => {
+  test("gives back unfinished jobs: 'requeue' spends nothing, and a later worker runs them", async () => {
     const runs = gated({ retry: { max: 2 } })
     const worker = await scene.worker()
     const { id } = await scene.app.submit('gated', {})
@@ -93,7 +93,7 @@ describe('stop', () => {
     expect(await scene.rebuilt(id)).toEqual(await scene.standing(id))
   })
 
-  test("fails what did not finish where the policy says 'fail', as an execution failure of its own code", async () => {
+  test("fails unfinished jobs where the policy says 'fail', as an execution failure with its own code", async () => {
     gated({ shutdown: 'fail' })
     const worker = await scene.worker()
     const { id } = await scene.app.submit('gated', {})
@@ -108,7 +108,7 @@ describe('stop', () => {
     })
   })
 
-  test('gives a handler that listens a moment to end by itself, and then counts what it says', async () => {
+  test('gives a handler that listens to its signal a moment to end, and records its outcome', async () => {
     const runs = gated()
     const worker = await scene.worker()
     const { id } = await scene.app.submit('gated', {})
@@ -118,7 +118,7 @@ describe('stop', () => {
     expect(await scene.job(id)).toMatchObject({ status: 'complete', result: '"wrapped up"' })
   })
 
-  test('keeps the leases of what is still running during a long grace', async () => {
+  test('keeps the leases of running jobs during a long grace period', async () => {
     const runs = gated({ lease: { ttl: '1s' }, orphan: 'requeue' })
     const worker = await scene.worker()
     const { id } = await scene.app.submit('gated', {})
@@ -153,7 +153,7 @@ describe('stop', () => {
     }
   })
 
-  test('while a claim is under way gives back what it brings', async () => {
+  test('during a claim gives back the jobs that it brings', async () => {
     const answer = Promise.withResolvers<void>()
     const store: Store = {
       ...scene.store,
@@ -232,7 +232,7 @@ describe('stop', () => {
 })
 
 describe('after a stop', () => {
-  test('the store is closed only after the last write, and whoever comes later is told so', async () => {
+  test('the store is closed only after the last write, and later calls are refused', async () => {
     const runs = gated()
     const writes: string[] = []
     const store: Store = {

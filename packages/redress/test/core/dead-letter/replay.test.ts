@@ -49,7 +49,7 @@ describe('what a person may do to a replay', () => {
     expect(stateAfter('start', standing({ state: 'planned', isCanaryOver: false }))?.state).toBe('running')
   })
 
-  test('whoever resumes a stopped one overrules its canary', () => {
+  test('a person who resumes a stopped replay overrules its canary', () => {
     const stopped = standing({ state: 'stopped', canary: 3, isCanaryOver: false })
     expect(stateAfter('resume', stopped)).toEqual({ state: 'running', isCanaryOver: true })
   })
@@ -69,7 +69,7 @@ describe('how many may go now', () => {
     expect(at(999, 1)).toMatchObject({ kind: 'submit', count: 3 })
   })
 
-  test('never more than one second allows, however long nobody was there to send', () => {
+  test('never more than one second allows, however long no worker ran', () => {
     const { count, pace } = allowance({ anchorMs: NOW_MS, sent: 0 }, 10, NOW_MS + 3_600_000)
     expect(count).toBe(10)
     expect(allowance({ ...pace, sent: pace.sent + count }, 10, NOW_MS + 3_600_000).count).toBe(0)

@@ -222,7 +222,7 @@ test('explain says that a person decides about an orphan and offers to mark it f
   expect(renderExplanation(said)).toContain('reported as an orphan: box:1:a is gone')
 })
 
-test('what cost nothing is told too: given back, put off, taken back, found to be a zombie', () => {
+test('attempts that cost nothing are shown too: released, snoozed, reclaimed, refused as stale', () => {
   const events: Told[] = [
     ['processing', 1_100, 1],
     ['released', 1_200, 1, { reason: 'the worker stopped' }],
@@ -247,7 +247,7 @@ test('what cost nothing is told too: given back, put off, taken back, found to b
   }
 })
 
-test('who retried or cancelled it, and why, is part of the story', () => {
+test('the explanation names the actor and reason of a retry or cancel', () => {
   const again = explained({
     job: record({ policy: watermark, attempt: 1 }),
     failures: [failure()],

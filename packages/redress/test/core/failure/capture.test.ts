@@ -204,7 +204,7 @@ test('no secret reaches any part of the record', () => {
   for (const thrown of places) expect(JSON.stringify(capture(thrown))).not.toContain(secret)
 })
 
-test('a failure that nobody threw has the engine’s copy, or the author’s', () => {
+test('a failure without a thrown value has the engine’s message, or the author’s', () => {
   for (const code of Object.keys(ENGINE_CODES) as EngineCode[]) {
     const failure = engineFailure({
       code,

@@ -86,7 +86,7 @@ test('each kind of rule matches its fact and nothing else [F20]', () => {
   expect(codeOf(error({}), [rule.phase('verification', 'A')], 'execution')).toBe('UNKNOWN')
 })
 
-test('the first rule that holds wins, and is told in words', () => {
+test('the first matching rule wins and is named in the record', () => {
   const rules = [rule.http({ status: [400, 406, '5xx'] }, 'A'), rule.http({ status: 503 }, 'B')]
   expect(classify(factsOf(error({ status: 503 }), 'execution'), rules, codes)).toEqual({
     code: 'A',

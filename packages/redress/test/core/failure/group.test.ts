@@ -86,7 +86,7 @@ describe('resolved', () => {
     expect(resolved).toMatchObject({ state: 'resolved', stateBy: 'ann', stateReason: 'mended', stateAtMs: NOW_MS + 50 })
   })
 
-  test('a new failure makes it regressed, and nobody is named as having done so', () => {
+  test('a new failure makes it regressed, without an actor', () => {
     const { group, became } = addToGroup(resolved, failure(6))
     expect(became).toBe('regressed')
     expect(group).toMatchObject({ state: 'regressed', stateBy: null, stateAtMs: NOW_MS + 6 })
@@ -104,7 +104,7 @@ describe('resolved', () => {
 })
 
 describe('snoozed', () => {
-  test('until a time: then it is open, though nobody wrote so', () => {
+  test('until a time: then it is open, although no write recorded that', () => {
     const group = acted(grouped(failure(1)), { to: 'snoozed', forMs: 1_000, more: null }, NOW_MS, 1)
     expect(stateAt(group, NOW_MS + 999)).toBe('snoozed')
     expect(stateAt(group, NOW_MS + 1_000)).toBe('open')
@@ -120,7 +120,7 @@ describe('snoozed', () => {
     expect(addToGroup(once.group, failure(4))).toMatchObject({ became: 'open', group: { state: 'open' } })
   })
 
-  test('a failure that is only counted late is none of the more', () => {
+  test('a failure that is counted late does not use up the snooze', () => {
     const group = acted(grouped(failure(1)), { to: 'snoozed', forMs: null, more: 1 }, NOW_MS, 2)
     const late = addToGroup(group, failure(2))
     expect([late.became, stateAt(late.group, NOW_MS)]).toEqual([null, 'snoozed'])

@@ -91,7 +91,7 @@ describe('cancel', () => {
     expect(judge(job, 'cancel')).toEqual({ allowed: false, by: 'policy', why: 'its policy has cancel: false' })
   })
 
-  test('an orphan has nobody who could be told, so it is to be marked failed', () => {
+  test('an orphan has no worker to stop, so it must be marked failed', () => {
     const why = 'its worker is gone and cannot be told; mark it failed instead'
     const job = record({ status: 'processing', attempt: 1, orphanedAtMs: 5 })
     expect(judge(job, 'cancel')).toEqual({ allowed: false, by: 'state', why })

@@ -37,7 +37,7 @@ describe('the buckets of waits', () => {
     )
   })
 
-  test('a wait that was measured below zero is none', () => {
+  test('a wait that was measured below zero counts as zero', () => {
     expect([waitBucket(-5), waitBucket(Number.NaN)]).toEqual([0, 0])
   })
 })

@@ -300,7 +300,7 @@ describe('the ramp', () => {
 })
 
 describe('what a person forced', () => {
-  test('is stronger than what was computed, for as long as it was said', () => {
+  test('wins over the computed state until it expires', () => {
     const held = standing(closed, { forced: forced({ untilMs: NOW + 1_000 }) })
     expect([effectiveStatus(held, NOW), callsAllowed(held, NOW)]).toEqual(['open', 0])
     expect([effectiveStatus(held, NOW + 1_000), callsAllowed(held, NOW + 1_000)]).toEqual(['closed', null])
@@ -314,7 +314,7 @@ describe('what a person forced', () => {
   })
 })
 
-test('of what is due already nothing more is to be waited for', () => {
+test('a breaker that is due has no time left to wait', () => {
   expect(nextChangeAtMs(standing(open, { isProbed: true }), NOW + 30_000)).toBeNull()
 })
 

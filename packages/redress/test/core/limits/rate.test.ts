@@ -71,7 +71,7 @@ test('over any claims at any moments, no window sees more than the rate and one 
   )
 })
 
-test('whoever asks at the time that was named gets one, and a millisecond earlier none', () => {
+test('a request at the named time gets a token, and one a millisecond earlier gets none', () => {
   fc.assert(
     fc.property(anyRate, fc.nat(10_000), fc.integer({ min: 1, max: 2_000_000 }), (rate, afterMs, wanted) => {
       const bucket = new Bucket(rate)
@@ -105,7 +105,7 @@ test('the rate is kept for hours without drift, whatever fraction of a milliseco
 describe('a bucket', () => {
   const rate: RatePolicy = { max: 10, perMs: 1_000, burst: 5, scope: 'type' }
 
-  test('that nobody has touched is full, and stays so', () => {
+  test('that was never used is full, and stays full', () => {
     expect(affordable(creditsAt(null, rate, START_MS), rate)).toBe(5)
     expect(affordable(creditsAt({ tokens: 0, atMs: START_MS }, rate, START_MS + refilledAfterMs(rate)), rate)).toBe(5)
     expect(affordable(creditsAt({ tokens: 0, atMs: START_MS }, rate, START_MS + refilledAfterMs(rate) - 1), rate)).toBe(

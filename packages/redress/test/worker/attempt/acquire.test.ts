@@ -39,7 +39,7 @@ afterEach(() => scene.end())
 
 const submitted = async (): Promise<string> => (await scene.app.submit('held', {})).id
 
-test('what is acquired before an attempt is let go after it, and before anybody hears how it ended', async () => {
+test('a resource acquired before an attempt is released after it, before its outcome is reported', async () => {
   const id = await submitted()
   await worker.tick()
   expect(order).toEqual(['acquire', 'run', 'verify', 'release', 'complete'])
@@ -66,7 +66,7 @@ test('a throw is a dispatch failure of a job that never started, with the code t
   expect(await scene.lastFailure(id)).toMatchObject({ phase: 'dispatch', layer: 'coordination', code: 'NO_ROOM' })
 })
 
-test('what cannot be let go spoils a success, and only tells of itself beside a failure', async () => {
+test('a failed release fails a successful attempt, and is only noted beside a failure', async () => {
   acquire = () => () => Promise.reject(new Error('it is stuck'))
   const good = await submitted()
   await worker.tick()
@@ -90,7 +90,7 @@ describe('while something is being acquired', () => {
     acquire = () => new Promise((resolve) => (got = resolve))
   })
 
-  test('the worker’s end is a dispatch failure, and what comes too late is let go at once', async () => {
+  test('the worker’s end is a dispatch failure, and a resource that comes too late is released at once', async () => {
     const id = await submitted()
     await worker.tick()
     const stopped = worker.stop({ graceMs: 1_000 })

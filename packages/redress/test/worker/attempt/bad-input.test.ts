@@ -165,7 +165,7 @@ describe('at submission', () => {
     expect(await scene.store.jobs({ limit: 10 })).toEqual([])
   })
 
-  test('what is checked is what is kept: a value that JSON changes must fit after the change', async () => {
+  test('the stored value is checked: a value that JSON changes must fit after the change', async () => {
     // A Date becomes text in JSON. Accepted now, it could only fail at dispatch, when nobody is there to correct it.
     const dated = scene.app.job('dated', { input: z.object({ at: z.date() }), run: () => undefined })
     expect((await refusal(dated.submit({ at: new Date(0) }))).code).toBe('INPUT_INVALID')

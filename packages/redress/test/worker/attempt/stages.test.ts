@@ -271,7 +271,7 @@ describe('when a stage gives up', () => {
     expect(failure).toMatchObject({ code: 'GONE', context: { stage: { tries: 2, gaveUp: 'final' } } })
   })
 
-  test('what stage.fail said of the last try is kept under the other code', async () => {
+  test('the detail of stage.fail of the last try is kept under the other code', async () => {
     const { failure } = await done(
       download({ max: 1, exhaustedCode: 'USED_UP' }, (stage) => stage.fail('SLOW', { context: { mirror: 'north' } })),
     )
@@ -296,7 +296,7 @@ describe('the time of a try', () => {
     expect(last).toMatchObject({ durationMs: 60_000, data: { stages: [{ tries: 3, codes: { TIMEOUT: 2 } }] } })
   })
 
-  test('is also over for work that does not listen, and what such work says later is not heard', async () => {
+  test('also ends for work that ignores the signal, and its later result is ignored', async () => {
     let late = 0
     const { failure, job } = await done(
       download({ max: 2, timeout: '1s' }, async (stage) => {

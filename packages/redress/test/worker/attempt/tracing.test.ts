@@ -134,7 +134,7 @@ describe('where an SDK is registered', () => {
     expect(only('redress.attempt long').attributes['redress.outcome']).toBe('lost')
   })
 
-  test('a refused submission is an error of its span, without what was submitted', async () => {
+  test('a refused submission is an error of its span, without the input', async () => {
     scene.app.job('strict', {
       admit: (_input, { fail }) => fail('UNKNOWN', { detail: 'the card 4111111111111111' }),
       run: () => undefined,
@@ -161,7 +161,7 @@ describe('where an SDK is registered', () => {
     },
   )
 
-  test('what is done on nobody’s behalf belongs to no trace, though it was set up inside one', async () => {
+  test('background work belongs to no trace, although it was set up inside one', async () => {
     const traces: (string | null)[] = []
     const duty = { name: 'tick', everyMs: 1_000, run: async () => void traces.push(currentTrace()) }
     await provider.getTracer('test').startActiveSpan('boot', async (span) => {

@@ -27,7 +27,7 @@ test('a throw while verifying is a verification failure, never an execution one'
   })
 })
 
-test('what passes is complete, with the output of the run and not of the check', async () => {
+test('a job that passes its check is complete with the output of the run, not of the check', async () => {
   scene.app.job('encode', { run: async () => 'the output', verify: async () => 'what the check says' })
   await scene.worker()
   const { id } = await scene.app.submit('encode', {})

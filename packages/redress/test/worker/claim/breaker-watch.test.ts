@@ -36,7 +36,7 @@ const breakerOf = async (kit: TestKit) => {
 }
 
 describe('hold', () => {
-  test('a dependency that fails is left alone, and what waits for it spends nothing', async () => {
+  test('a failing dependency is not called, and the jobs that wait for it spend nothing', async () => {
     const { kit, gateway, submit } = withGateway()
     gateway.isDown = true
     await submit(4)
@@ -151,7 +151,7 @@ describe('hold', () => {
     })
   })
 
-  test('what another process finds out counts before a job that waited here begins', async () => {
+  test('an opening by another process stops a job that waited here before it begins', async () => {
     const scene = new Scene()
     onTestFinished(() => scene.end())
     let ends: (() => void)[] = []
@@ -288,7 +288,7 @@ describe('health probes', () => {
     expect((await breakerOf(kit)).probe.last).toMatchObject({ passed: false, said: 'no answer within 3000 ms' })
   })
 
-  test('a person can have it made now, and is told what it said', async () => {
+  test('a person can run the probe now and gets its result', async () => {
     const { kit, gateway, submit } = withGateway({ probesToClose: 1 })
     kit.app.dependency('gateway', { probe: () => undefined })
     gateway.isDown = true

@@ -82,7 +82,7 @@ describe('a limit on how many run at once', () => {
     expect((await scene.store.load({ type: 'slow', limitKey: null })).underWay).toBe(4)
   })
 
-  test('that another worker of the same process reached is felt by nobody for longer than the job lasts', async () => {
+  test('that another worker of the same process reached delays no job longer than the running job lasts', async () => {
     const scene = new Scene()
     onTestFinished(() => scene.end())
     const ends: (() => void)[] = []
@@ -133,7 +133,7 @@ describe('a limit on how many begin per time', () => {
   })
 })
 
-describe('what holds a job up is said', () => {
+describe('a held job names the reason', () => {
   const why = async (kit: TestKit, id: string) => (await kit.app.jobs.find(id))?.held
 
   test('concurrency, of the type and of the key', async () => {

@@ -56,7 +56,7 @@ test('a job claimed ahead that gets no slot within a second is given back for ot
   expect(other.held).toBe(4)
 })
 
-test('what a person would have to look at, should the worker die, is never claimed ahead of its slots', async () => {
+test('jobs that a person must decide about after a lost worker are never claimed ahead of slots', async () => {
   scene.app.job('quick', { run: () => undefined })
   scene.app.job('slow', { run: never })
   const worker = await scene.worker({ concurrency: 2 })
@@ -66,7 +66,7 @@ test('what a person would have to look at, should the worker die, is never claim
   expect(worker.held).toBe(2)
 })
 
-test('what may not be given back is never claimed before there is a slot for it', async () => {
+test('jobs that cannot be given back are never claimed before there is a slot', async () => {
   scene.app.job('quick', { policy: { orphan: 'requeue' }, run: () => undefined })
   scene.app.job('slow', { policy: { orphan: 'requeue' }, run: never })
   scene.app.job('once', { policy: { forwardOnly: true }, run: never })
@@ -109,7 +109,7 @@ test('the two kinds of policy share the slots by priority', async () => {
   expect(begun).toEqual(['given', 'kept'])
 })
 
-test('of two claims one may fail: what the other brought is run', async () => {
+test('if one of two claims fails, the jobs of the other run', async () => {
   let isAhead = false
   const store: Store = {
     ...scene.store,

@@ -39,7 +39,7 @@ const at = (running: Running[], index: number): Running => {
 }
 
 describe('a lease', () => {
-  test('is extended for as long as the job runs, so that nobody takes a job of many leases', async () => {
+  test('is renewed for as long as the job runs, so that no other worker takes a long job', async () => {
     const running = open(scene.app)
     await scene.worker()
     const watcher = await scene.worker({}, scene.newApp())
@@ -84,7 +84,7 @@ describe('a lease', () => {
     ])
   })
 
-  test('that was lost unnoticed refuses the close, leaves evidence, and says so to whoever is told', async () => {
+  test('that was lost unnoticed refuses the close, leaves evidence and is reported', async () => {
     const running = open(scene.app)
     const told: unknown[] = []
     const first = await scene.worker({ onOutcome: (outcome) => told.push(outcome) })
@@ -227,7 +227,7 @@ describe('the start of an attempt', () => {
     expect(await scene.story(id)).toBe('queued processing complete')
   })
 
-  test('is told again when it could not be recorded: a running job must not pass for one that never started', async () => {
+  test('is sent again when it could not be recorded: a running job must not pass for one that never started', async () => {
     let failures = 1
     const store: Store = {
       ...scene.store,

@@ -123,7 +123,7 @@ describe('a job whose worker is gone', () => {
     expect(failure.detail).toContain('the-lost-one')
   })
 
-  test('is noticed only after its lease, by whoever looks, and by two who look at once only once', async () => {
+  test('is found only after its lease expired, by any worker, and by two workers at once only once', async () => {
     hanging({ orphan: 'requeue' })
     await scene.app.submit('hanging', {})
     const worker = await scene.worker()
@@ -157,7 +157,7 @@ describe('a job that was claimed and never started', () => {
   const crashAtStart = { probe: (step: string) => (step === 'start' ? ('crash' as const) : undefined) }
 
   // Where starts are not on disk before the handler runs, it may have killed its worker in the moment between.
-  test("under 'report' it is reported, for nobody can swear that nothing ran", async () => {
+  test("under 'report' a claimed job is reported, because it may have run", async () => {
     hanging({ orphan: 'report' })
     const { id } = await scene.app.submit('hanging', {})
     await (await scene.worker(crashAtStart)).tick()
@@ -166,7 +166,7 @@ describe('a job that was claimed and never started', () => {
     expect(await scene.job(id)).toMatchObject({ status: 'processing', orphanedAtMs: expect.any(Number) })
   })
 
-  test("under 'fail' its worker is lost, for nobody can swear that nothing ran", async () => {
+  test("under 'fail' its worker counts as lost, because it may have run", async () => {
     hanging({ orphan: 'fail' })
     const { id } = await scene.app.submit('hanging', {})
     await (await scene.worker(crashAtStart)).tick()

@@ -9,7 +9,7 @@ import { openSqlite } from '../../../src/store/sqlite/store.ts'
 
 const notify = { failed: ['ops'], orphaned: ['ops'] }
 
-test('a job that does not count as done, because its outcome could not be logged, is told like any failure', async () => {
+test('a job whose outcome could not be written to the failure log causes a notice like any failure', async () => {
   const isLast = (entry: object) => 'to' in entry && ['complete', 'failed'].includes(String(entry.to))
   const append = async (entries: readonly object[]) => {
     if (entries.some(isLast)) throw new Error('ENOSPC: no space left')
@@ -38,7 +38,7 @@ test('a job that does not count as done, because its outcome could not be logged
   )
 })
 
-test('a job that its process took along with it is told, by its last breath', async () => {
+test('a job whose process exits causes a notice during the exit', async () => {
   const file = scratchFile()
   const types = { act: { orphan: 'fail', notify } } as const
   const [id] = await submit({ file, types }, { do: 'exit', code: 3 })
@@ -48,7 +48,7 @@ test('a job that its process took along with it is told, by its last breath', as
   expect(told).toMatchObject([{ subject: `job:${id}`, content: { failure: { code: 'WORKER_LOST' } } }])
 })
 
-test('a close whose lease is gone tells nothing: the job may well succeed with somebody else', async () => {
+test('a close whose lease is gone causes no notice: the job may succeed in another worker', async () => {
   const scene = new Scene()
   onTestFinished(() => scene.end())
   let fail = (_: Error): void => undefined

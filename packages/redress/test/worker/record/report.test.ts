@@ -9,7 +9,7 @@ beforeEach(() => {
 })
 afterEach(() => scene.end())
 
-test('every outcome is told once, with what was decided', async () => {
+test('every outcome is reported once, with its decision', async () => {
   scene.app.job('mixed', {
     policy: { retry: { max: 2, backoff: { table: ['1m'] }, unknown: 'transient' } },
     run: (what: string, attempt) => {
@@ -35,7 +35,7 @@ test('every outcome is told once, with what was decided', async () => {
   )
 })
 
-test('it is told after it is durable: the store already knows', async () => {
+test('an outcome is reported after it is durable: the store already has it', async () => {
   const seen: Promise<string>[] = []
   scene.app.job('any', { run: () => 1 })
   await scene.worker({ onOutcome: ({ jobId }) => seen.push(scene.status(jobId)) })
@@ -79,7 +79,7 @@ test('a listener may submit the next job, and stop the worker', async () => {
   expect(await scene.status(String(next?.id))).toBe('complete')
 })
 
-test('a zombie is told that its outcome does not count', async () => {
+test('a worker without its lease gets a report that its outcome does not count', async () => {
   const store: Store = { ...scene.store, close: async ({ closes }) => closes.map(() => 'lost' as const) }
   const app = scene.newApp({ store })
   app.job('any', { run: () => 1 })

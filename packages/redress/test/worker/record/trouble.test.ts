@@ -9,7 +9,7 @@ function scene() {
   return { clock, log, trouble: new Trouble(clock, log) }
 }
 
-test('is told at once, and then less and less often, with how often it came meanwhile', async () => {
+test('a failing call is logged at once, and then less and less often, with the number of repeats', async () => {
   const { clock, log, trouble } = scene()
   for (let i = 0; i < 600; i++) {
     trouble.failed({ disk: 'full' }, 'it failed')
@@ -24,7 +24,7 @@ test('is told at once, and then less and less often, with how often it came mean
   expect(told.reduce((sum, times) => sum + times, 0)).toBeGreaterThan(500)
 })
 
-test('the first few times it is tried again at once, and then waited for', async () => {
+test('a failing call is tried again at once a few times, and then after a wait', async () => {
   const { clock, trouble } = scene()
   for (let i = 0; i < 3; i++) {
     trouble.failed({}, 'it failed')
@@ -41,7 +41,7 @@ test('the first few times it is tried again at once, and then waited for', async
   expect(trouble.isWaiting).toBe(false)
 })
 
-test('when it is over, the next one is told at once', () => {
+test('after a success, the next failure is logged at once', () => {
   const { log, trouble } = scene()
   for (let i = 0; i < 10; i++) trouble.failed({}, 'it failed')
   expect(log.lines).toHaveLength(1)

@@ -197,13 +197,13 @@ test('a submission is refused while the log cannot be written [P67]', async () =
   await fullApp.stop({ graceMs: 0 })
 })
 
-test('a store without a folder refuses write-ahead types until it is told where the lines go', async () => {
+test('a store without a folder refuses write-ahead types until the app names a failure log', async () => {
   const memoryApp = new App({ store: 'sqlite::memory:', clock })
   const encode = memoryApp.job('encode', { policy: strict, run: () => undefined })
   await expect(encode.submit({})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
 })
 
-test('a log that breaks while jobs wait is told once, and the jobs that need it wait until it can be written', async () => {
+test('a failure log that breaks is reported once, and the jobs that need it wait until it can be written', async () => {
   const encode = app.job('encode', { policy: strict, run: () => 'done' })
   const { id } = await encode.submit({})
   const second = await encode.submit({})

@@ -39,7 +39,7 @@ async function begin(worker: Worker): Promise<void> {
 }
 
 describe('while outcomes cannot be recorded', () => {
-  test('nothing is complete and nothing is told; afterwards each is recorded once', async () => {
+  test('no job is complete and none is reported; afterwards each is recorded once', async () => {
     const { state, store } = breaking('close')
     const app = scene.newApp({ store })
     let runs = 0
@@ -84,7 +84,7 @@ describe('while outcomes cannot be recorded', () => {
     expect(await scene.failures(id)).toHaveLength(1)
   })
 
-  test('leases are kept, so that nobody does the work a second time', async () => {
+  test('leases are kept, so that no other worker does the work a second time', async () => {
     const { state, store } = breaking('close')
     const app = scene.newApp({ store })
     let runs = 0
