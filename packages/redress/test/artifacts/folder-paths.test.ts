@@ -9,8 +9,6 @@ import { isKey, keyPart } from '../../src/artifacts/key.ts'
 import { type Bench, folderBench } from './benches.ts'
 import { contentOf, keysOf, refused } from './bytes.ts'
 
-const _HOUR_MS = 3_600_000
-
 let bench: Bench & { root: string }
 let store: ArtifactStore
 let outside: string
@@ -27,7 +25,6 @@ afterEach(async () => {
 })
 
 const inRoot = (...names: string[]) => join(bench.root, ...names)
-const _sidecars = (folder = '') => readdirSync(inRoot(folder)).filter((name) => /^\..*\.json$/.test(name))
 
 describe('the way out of the folder', () => {
   const piece = fc.constantFrom(

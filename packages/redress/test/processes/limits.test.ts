@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { expect, onTestFinished, test } from 'vitest'
 import { act, look, type Setup, scratchFile } from '../../../../test/support/processes/processes.ts'
 import { ownDatabase, rawPostgres } from '../../../../test/support/stores/databases.ts'
+import { newJob as plainJob } from '../../../../test/support/stores/new-job.ts'
 import { startPostgres } from '../../../../test/support/stores/postgres.ts'
 import { until } from '../../../../test/support/until.ts'
 import { App } from '../../src/app/app.ts'
@@ -109,10 +110,7 @@ const UNLIMITED = { name: 'act', queue: 'default', policy: policy({}) }
 const LANES = [{ type: 'act', ttlMs: 60_000 }]
 const COUNT_SQL = 'SELECT count(*) AS n FROM jobs WHERE limit_key IS NULL AND finished_at IS NULL'
 const FILLED_SQL = `SELECT position FROM cursors WHERE name LIKE 'limiting %'`
-const newJob = (id: string): NewJob => ({
-  ...{ id, type: 'act', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null, retriedFrom: null },
-  ...{ rejected: null, batch: null, limitKey: null },
-})
+const newJob = (id: string): NewJob => plainJob({ id, type: 'act' })
 
 const CROWDED: Record<string, () => Promise<Crowded>> = {
   async SQLite() {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
 import type { NewJob, Store } from '../../../src/store/contract/store.ts'
@@ -26,10 +27,7 @@ async function declare(store: Store): Promise<void> {
   await store.register({ types: TYPES.map((name) => ({ name, queue: 'default', policy: guarded })) })
 }
 
-const job = (id: string, type: string): NewJob => ({
-  ...{ id, type, payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null, retriedFrom: null },
-  ...{ rejected: null, batch: null, limitKey: null },
-})
+const job = (id: string, type: string): NewJob => newJob({ id, type })
 
 test('a breaker that many processes open at once stays open: none of them takes its time for one to come', async () => {
   const stores = await openMany('opening', 4)

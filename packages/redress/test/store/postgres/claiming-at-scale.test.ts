@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import { newJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
 import type { Lease, NewJob, Store } from '../../../src/store/contract/store.ts'
@@ -40,10 +41,7 @@ async function fill(sql: Pool, count: number, limitKey: string | null): Promise<
     SELECT key, 1, 'queued', 0, 0, 1, ${limitKey}, 0 FROM job_specs WHERE id LIKE 'hot-%' ORDER BY key`
 }
 
-const job = (id: string, limitKey: string | null): NewJob => ({
-  ...{ id, type: 'limited', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null },
-  ...{ retriedFrom: null, rejected: null, batch: null, limitKey },
-})
+const job = (id: string, limitKey: string | null): NewJob => newJob({ id, type: 'limited', limitKey })
 
 /** [what it is, the statement, the types of its parameters] */
 const STATEMENTS: readonly [string, string, string][] = [

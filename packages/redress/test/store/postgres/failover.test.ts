@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { expect, onTestFinished, test } from 'vitest'
+import { newJob as plainJob } from '../../../../../test/support/stores/new-job.ts'
 import { startCluster } from '../../../../../test/support/stores/postgres-cluster.ts'
 import { until } from '../../../../../test/support/until.ts'
 import { placeText } from '../../../src/app/store/open-store.ts'
@@ -10,10 +10,7 @@ import { hostsOf, plainUrl } from '../../../src/store/postgres/connection/hosts.
 import { placeOf } from '../../../src/store/postgres/connection/opening.ts'
 import { openPostgres } from '../../../src/store/postgres/store.ts'
 
-const newJob = (): NewJob => ({
-  ...{ id: randomUUID(), type: 'work', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null },
-  ...{ retriedFrom: null, rejected: null, batch: null, limitKey: null },
-})
+const newJob = (): NewJob => plainJob({ type: 'work' })
 
 test('an address may name several hosts, and is shown without its password', () => {
   const url =

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { newJob as plainJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
 import { complete, failed } from '../../../src/store/conformance/bench/changes.ts'
@@ -106,10 +106,7 @@ test('settings of the role change nothing: a job lives as it would without them'
   const type = { name: 'work', queue: 'default', policy: policy({ concurrency: { max: 5 } }) }
   await store.register({ types: [type, { ...type, name: 'plain', policy: policy({}) }] })
   const worker = await store.enlist({ id: 'ann', host: 'here', pid: 1, types: ['work', 'plain'] })
-  const newJob = (of: string, payload: string): NewJob => ({
-    ...{ id: randomUUID(), type: of, payload, owner: null, priority: 0, delayMs: 0, dedupe: null },
-    ...{ retriedFrom: null, rejected: null, batch: null, limitKey: null },
-  })
+  const newJob = (type: string, payload: string): NewJob => plainJob({ type, payload })
   const jobs = ['work', 'plain'].map((of) => newJob(of, String.raw`{"text":"a \\ back\\slash, 'quotes' and NULL"}`))
   const dedupe = { key: 'once', scope: 'live' } as const
   await store.submit({ jobs: [...jobs, { ...newJob('plain', 'null'), dedupe }] })

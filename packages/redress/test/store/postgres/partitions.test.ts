@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { rawPostgres } from '../../../../../test/support/stores/databases.ts'
+import { newJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
 import { DAY_MS } from '../../../src/core/text/duration.ts'
@@ -22,10 +23,7 @@ afterAll(() => server.stop())
 const RULE: PruneRule = { type: 'plain', completeMs: 10 * DAY_MS, failedMs: null, cancelledMs: 10 * DAY_MS }
 const HISTORY = ['events', 'failures'] as const
 
-const job = (id: string): NewJob => ({
-  ...{ id, type: 'plain', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null, retriedFrom: null },
-  ...{ rejected: null, batch: null, limitKey: null },
-})
+const job = (id: string): NewJob => newJob({ id, type: 'plain' })
 
 /** A store whose clock we turn, and the same tables for us to look into. */
 async function scene(schema: string) {

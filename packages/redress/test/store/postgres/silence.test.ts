@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { ownDatabase, rawPostgres } from '../../../../../test/support/stores/databases.ts'
+import { newJob as plainJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { openRelay, type Relay } from '../../../../../test/support/stores/relay.ts'
 import { until } from '../../../../../test/support/until.ts'
@@ -19,11 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-const newJob = (parts: Partial<NewJob> = {}): NewJob => ({
-  ...{ id: randomUUID(), type: 'work', payload: '{}', owner: null, priority: 0, delayMs: 0, dedupe: null },
-  ...{ retriedFrom: null, rejected: null, batch: null, limitKey: null },
-  ...parts,
-})
+const newJob = (parts: Partial<NewJob> = {}): NewJob => plainJob({ type: 'work', ...parts })
 
 interface World {
   /** Behind the relay. */

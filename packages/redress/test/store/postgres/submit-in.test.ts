@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { newJob as plainJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { until } from '../../../../../test/support/until.ts'
 import { type PolicyInput, policy } from '../../../src/core/policy/policy.ts'
@@ -36,20 +37,8 @@ async function shop(parts: PolicyInput = {}) {
   return { store, sql, schema, order, count }
 }
 
-const newJob = (parts: Partial<NewJob> = {}): NewJob => ({
-  id: randomUUID(),
-  type: 'ship',
-  payload: '{"a":"\\\\ \\" {}, NULL"}',
-  owner: 'NULL',
-  priority: 0,
-  delayMs: 0,
-  dedupe: null,
-  retriedFrom: null,
-  rejected: null,
-  batch: null,
-  limitKey: null,
-  ...parts,
-})
+const newJob = (parts: Partial<NewJob> = {}): NewJob =>
+  plainJob({ type: 'ship', payload: '{"a":"\\\\ \\" {}, NULL"}', owner: 'NULL', ...parts })
 
 const clientOf = (tx: postgres.Sql | postgres.TransactionSql): AsyncExecutor => ({
   query: async (text, values) => ({ rows: await tx.unsafe(text, [...values]) }),

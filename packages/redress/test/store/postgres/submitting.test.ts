@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { newJob as plainJob } from '../../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../../test/support/stores/postgres.ts'
 import { until } from '../../../../../test/support/until.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
@@ -31,20 +31,7 @@ async function scene() {
   return { store, open, sql, schema }
 }
 
-const newJob = (parts: Partial<NewJob> = {}): NewJob => ({
-  id: randomUUID(),
-  type: 'plain',
-  payload: '{}',
-  owner: null,
-  priority: 0,
-  delayMs: 0,
-  dedupe: null,
-  retriedFrom: null,
-  rejected: null,
-  batch: null,
-  limitKey: null,
-  ...parts,
-})
+const newJob = (parts: Partial<NewJob> = {}): NewJob => plainJob({ type: 'plain', ...parts })
 
 const some = (count: number, parts: Partial<NewJob> = {}): NewJob[] =>
   Array.from({ length: count }, () => newJob(parts))
