@@ -38,7 +38,16 @@ test('a store that was busy when the app began is asked again', async () => {
 
 test.each<[string, object, object]>([
   ['no run', {}, { code: 'OPTION_INVALID', message: expect.stringContaining('`run`') }],
-  ['codes that were not checked', { run: () => 1, codes: { a: 1 } }, { code: 'TAXONOMY_INVALID' }],
+  [
+    'codes that were not checked',
+    { run: () => 1, codes: { a: 1 } },
+    { code: 'TAXONOMY_INVALID', message: expect.stringMatching(/^The job type one cannot be declared\. /) },
+  ],
+  [
+    'a policy field of the wrong kind',
+    { run: () => 1, policy: { lease: '3s' } },
+    { code: 'POLICY_INVALID', message: expect.stringMatching(/^The job type one cannot be declared\. .*: lease: /) },
+  ],
   [
     'a limit for a code it does not have',
     { run: () => 1, policy: { retry: { max: 3, perCode: { GW_5X: 2 } } } },

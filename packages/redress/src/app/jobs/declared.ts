@@ -63,7 +63,7 @@ export class DeclaredTypes {
       throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
     if (typeof definition?.run !== 'function')
       throw new RedressError('OPTION_INVALID', `The job type ${name} has no \`run\`: a function that does the work.`)
-    const declared = declaredOf(name, definition, ownSlots)
+    const declared = namingType(name, () => declaredOf(name, definition, ownSlots))
     this.#byName.set(name, declared)
     return declared
   }
@@ -80,6 +80,21 @@ export class DeclaredTypes {
     const declared = this.#byName.get(job.type)
     if (declared === undefined || declared.lastSeen === null) return {}
     return askLastSeen(declared.lastSeen, declared.handler, job, this.#clock)
+  }
+}
+
+/** A program declares many types: the error names the one that is wrong. */
+function namingType<T>(name: string, check: () => T): T {
+  try {
+    return check()
+  } catch (error) {
+    if (!(error instanceof RedressError)) throw error
+    const { code, message, action, problems } = error
+    throw new RedressError(code, `The job type ${name} cannot be declared. ${message}`, {
+      action,
+      problems,
+      cause: error,
+    })
   }
 }
 
