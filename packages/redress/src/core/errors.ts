@@ -79,7 +79,11 @@ export const ERRORS = {
   STORE_TOO_NEW: { http: 500, exit: 1, action: 'Run the newer Redress that wrote this store, or restore a backup.' },
   BREAKER_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress breakers list` for those that are there.' },
   BREAKER_FORCED: { http: 409, exit: 4, action: 'End that first: `redress breakers release NAME`.' },
-  STORE_NOT_FOUND: { http: 503, exit: 3, action: 'Check --data or --store; `redress start` and `redress worker` create a new store.' },
+  STORE_NOT_FOUND: {
+    http: 503,
+    exit: 3,
+    action: 'Check --data or --store; `redress start` and `redress worker` create a new store.',
+  },
   STORE_NOT_REDRESS: { http: 500, exit: 1, action: 'Choose another file: this one holds something else.' },
   STORE_BUSY: { http: 503, exit: 5, action: 'Another process holds the store; try again shortly.' },
   BACKLOG_FULL: {
