@@ -1,4 +1,5 @@
 import type { App } from '../../../packages/redress/src/app/app.ts'
+import type { WorkOptions } from '../../../packages/redress/src/app/workers.ts'
 import type { PolicyInput } from '../../../packages/redress/src/core/policy/policy.ts'
 import type { Store } from '../../../packages/redress/src/store/contract/store.ts'
 import type { Attempt } from '../../../packages/redress/src/worker/attempt/attempt.ts'
@@ -93,4 +94,20 @@ export function openRuns(
 export function only(runs: readonly Run[]): Run {
   if (runs.length !== 1) throw new Error(`there are ${runs.length} runs, not one`)
   return runs[0] as Run
+}
+
+/** A worker that holds one open run of a job, over a store with faults. */
+export async function holdOneRun(
+  scene: Scene,
+  ttlMs: number,
+  { lateMs, policy, worker: options = {} }: { lateMs?: number; policy?: PolicyInput; worker?: WorkOptions } = {},
+) {
+  const faulty = new Faulty(scene)
+  if (lateMs !== undefined) faulty.lateMs = lateMs
+  const app = scene.newApp({ store: faulty.store })
+  const runs = openRuns(scene.clock, app, 'open', ttlMs, policy)
+  const { id } = await app.submit('open', {})
+  const worker = await scene.worker(options, app)
+  await worker.tick()
+  return { faulty, app, runs, id, worker }
 }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Scene } from '../../../../../test/support/scene.ts'
-import { Faulty, only, openRuns } from '../../../../../test/support/stores/faulty-store.ts'
+import { Faulty, holdOneRun, only, openRuns } from '../../../../../test/support/stores/faulty-store.ts'
 import { turns } from '../../../../../test/support/until.ts'
 import type { App } from '../../../src/app/app.ts'
 import type { PolicyInput } from '../../../src/core/policy/policy.ts'
@@ -33,12 +33,7 @@ describe('a renewal', () => {
   })
 
   test('that is never answered is asked again, so that the lease is kept when the store answers again', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    const { id } = await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs, id } = await holdOneRun(scene, 30_000)
     faulty.set('silent', 'renew')
     await pass(15_000)
     faulty.set('well', 'renew')
@@ -50,12 +45,7 @@ describe('a renewal', () => {
   })
 
   test('that is never answered is not repeated more often than every third of the lease', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty } = await holdOneRun(scene, 30_000)
     faulty.set('silent', 'renew')
     const before = faulty.timesOf('renew').length
     await pass(29_000)
@@ -63,13 +53,7 @@ describe('a renewal', () => {
   })
 
   test('is trusted from when it was asked, not from its answer', async () => {
-    const faulty = new Faulty(scene)
-    faulty.lateMs = 9_000
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 30_000, { lateMs: 9_000 })
     faulty.set('late', 'renew')
     await pass(12_000)
     const askedMs = faulty.timesOf('renew').at(-1) as number
@@ -79,13 +63,7 @@ describe('a renewal', () => {
   })
 
   test('whose answer comes after its round was given up still counts, from when it was asked', async () => {
-    const faulty = new Faulty(scene)
-    faulty.lateMs = 15_000
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 30_000, { lateMs: 15_000 })
     faulty.set('late', 'renew')
     await pass(10_100)
     const askedMs = faulty.timesOf('renew').at(-1) as number
@@ -95,13 +73,7 @@ describe('a renewal', () => {
   })
 
   test('whose late answer says that the job is lost stops the handler', async () => {
-    const faulty = new Faulty(scene)
-    faulty.lateMs = 15_000
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 60_000)
-    const { id } = await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs, id } = await holdOneRun(scene, 60_000, { lateMs: 15_000 })
     await scene.app.jobs.markFailed(id, { actor: 'op', reason: 'wrong input' })
     faulty.set('late', 'renew')
     await pass(34_000)
@@ -129,12 +101,7 @@ describe('a renewal', () => {
   })
 
   test('is asked for three times in a lease, and not more', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 30_000)
     const before = faulty.timesOf('renew').length
     await pass(300_000)
     expect(faulty.timesOf('renew').length - before).toBeGreaterThanOrEqual(27)
@@ -143,12 +110,7 @@ describe('a renewal', () => {
   })
 
   test('with progress is sent at most once a second', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 60_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 60_000)
     const before = faulty.timesOf('renew').length
     for (let i = 1; i <= 100; i++) {
       only(runs).attempt.progress(i / 100)
@@ -189,12 +151,7 @@ describe('a renewal', () => {
   })
 
   test('that failed tells the progress again that it could not write', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    const { id } = await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs, id } = await holdOneRun(scene, 30_000)
     await pass(1_000)
     for (const form of ['refused', 'silent'] as const) {
       faulty.set(form, 'renew')
@@ -228,13 +185,11 @@ describe('a job that this worker claims again while its earlier attempt still ru
   })
 
   test('is not stopped by a late answer about the earlier attempt', async () => {
-    const faulty = new Faulty(scene)
-    faulty.lateMs = 8_000
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000, { manualRetry: 'in-place' })
-    const { id } = await app.submit('open', {})
-    const worker = await scene.worker({ concurrency: 1 }, app)
-    await worker.tick()
+    const { faulty, runs, id } = await holdOneRun(scene, 30_000, {
+      lateMs: 8_000,
+      policy: { manualRetry: 'in-place' },
+      worker: { concurrency: 1 },
+    })
     await scene.app.jobs.markFailed(id, { actor: 'op', reason: 'wrong machine' })
     faulty.set('late', 'renew')
     await pass(10_100)

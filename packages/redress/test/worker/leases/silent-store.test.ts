@@ -1,6 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Scene } from '../../../../../test/support/scene.ts'
-import { FAULTS, Faulty, METHODS, only, openRuns, type Run } from '../../../../../test/support/stores/faulty-store.ts'
+import {
+  FAULTS,
+  Faulty,
+  holdOneRun,
+  METHODS,
+  only,
+  openRuns,
+  type Run,
+} from '../../../../../test/support/stores/faulty-store.ts'
 import { turns } from '../../../../../test/support/until.ts'
 import type { App } from '../../../src/app/app.ts'
 import { AttemptStuck, AttemptTimeout } from '../../../src/core/failure/attempt-failed.ts'
@@ -22,13 +30,7 @@ describe('the signal of a handler fires within a second of the end of its lease'
   test.each(FAULTS.flatMap((form) => [1_000, 3_000, 30_000, 120_000].map((ttlMs) => [form, ttlMs] as const)))(
     'when renewals are %s, on a lease of %i ms',
     async (form, ttlMs) => {
-      const faulty = new Faulty(scene)
-      faulty.lateMs = 3 * ttlMs
-      const app = scene.newApp({ store: faulty.store })
-      const runs = open(app, 'open', ttlMs)
-      const { id } = await app.submit('open', {})
-      const worker = await scene.worker({}, app)
-      await worker.tick()
+      const { faulty, runs, id } = await holdOneRun(scene, ttlMs, { lateMs: 3 * ttlMs })
       // Renewed a few times first: trust that is counted wrongly would grow with each.
       await pass(3 * ttlMs)
       const untilMs = ((await scene.job(id)).lease?.untilMs ?? 0) - scene.clock.nowMs() + scene.clock.monoMs()
@@ -88,12 +90,7 @@ describe('the signal of a handler fires within a second of the end of its lease'
   })
 
   test('when the wall clock jumps while renewals are silent', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 30_000)
     faulty.set('silent', 'renew')
     scene.clock.jump(-3_600_000)
     await pass(31_000)
@@ -101,12 +98,7 @@ describe('the signal of a handler fires within a second of the end of its lease'
   })
 
   test('after the process stood still and nothing is answered, half a second after it goes on', async () => {
-    const faulty = new Faulty(scene)
-    const app = scene.newApp({ store: faulty.store })
-    const runs = open(app, 'open', 30_000)
-    await app.submit('open', {})
-    const worker = await scene.worker({}, app)
-    await worker.tick()
+    const { faulty, runs } = await holdOneRun(scene, 30_000)
     faulty.set('silent', 'renew')
     scene.clock.block(40_000)
     await pass(30_000)
