@@ -11,7 +11,7 @@ import {
   rangeInvalid,
   type Verification,
 } from '../artifact-store.ts'
-import { checked, checkRange, sha256Check } from '../checksum.ts'
+import { checked, checkRange, sha256Check } from '../body.ts'
 import { type Place, type Root, readOnlySidecar, readSidecar, type Sidecar, sidecarPath, versionOf } from './place.ts'
 import { isOtherCase } from './writing.ts'
 

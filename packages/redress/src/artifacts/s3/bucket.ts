@@ -14,8 +14,7 @@ import { RedressError } from '../../core/errors.ts'
 import { readEarlyAnswers } from '../../outbound/early-answer.ts'
 import { loadPeers } from '../../runtime/manifest.ts'
 import { artifactExists, artifactNotFound } from '../artifact-store.ts'
-import { unlessAborted } from '../body.ts'
-import { type Check, sha256Check } from '../checksum.ts'
+import { type Check, sha256Check, unlessAborted } from '../body.ts'
 import type { S3Target, S3Timeouts } from './options.ts'
 
 type Sdk = typeof import('@aws-sdk/client-s3')

@@ -4,7 +4,7 @@ import type { GetObjectCommandOutput, HeadObjectCommandOutput } from '@aws-sdk/c
 import { RedressError } from '../../core/errors.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { ArtifactContent, ArtifactHead, Verification } from '../artifact-store.ts'
-import type { Check } from '../checksum.ts'
+import type { Check } from '../body.ts'
 import { answerOf, attempting, type Bucket, checkFor, isReplaced, namedFor, sha256Of, storageError } from './bucket.ts'
 /** Everything the store says about an object, with its sum of the parts' sums if it has one. */
 export async function look(bucket: Bucket, key: string, signal?: AbortSignal): Promise<HeadObjectCommandOutput> {
