@@ -214,7 +214,8 @@ describe('the disk of the failure log is full', () => {
   }
 
   test('what needs it is refused and not claimed, what does not goes on, and with room again it goes on too', async (context) => {
-    const disk = smallDisk(context, '1m')
+    // Large enough that the flood alone does not fill it: with room again, there must be room.
+    const disk = smallDisk(context, '64m')
     const file = scratchFile()
     const failureLog = join(disk.folder, 'failures.jsonl')
     const worker = start({ file, failureLog, types, worker: WORKER })
