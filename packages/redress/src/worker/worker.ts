@@ -64,7 +64,13 @@ export class Worker {
     this.#keeper = new LeaseKeeper(store, clock, log, shortestMs, lost)
     this.#recorder = new Recorder(store, clock, log, (flight, answer) => this.#attempts.recorded(flight, answer))
     this.#starts = new StartRecorder(store, clock, log, lost)
-    this.#maintenance = new Maintenance({ store, log, codesOf: (type) => handlers.get(type)?.codes })
+    this.#maintenance = new Maintenance({
+      ...{ store, log, codesOf: (type) => handlers.get(type)?.codes },
+      keepsOutcomeOf: ({ key, attempt }) => {
+        const flight = this.#held.get(key)
+        return flight?.lease.attempt === attempt && flight.state.kind === 'closing'
+      },
+    })
     this.#breakers = BreakerWatch.of({
       ...this.#options,
       toSend: () => this.#scheduleCycle(),

@@ -18,6 +18,8 @@ interface MaintenanceOptions {
   log: Log
   /** The failure codes of a type, where this process has declared it. */
   codesOf: (type: string) => Taxonomy | undefined
+  /** Whether this process has the outcome of the attempt and sends it again until the store takes it. */
+  keepsOutcomeOf?: (job: Pick<Stalled, 'key' | 'attempt'>) => boolean
 }
 
 const STALLED_PER_STEP = 500
@@ -59,7 +61,8 @@ export class Maintenance {
       const stalled = await store.stalled({ unstartedForMs, stuck, limit: STALLED_PER_STEP })
       const reclaims = stalled.flatMap((job) => {
         const policy = policies.get(job.type)
-        if (policy === undefined) return []
+        // A store that refused the renewal a moment ago may take the reclaim: the work would be done twice.
+        if (policy === undefined || this.#options.keepsOutcomeOf?.(job) === true) return []
         return this.#reclaimFor(job, job.isForwardOnly ? asForwardOnly(policy) : policy)
       })
       if (reclaims.length === 0) return report

@@ -32,6 +32,24 @@ describe('a renewal', () => {
     expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 1, result: '"kept"' })
   })
 
+  test('that fails does not make a worker reclaim its own job, whose outcome it keeps', async () => {
+    const faulty = new Faulty(scene)
+    const app = scene.newApp({ store: faulty.store })
+    const runs = open(app, 'open', 1_000)
+    const { id } = await app.submit('open', {})
+    const worker = await scene.worker({}, app)
+    await worker.tick()
+    faulty.set('refused', 'renew', 'close')
+    only(runs).end('kept')
+    await pass(5_000)
+    // The store takes writes again after it refused the renewal.
+    await worker.maintain()
+    expect(await scene.status(id)).toBe('processing')
+    faulty.set('well', 'renew', 'close')
+    await pass(60_000)
+    expect(await scene.job(id)).toMatchObject({ status: 'complete', attempt: 1, result: '"kept"' })
+  })
+
   test('that is never answered is asked again, so that the lease is kept when the store answers again', async () => {
     const { faulty, runs, id } = await holdOneRun(scene, 30_000)
     faulty.set('silent', 'renew')
