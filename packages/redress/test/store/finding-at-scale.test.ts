@@ -1,11 +1,13 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startPostgres, type TestPostgres } from '../../../../test/support/stores/postgres.ts'
-import { temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
+import { openWithConnection, temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
 import { Bench } from '../../src/store/conformance/bench/bench.ts'
 import type { JobFilter, NewJob } from '../../src/store/contract/store.ts'
 import { openPostgres } from '../../src/store/postgres/store.ts'
 import { WALK_MAX } from '../../src/store/scripts/jobs/job-search.ts'
+import { sizeOf, waysOf } from '../../src/store/scripts/jobs/job-walks.ts'
+import { openTx } from '../../src/store/sqlite/connection/tx.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 
 /** More than one page may walk over, so that none is found before the walk is cut off. */
@@ -60,4 +62,20 @@ describe.each(Object.entries(drivers))('on %s', (_, open) => {
     })
     expect(await bench.store.countJobs({ owner: 'big', max: 1_000 })).toEqual({ count: 1_000, isMore: true })
   })
+})
+
+test('SQLite sorts no backlog to find out that it is too long to be sorted', async () => {
+  const { database, store } = openWithConnection({ path: ':memory:', nowMs: () => 0 })
+  onTestFinished(() => store.stop())
+  const tx = openTx({ database, prepare: database.prepare.bind(database) }, { nowMs: () => 0 })
+  const statuses = ['queued', 'processing'] as const
+  const anything = { types: null, owner: null, code: null, batch: null, orphans: null, keys: null, retriedFrom: null }
+  const filter = { statuses, ...anything, createdSinceMs: null, createdBeforeMs: null, sinceKey: 0, beforeKey: 9e15 }
+  const ways = waysOf(tx, filter, [])
+  expect(ways.length).toBeGreaterThan(0)
+  for (const way of ways) {
+    const { text } = sizeOf(way, 1_000)
+    const plan = database.prepare(`EXPLAIN QUERY PLAN SELECT ${text}`).all() as { detail: string }[]
+    expect(plan.map(({ detail }) => detail).join('\n')).not.toMatch(/ORDER BY|MERGE/)
+  }
 })

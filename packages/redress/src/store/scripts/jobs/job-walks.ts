@@ -57,7 +57,14 @@ interface Lane {
   count: number
   /** Selects keys, the newest first. */
   keys: Sql
+  /** The same in any order, where all keys are gathered before they are sorted: counting them must not sort them. */
+  unsorted?: Sql
 }
+
+/** Keys that are gathered by their own index and then sorted. */
+type Sorted = Required<Pick<Lane, 'keys' | 'unsorted'>>
+
+const oneWalk = (keys: Sql | Sorted): Lane => ({ of: null, count: 1, ...('unsorted' in keys ? keys : { keys }) })
 
 export const laneCount = ({ lanes }: Walk): number => lanes.reduce((sum, { count }) => sum + count, 0)
 
@@ -71,8 +78,8 @@ export function inStatements({ lanes, ...walk }: Walk): Walk[] {
 /** Up to `max` jobs of a way are counted. */
 export function sizeOf({ lanes }: Walk, max: number): Sql {
   return lanes
-    .map(({ of, keys }) => {
-      const found = sql`(${keys} LIMIT ${max}) AS found`
+    .map(({ of, keys, unsorted = keys }) => {
+      const found = sql`(${unsorted} LIMIT ${max}) AS found`
       const from = of === null ? found : sql`${of} CROSS JOIN LATERAL ${found}`
       return sql`(SELECT count(*) FROM (SELECT 1 FROM ${from} LIMIT ${max}) AS walked)`
     })
@@ -157,10 +164,10 @@ export function waysOf(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): 
   return ways
 }
 
-const oneLane = (covers: Walk['covers'], keys: Sql): Walk => ({
+const oneLane = (covers: Walk['covers'], keys: Sql | Sorted): Walk => ({
   isOrdered: true,
   covers,
-  lanes: [{ of: null, count: 1, keys }],
+  lanes: [oneWalk(keys)],
 })
 
 export const walkOfAll = (filter: KeyFilter): Walk =>
@@ -200,13 +207,14 @@ function ordered(
 }
 
 /** Few keys. OFFSET 0 makes PostgreSQL find all of them by their own index before it sorts them. */
-function fewSorted({ dialect }: Tx, few: Sql, filter: KeyFilter): Sql {
+function fewSorted({ dialect }: Tx, few: Sql, filter: KeyFilter): Sorted {
   const first = dialect.choose({ sqlite: NONE, postgres: sql`OFFSET 0` })
-  return sql`SELECT key FROM (${few} ${first}) AS few WHERE ${between(filter)} ORDER BY key DESC`
+  const unsorted = sql`SELECT key FROM (${few} ${first}) AS few WHERE ${between(filter)}`
+  return { unsorted, keys: sql`${unsorted} ORDER BY key DESC` }
 }
 
 /** Few: processing jobs, also those of lost workers. */
-function processing(tx: Tx, filter: KeyFilter): Sql {
+function processing(tx: Tx, filter: KeyFilter): Sorted {
   const { types, orphans } = filter
   const ofType = types === null ? NONE : sql`AND type ${tx.dialect.inNumbers(types)}`
   const isSilent = orphans === null ? NONE : sql`AND ${silent(tx, orphans)}`
@@ -241,7 +249,7 @@ function listedOnPostgres(tx: Tx, filter: KeyFilter, known: readonly KnownType[]
       isOrdered: true,
       covers: ['statuses', 'types'],
       lanes: [
-        ...(asked.includes('processing') ? [{ of: null, count: 1, keys: processing(tx, filter) }] : []),
+        ...(asked.includes('processing') ? [oneWalk(processing(tx, filter))] : []),
         ...(pairs.length > 0 ? [{ of, count: pairs.length, keys: range }] : []),
       ],
     },
@@ -252,7 +260,7 @@ function listedOnPostgres(tx: Tx, filter: KeyFilter, known: readonly KnownType[]
 function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
   const { statuses, types } = filter
   const ways: Walk[] = []
-  const keysOf: Partial<Record<Status, Sql>> = {
+  const keysOf: Partial<Record<Status, Sql | Sorted>> = {
     queued: fewSorted(
       tx,
       sql`SELECT key FROM jobs INDEXED BY jobs_ready WHERE ready IS NOT NULL
@@ -267,11 +275,11 @@ function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
   const lanes = statuses?.map((status) => keysOf[status])
   if (lanes?.every((keys) => keys !== undefined)) {
     const isOrdered = !statuses?.some((status) => status === 'queued' || status === 'processing')
-    ways.push({ isOrdered, covers: ['statuses'], lanes: lanes.map((keys) => ({ of: null, count: 1, keys })) })
+    ways.push({ isOrdered, covers: ['statuses'], lanes: lanes.map(oneWalk) })
   }
   if (types !== null) {
     const keys = types.map((type) => ordered(tx, 'job_specs', 'specs_of_type', 'type', type, filter))
-    ways.push({ isOrdered: true, covers: ['types'], lanes: keys.map((one) => ({ of: null, count: 1, keys: one })) })
+    ways.push({ isOrdered: true, covers: ['types'], lanes: keys.map(oneWalk) })
   }
   return ways
 }
