@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { answerRefusals, described } from '@redress/shared/routes'
+import { answerRefusals, described, discardBody } from '@redress/shared/routes'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Gauge } from 'prom-client'
 import { type App, RedressError } from 'redress'
@@ -14,7 +14,7 @@ import { inputOf, requireBatch, resourceRows, viewListed, viewResource, viewSnap
 import { BATCH } from './policy.ts'
 import { accept, type BatchData, type IngestOptions } from './requests/ingest.ts'
 import { resourceKey } from './requests/manifest.ts'
-import { discardBody, readBody } from './requests/read-body.ts'
+import { readBody } from './requests/read-body.ts'
 import type { ProxyState } from './transfer/proxies.ts'
 export interface RouteOptions extends IngestOptions {
   storage: ArtifactStore

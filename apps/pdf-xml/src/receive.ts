@@ -1,4 +1,5 @@
 import { plainFileName } from '@redress/shared/files'
+import { discardBody, isFormInvalid } from '@redress/shared/routes'
 import type { FastifyRequest } from 'fastify'
 import { type App, type JobType, type Log, RedressError } from 'redress'
 import type { StoredArtifact } from 'redress/artifacts'
@@ -193,12 +194,6 @@ async function* pdfOnly(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   if (head !== null) throw new NotPdf()
 }
 
-/** A client that is still sending does not read the answer, so the rest of the body is read and discarded. */
-function discardBody({ raw }: FastifyRequest): void {
-  raw.unpipe()
-  raw.resume()
-}
-
 const ACTIONS: Partial<Record<Code, string>> = {
   NOT_PDF: 'Send a PDF: its first bytes are %PDF-, whatever its name is.',
   TOO_LARGE: 'Split the file, or make it smaller.',
@@ -226,13 +221,8 @@ const invalid = (message: string, action: string): Received => ({
   action,
 })
 
-/** Errors of the form parser: too many parts, no form, or a form that ends early. */
-function unreadable(error: unknown, { raw }: FastifyRequest): Received {
-  const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
-  // A client that disconnected will not read this answer, but the error is not the server's.
-  const isTheirs =
-    (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(String(error))
-  if (!isTheirs) throw error
+function unreadable(error: unknown, request: FastifyRequest): Received {
+  if (!isFormInvalid(error, request)) throw error
   return invalid(
     'This is not a form with one file in it.',
     'Send multipart/form-data with `file`, and `mapping` if you like.',

@@ -52,6 +52,19 @@ function refusalOf(error: unknown): Refusal | null {
   return { status: httpStatus, code, message, action }
 }
 
+/** A client that is still sending does not read the answer, so the rest of the body is read and discarded. */
+export function discardBody({ raw }: FastifyRequest): void {
+  raw.unpipe()
+  raw.resume()
+}
+
+/** Whether the form parser failed because of the client: too many parts, no form, or a form that ends early. */
+export function isFormInvalid(error: unknown, { raw }: FastifyRequest): boolean {
+  const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
+  // A client that disconnected will not read the answer, but the error is not the server's.
+  return (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(String(error))
+}
+
 /** The options of a route, with its description for the OpenAPI document. */
 export const described = (api: RouteDescription, more: { bodyMs?: number } = {}) => ({ config: { ...more, api } })
 

@@ -23,12 +23,6 @@ export async function readBody(request: FastifyRequest): Promise<unknown> {
   }
 }
 
-/** A client that is still sending does not read the answer, so the rest of the body is read and discarded. */
-export function discardBody({ raw }: FastifyRequest): void {
-  raw.unpipe()
-  raw.resume()
-}
-
 async function unpacked({ raw, headers }: FastifyRequest): Promise<Buffer> {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? 'identity'
   if (encoding === 'identity' || encoding === '') return gathered(raw)

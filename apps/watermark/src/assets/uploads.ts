@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { join } from 'node:path'
 import { plainFileName } from '@redress/shared/files'
-import { Refused } from '@redress/shared/routes'
+import { discardBody, isFormInvalid, Refused } from '@redress/shared/routes'
 import type { FastifyRequest } from 'fastify'
 import { type App, type Log, RedressError } from 'redress'
 import type { ArtifactStore, StoredArtifact } from 'redress/artifacts'
@@ -107,9 +107,7 @@ export async function receiveFile(
       }
     }
   } catch (error) {
-    // A client that is still sending does not read the answer, so the rest of the body is read and discarded.
-    request.raw.unpipe()
-    request.raw.resume()
+    discardBody(request)
     if (received !== null) await store.remove(key)
     throw refusalOf(error, request, bytesMax)
   }
@@ -119,7 +117,7 @@ export async function receiveFile(
   throw invalid('The file in this form is empty.')
 }
 
-function refusalOf(error: unknown, { raw }: FastifyRequest, bytesMax: number): unknown {
+function refusalOf(error: unknown, request: FastifyRequest, bytesMax: number): unknown {
   if (error instanceof RedressError && error.code === 'ARTIFACT_TOO_LARGE') {
     return new Refused({
       status: 413,
@@ -129,11 +127,7 @@ function refusalOf(error: unknown, { raw }: FastifyRequest, bytesMax: number): u
     })
   }
   if (error instanceof RedressError) return error
-  const { statusCode = 500 } = (error ?? {}) as { statusCode?: number }
-  // A client that disconnected will not read this answer, but the error is not the server's.
-  const isTheirs =
-    (statusCode >= 400 && statusCode < 500) || raw.destroyed || /unexpected end|boundary/i.test(`${error}`)
-  return isTheirs ? invalid('This is not a form with one file in it.') : error
+  return isFormInvalid(error, request) ? invalid('This is not a form with one file in it.') : error
 }
 
 const invalid = (message: string): Refused =>
