@@ -4,8 +4,8 @@ import { type Caller, inScope, mayRole } from './caller.ts'
 import { CATALOG } from './catalog.ts'
 import { neededJob } from './jobs/needed-job.ts'
 
-/** Throws unless this caller may hear what happens under this topic. Owners hear of their own. */
-export async function mayHear(store: Store, caller: Caller, topic: string): Promise<void> {
+/** Throws unless the caller may subscribe to the topic. An owner may subscribe only to their own jobs and batches. */
+export async function requireTopicAccess(store: Store, caller: Caller, topic: string): Promise<void> {
   if (!inScope(caller.scopes, 'jobs.events')) {
     throw new RedressError('ROLE_TOO_LOW', `jobs.events is not in the scopes of ${caller.name}.`)
   }

@@ -3,7 +3,7 @@ import type { Log } from '../../runtime/log.ts'
 import type { AttemptReport } from '../../worker/options.ts'
 
 export interface OutcomeLogOptions {
-  /** The level of lines about jobs that completed: there are many, and few want to read them. 'debug' when left out. */
+  /** The log level of completed jobs, which are many. Default: 'debug'. */
   complete?: 'debug' | 'info'
 }
 
@@ -30,7 +30,7 @@ export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions =
   }
 }
 
-/** What every line has, also where it is null: a search by a field needs no knowledge of which lines have it. */
+/** The fields of every line. Unknown ones are null, so that a search by a field works on all lines. */
 function fieldsOf({ jobId, type, attempt, change, ranMs, breaker, trace }: AttemptReport): object {
   const failure = failureOf(change)
   const httpStatus = failure?.context.httpStatus

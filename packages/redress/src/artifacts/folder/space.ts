@@ -3,12 +3,12 @@ import { RedressError } from '../../core/errors.ts'
 import type { Pressure, Usage } from '../artifact-store.ts'
 import { SharedSteps } from './place.ts'
 
-/** A limit is passed when any of its conditions is. */
+/** A limit is exceeded when one of its conditions is. */
 interface SpaceLimit {
-  /** Of the file system, for us: what is reserved for root does not count. */
+  /** Free bytes of the file system, without those that are reserved for root. */
   bytesFreeMin?: number | undefined
   percentFreeMin?: number | undefined
-  /** Of this folder. Counted when the store is opened and at each sweep; in between only what this process does. */
+  /** Bytes in this folder. They are counted at opening and at each sweep; in between, only changes of this process count. */
   bytesUsedMax?: number | undefined
 }
 
@@ -21,12 +21,12 @@ const MEBIBYTE = 2 ** 20
 /** The database of jobs is often on the same disk: when artifacts have filled it, failures cannot be recorded either. */
 const DEFAULT_LIMITS: SpaceLimits = { soft: { bytesFreeMin: 512 * MEBIBYTE }, hard: { bytesFreeMin: 64 * MEBIBYTE } }
 
-/** While one artifact grows, the disk is looked at again after this much of it. */
-export const BYTES_BETWEEN_LOOKS = 4 * MEBIBYTE
+/** While an artifact is written, free space is checked again after this many bytes. */
+export const BYTES_BETWEEN_CHECKS = 4 * MEBIBYTE
 
-export interface Flight {
+export interface UnfinishedBytes {
   grow(bytes: number): void
-  land(): void
+  end(): void
 }
 
 interface SpaceOptions {
@@ -35,7 +35,7 @@ interface SpaceOptions {
   onPressure?: ((pressure: Pressure, usage: Usage) => void) | undefined
 }
 
-/** How much room there is, and whether more may be written. */
+/** Measures free and used space, and refuses writes beyond the hard limit. */
 export class Space {
   readonly countsBytes: boolean
   readonly #root: string
@@ -59,7 +59,7 @@ export class Space {
     return {
       bytesUsed: this.countsBytes ? this.#bytesStored + this.#bytesInFlight : null,
       bytesFree: bavail * bsize,
-      // As df does: what root keeps for itself is neither free nor used.
+      // Like df: bytes reserved for root are neither free nor used.
       bytesTotal: (blocks - bfree + bavail) * bsize,
     }
   }
@@ -69,7 +69,7 @@ export class Space {
     return this.#tell(this.#level(usage, 0), usage)
   }
 
-  /** Refuses what would pass the hard limit. `bytesMore` is what is known to come. */
+  /** Throws if `bytesMore` further bytes would exceed the hard limit. */
   async admit(key: string, bytesMore: number): Promise<void> {
     const usage = await this.usage()
     const broken = brokenLimit(this.#limits.hard, usage, bytesMore)
@@ -77,15 +77,15 @@ export class Space {
     if (broken !== null) throw new RedressError('STORAGE_FULL', `${key} was not stored: ${broken}.`)
   }
 
-  /** Bytes of unfinished artifacts count as used, or many at once would pass the limit together. */
-  takeOff(): Flight {
+  /** Counts the bytes of an unfinished artifact as used. Otherwise several writes together could exceed the limit. */
+  beginWrite(): UnfinishedBytes {
     let bytesInFlight = 0
     return {
       grow: (bytes) => {
         bytesInFlight += bytes
         this.#bytesInFlight += bytes
       },
-      land: () => {
+      end: () => {
         this.#bytesInFlight -= bytesInFlight
         bytesInFlight = 0
       },

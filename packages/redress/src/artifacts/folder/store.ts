@@ -18,7 +18,7 @@ export interface FolderOptions {
   clock?: Clock | undefined
   /** Replaces the default limits: 512 MiB free (soft) and 64 MiB free (hard). */
   limits?: SpaceLimits | undefined
-  /** Told when the pressure changes, as seen by a put or by asking. */
+  /** Called when `put` or `pressure()` finds that the pressure has changed. */
   onPressure?: ((pressure: Api.Pressure, usage: Api.Usage) => void) | undefined
 }
 
@@ -50,7 +50,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
     return readingFrom(key, body, options, async (source) => {
       const place = this.#root.place(key)
       await attempting(`storing ${key}`, async () => {
-        // Checked before the first byte, so that no caller sends a gigabyte in vain.
+        // Checked before the first byte, so that a caller does not send a large body that is then refused.
         if (ifAbsent && (await this.#root.look(place)) !== null) throw artifactExists(key)
         await this.#space.admit(key, source.bytesKnown ?? 0)
       })
@@ -146,7 +146,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
     })
   }
 
-  /** Looked at once more: a fresh artifact may have taken the old one's place since it was listed. */
+  /** Compares the version first: a new artifact may have replaced the listed one. */
   #removeVersion(key: string, version: string, bytes: number): Promise<boolean> {
     const place = this.#root.place(key)
     return attempting(`removing ${key}`, async () => {
@@ -185,9 +185,9 @@ export interface Walked extends ListedArtifact {
   stats: BigIntStats
 }
 
-/** Artifacts in the order of their keys, as an object store lists them. Symbolic links and foreign names are passed over. */
+/** Artifacts in the order of their keys, as an object store lists them. Symbolic links and names that are no keys are skipped. */
 async function* walk(root: Root, options: WalkOptions): AsyncGenerator<Walked> {
-  // From the prefix's own folder: its neighbours may be many, and reading them is what takes time.
+  // Starts in the folder of the prefix: reading all other folders would be slow.
   const folderKey = options.prefix.slice(0, options.prefix.lastIndexOf('/') + 1)
   if (await root.isPlainFolder(folderKey)) yield* walkBelow(root, folderKey, options)
 }
@@ -225,7 +225,7 @@ async function statsOf(path: string): Promise<BigIntStats | null> {
   }
 }
 
-/** Removes what writers that died left behind: half-written files, and sidecars whose artifact never came. */
+/** Removes the temporary files of writers that died. */
 async function sweepTemp(root: Root, beforeMs: number): Promise<number> {
   const names = (await root.entries(root.tempFolder)).filter((entry) => entry.isFile()).map((entry) => entry.name)
   return sum(names, (name) => unlinkOlder(join(root.tempFolder, name), beforeMs))
@@ -238,13 +238,13 @@ async function sweepSidecars(root: Root, beforeMs: number, signal?: AbortSignal,
   const files = entries.filter((entry) => entry.isFile()).map((entry) => entry.name)
   const orphans = await orphansAmong(folder, files)
   const removed = await sum(orphans, (name) => unlinkOlder(join(folder, name), beforeMs))
-  // What the sidecar kept from being pruned when its artifact went.
+  // The sidecar kept this folder from being removed with its artifact.
   if (removed > 0 && key !== '') await rmdir(folder).catch(() => undefined)
   const folders = entries.filter((entry) => entry.isDirectory() && isKey(entry.name))
   return removed + (await sum(folders, ({ name }) => sweepSidecars(root, beforeMs, signal, join(key, name))))
 }
 
-/** A single sidecar beside its artifact needs no closer look, and that is nearly all of them. */
+/** Sidecars without their artifact. A single sidecar beside an artifact is not checked: nearly all are like that. */
 async function orphansAmong(folder: string, files: string[]): Promise<string[]> {
   const sidecars = Map.groupBy(files, (file) => parseSidecarName(file)?.name)
   const orphans: string[] = []
@@ -266,7 +266,7 @@ async function versionAt(path: string): Promise<string | null> {
   }
 }
 
-/** By its last change: a writer that is still at work has written lately. */
+/** Compares the time of the last change, because a live writer has changed its file recently. */
 async function unlinkOlder(path: string, beforeMs: number): Promise<number> {
   try {
     if ((await lstat(path)).mtimeMs >= beforeMs) return 0

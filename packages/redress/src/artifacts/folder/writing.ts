@@ -17,7 +17,7 @@ import {
   sidecarPath,
   versionOf,
 } from './place.ts'
-import { BYTES_BETWEEN_LOOKS, type Flight, type Space } from './space.ts'
+import { BYTES_BETWEEN_CHECKS, type Space, type UnfinishedBytes } from './space.ts'
 
 const FILE_MODE = 0o600
 /** How often a folder may vanish under us, emptied by removals, before we say that something else is wrong. */
@@ -36,39 +36,39 @@ export interface Put {
 /** Writes beside the artifacts, and moves into place what is whole and on disk. */
 export async function write(put: Put): Promise<StoredArtifact> {
   const { root, place, source } = put
-  const flight = put.space.takeOff()
+  const unfinished = put.space.beginWrite()
   const temp = join(root.tempFolder, randomUUID())
   const doing = `storing ${place.key}`
   const file = await attempting(doing, () => open(temp, 'wx', FILE_MODE))
   let isMoved = false
   try {
-    await fill(file, put, flight)
+    await fill(file, put, unfinished)
     const { key } = place
     const { contentType, contentEncoding } = put
     const sidecar: Sidecar = { key, bytes: source.bytes, sha256: source.finish(), contentType, contentEncoding }
     const previous = await attempting(doing, () => publish(put, temp, file, sidecar))
     // A link leaves the first name where it was.
     isMoved = !put.ifAbsent
-    flight.land()
+    unfinished.end()
     put.space.stored(sidecar.bytes - Number(previous?.size ?? 0))
     return { key, bytes: sidecar.bytes, sha256: sidecar.sha256 }
   } catch (error) {
     await root.pruneFolders(place)
     throw error
   } finally {
-    flight.land()
+    unfinished.end()
     await file.close().catch(() => undefined)
     if (!isMoved) await Promise.all([temp, `${temp}.json`].map((path) => unlink(path).catch(() => undefined)))
   }
 }
 
-async function fill(file: FileHandle, { space, place, source }: Put, flight: Flight): Promise<void> {
-  let bytesUntilLook = BYTES_BETWEEN_LOOKS
+async function fill(file: FileHandle, { space, place, source }: Put, unfinished: UnfinishedBytes): Promise<void> {
+  let bytesUntilCheck = BYTES_BETWEEN_CHECKS
   for await (const chunk of source.chunks()) {
-    flight.grow(chunk.byteLength)
-    bytesUntilLook -= chunk.byteLength
-    if (bytesUntilLook <= 0) {
-      bytesUntilLook = BYTES_BETWEEN_LOOKS
+    unfinished.grow(chunk.byteLength)
+    bytesUntilCheck -= chunk.byteLength
+    if (bytesUntilCheck <= 0) {
+      bytesUntilCheck = BYTES_BETWEEN_CHECKS
       await attempting(`storing ${place.key}`, () => space.admit(place.key, 0))
     }
     await attempting(`writing ${place.key}`, () => writeWhole(file, chunk))

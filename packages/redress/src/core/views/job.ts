@@ -179,7 +179,7 @@ function retryCountOf({ status, latestFailure, policy }: JobRecord, failures: nu
   return Math.min(Math.max(0, failures - ended), policy.retry.max - 1)
 }
 
-/** Going back to the queue clears the claim; then the failure that sent it there knows when. */
+/** A requeue clears the time of the claim. Then the time of the failure that caused it is used. */
 function lastAttemptAtMs({ claimedAtMs, latestFailure, attempt }: JobRecord): number | null {
   if (claimedAtMs !== null || attempt === 0) return claimedAtMs
   return latestFailure === null || isBeforeDispatch(latestFailure) ? null : latestFailure.atMs

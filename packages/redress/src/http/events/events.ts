@@ -6,7 +6,7 @@ import type { Subscription } from '../../app/events/subscription.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { OwnerCodes } from '../../core/views/for-owner.ts'
 import type { Caller } from '../../operations/caller.ts'
-import { mayHear } from '../../operations/topics.ts'
+import { requireTopicAccess } from '../../operations/topics.ts'
 import type { Store } from '../../store/contract/store.ts'
 import { type FindCaller, neededCaller } from '../callers/callers.ts'
 import { clientAddress } from '../callers/client-address.ts'
@@ -110,7 +110,7 @@ async function authorizeTopic(
 ): Promise<void> {
   const [thing = ''] = topic.split(':')
   const may = ownTopics.get(thing)
-  if (may === undefined || caller.role !== 'owner') return mayHear(store, caller, topic)
+  if (may === undefined || caller.role !== 'owner') return requireTopicAccess(store, caller, topic)
   if (await may(caller, topic.slice(thing.length + 1))) return
   throw new RedressError('ROLE_TOO_LOW', `The topic ${topic} is not for ${caller.name}.`)
 }
