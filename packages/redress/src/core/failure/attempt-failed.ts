@@ -90,8 +90,9 @@ export class StageTimeout extends Error {
 /** 'at run (/srv/app/convert.ts:12:7)' or 'at Array.map (<anonymous>)', on its own line or after others. */
 const STACK_FRAME =
   /\s+at (?:[^\n()]{1,200} )?(?:\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*:\d+:\d+\)?|\(<anonymous>\)|(?<=Promise\.\w+ )\(index \d+\))/g
-/** The same where the limit cut it off before its line number. */
-const CUT_FRAME = /\s+at (?:[^\n()]{1,200} )?\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*$/
+/** The last frame where the limit cut it off: in its location, or already in the name of its function. */
+const CUT_FRAME =
+  /\s+at (?:[^\n()]{1,200} )?\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*$|\s+at [^\n()]{0,200}\(?$|\s+at?$/
 const READ_CHARS_MAX = 4 * NOTE_CHARS_MAX
 
 /** A handler's message to the owner of its job, as one line. Code locations are removed. */

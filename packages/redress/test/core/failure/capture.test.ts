@@ -242,3 +242,11 @@ test.each([
 ])('what a handler says to the owner loses its stack trace and nothing else: %j', (note, told) => {
   expect(publicLine(note)).toBe(told)
 })
+
+test('a stack that the limit cuts off anywhere leaves no part of a frame in a public line', () => {
+  for (let chars = 1; chars < 200; chars++) {
+    const folder = 'f'.repeat(chars)
+    const frames = Array.from({ length: 30 }, () => `    at Slots.#next [as take] (/srv/${folder}/slots.ts:12:7)`)
+    expect(publicLine(['Error: no slot', ...frames].join('\n'))).toBe('Error: no slot')
+  }
+})
