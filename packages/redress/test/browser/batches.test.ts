@@ -79,7 +79,7 @@ test('batches are listed with the outcomes of their jobs', async () => {
   expect(new URL(page.url()).search).toBe('?owner=bob')
   await page.getByLabel('Name').fill('winter')
   await page.getByLabel('Name').blur()
-  await page.getByText('No batch is like that.').waitFor()
+  await page.getByText('No batch matches.').waitFor()
 })
 
 test('batches are paged', async () => {

@@ -154,7 +154,7 @@ test('one letter shows its failure and the effect of a replay, and job data stay
   const desk = await makeDesk({ story: letters(2) })
   const page = await desk.open('/dead-letters/1')
   await page.getByText('It can be replayed: makes a new job; this one stays failed.').waitFor()
-  await page.getByText('What was handed in cannot be done.').waitFor()
+  await page.getByText('The input cannot be processed.').waitFor()
   await page.getByText('NO_ADDRESS is never retried').waitFor()
   expect(await page.getByLabel('the input').innerText()).toContain(MARKUP)
   expect(await page.getByLabel('what was thrown').innerText()).toContain(MARKUP)

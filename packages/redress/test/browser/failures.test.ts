@@ -63,7 +63,7 @@ test('a group is snoozed for a time, and a snooze without an end is refused', as
     .waitFor()
   await page.getByRole('link', { name: 'Snoozed' }).click()
   await act(page, { open: 'Reopen', verb: 'Reopen' })
-  await page.getByText('Nothing is put aside.').waitFor()
+  await page.getByText('No group is snoozed.').waitFor()
 })
 
 test('groups are paged, and regressed ones are listed before the first page only', async () => {

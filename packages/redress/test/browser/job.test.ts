@@ -60,7 +60,7 @@ describe('a job that failed', () => {
     const desk = await makeDesk()
     const id = await idOf(desk, { type: 'thumb.render', status: 'failed' })
     const page = await desk.open(`/jobs/${id}`)
-    await verdictOf(page).getByText('Nobody has said yet what this failure means.').waitFor()
+    await verdictOf(page).getByText('This failure has no code yet.').waitFor()
     const preview = await act(page, { open: 'Retry', verb: 'Retry', reason: 'the width is checked now' })
     expect(preview).toContain('sends it back to the queue with a fresh budget')
     await told(page).getByText('is back in the queue').waitFor()
@@ -242,7 +242,7 @@ describe('visitors of a job page', () => {
     await act(page, { open: 'Retry', verb: 'Retry', reason: 'please' })
     await told(page).getByText('Made job').waitFor()
     await page.goto(`/jobs/${await idOf(desk, { owner: 'bob' })}`)
-    await page.getByText('or it is the job of somebody else').waitFor()
+    await page.getByText('or the job belongs to another owner').waitFor()
   })
 
   test('the page of a missing job explains it and links to the list', async () => {
@@ -267,7 +267,7 @@ test('a held job names its hold, and an orphan asks for a decision', async () =>
   await page.goto(`/jobs/${(await desk.app.perform('orphans.list', {})).jobs[0]?.id}`)
   await verdictOf(page).getByText('ORPHANED.').waitFor()
   await verdictOf(page).getByText('Cancel: no, its policy has cancel: false.').waitFor()
-  await page.getByText('Nobody knows how far it came.').waitFor()
+  await page.getByText('Its progress is unknown.').waitFor()
   // What held a job that was never begun until then is still known when it has gone on.
   const bobs = await idOf(desk, { type: 'pdf.convert', status: 'queued', owner: 'bob' })
   await desk.kit.advance('20s')

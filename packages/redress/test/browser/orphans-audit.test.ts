@@ -12,7 +12,7 @@ describe('orphans', () => {
     await row.getByText('crashing-worker').waitFor()
     await row.getByText(/^at .*, process \d+$/).waitFor()
     await row.getByRole('link', { name: 'afterwards, as a new job' }).waitFor()
-    await page.getByText('If the worker comes back, the job goes on').waitFor()
+    await page.getByText('If the worker comes back, the job continues').waitFor()
     await page.getByText('its writes are refused and do not count').waitFor()
     await expectAccessible(page)
 
@@ -57,7 +57,7 @@ describe('the audit trail', () => {
     expect(await page.getByLabel('What', { exact: true }).inputValue()).toBe('replays')
 
     await page.goto('/audit?target=job&by=nobody')
-    await page.getByText('Nobody has done this.').waitFor()
+    await page.getByText('No matching entries.').waitFor()
     await page.goto('/audit?since=soon')
     await page.getByRole('alert').getByText('is not a duration').waitFor()
     await page.goto('/audit?id=media&since=1d')

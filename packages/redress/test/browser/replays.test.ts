@@ -59,7 +59,7 @@ test('a replay is previewed with reasons and planned, and a reload keeps the for
   await page.getByLabel('Canary').fill('2')
   await page.getByLabel('Of these may fail').fill('2')
   await page.getByLabel('Of these may fail').blur()
-  await page.getByRole('alert').getByText('of a canary of 2, fewer than 2 may fail').waitFor()
+  await page.getByRole('alert').getByText('must be less than canary (2)').waitFor()
   await page.getByLabel('Of these may fail').fill('1')
   await page.getByLabel('Rate').fill('fast')
   await page.getByLabel('Rate').blur()
@@ -80,7 +80,7 @@ test('a replay is previewed with reasons and planned, and a reload keeps the for
   const preview = await act(page, { open: 'Plan this replay', verb: 'Plan', reason: 'the new server is there' })
   expect(preview).toContain('Of 6, 6 will run, 0 will be skipped')
 
-  await page.getByText('Nothing runs until somebody starts it.').waitFor()
+  await page.getByText('The replay runs when a person starts it.').waitFor()
   await page.reload()
   await page.getByText('the first 2 letters; at most 1 of their jobs may fail').waitFor()
   await page.getByText('at most 100 a second').waitFor()
@@ -162,7 +162,7 @@ test('a running replay can be paused, resumed and aborted, and shows it live', a
   const paused = await numbers(page, LETTERS)
   await kit.advance('1m')
   await page.reload()
-  await page.getByText('No letter becomes a job until somebody resumes it.').waitFor()
+  await page.getByText('No letter becomes a job until the replay is resumed.').waitFor()
   expect(await numbers(page, LETTERS)).toEqual(paused)
   await expectAccessible(page)
 
@@ -189,7 +189,7 @@ test('a running replay can be paused, resumed and aborted, and shows it live', a
   await act(page, { open: 'Plan this replay', verb: 'Plan' })
   await act(page, { open: 'Abort', verb: 'Abort' })
   await told(page).getByText('is aborted').waitFor()
-  await page.getByText('It was ended for good.').waitFor()
+  await page.getByText('It was aborted.').waitFor()
 })
 
 test('a failed canary stops a replay, and the resume dialog explains the effect', async () => {
@@ -229,7 +229,7 @@ test('each letter shows its outcome, and types without a worker are named', asyn
   // Nobody has been at work for longer than a worker is silent.
   await kit.clock.advance(120_000, async () => undefined)
   const page = await desk.open(`/replays/${id}`)
-  await page.getByText('Nobody runs mail.send:').waitFor()
+  await page.getByText('No worker runs mail.send:').waitFor()
   await page.getByText('60 letters wait until a worker that knows it is there').waitFor()
   await kit.advance('5s')
   await page.getByText('Every letter became a job or was skipped.').waitFor()
@@ -240,7 +240,7 @@ test('each letter shows its outcome, and types without a worker are named', asyn
   await row(1).getByText('complete').waitFor()
   await row(3).getByText('it was replayed already, as job').waitFor()
   await row(5).getByText('the letter is gone').waitFor()
-  await page.getByText('1: somebody replayed it, or retried its job; 1: the letter is gone').waitFor()
+  await page.getByText('1: it was replayed, or its job was retried; 1: the letter was purged').waitFor()
   expect(await numbers(page, LETTERS)).toEqual({ submitted: 58, skipped: 2, waiting: 0 })
 
   await page.getByRole('link', { name: 'Next page' }).click()

@@ -13,7 +13,7 @@ export const signedOut = signal(false)
 export function whyNot(name: OperationName): string | null {
   const known = me.value
   const entry: CatalogEntry = CATALOG[name]
-  if (known === null) return 'Nobody is signed in.'
+  if (known === null) return 'You are not signed in.'
   if (!mayRole(known.role, entry)) return `This needs the role ${entry.role}; ${known.name} has ${known.role}.`
   return inScope(known.scopes, name) ? null : `This is not in the scopes of ${known.name}.`
 }

@@ -65,14 +65,14 @@ export default function Audit() {
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   return isFiltered ? (
-    <Empty title="Nobody has done this.">
+    <Empty title="No matching entries.">
       <p>
         Or it was done before the trail begins. <a href="/audit">Show everything</a>
       </p>
     </Empty>
   ) : (
     <Empty title="No person has done anything yet.">
-      <p>Whatever somebody changes here, on the command line or over HTTP is kept with who, why and when.</p>
+      <p>Every change by a person is recorded with actor, reason and time, whether by page, command line or HTTP.</p>
     </Empty>
   )
 }

@@ -75,7 +75,7 @@ function Choices() {
         <dt>
           <strong>Wait</strong>
         </dt>
-        <dd>If the worker comes back, the job goes on as if nothing had been, and is no orphan any more.</dd>
+        <dd>If the worker comes back, the job continues and is no longer an orphan.</dd>
         <dt>
           <strong>Mark failed</strong>
         </dt>
@@ -86,9 +86,7 @@ function Choices() {
         <dt>
           <strong>Retry</strong>
         </dt>
-        <dd>
-          Possible once it is marked failed, as the policy of its type says. What was half done is then done again.
-        </dd>
+        <dd>Possible once it is marked failed, as the policy of its type says. Partial work is then repeated.</dd>
       </dl>
     </section>
   )
@@ -188,7 +186,7 @@ function MarkFailed({ job, policy }: { job: JobView; policy: Policy | null }) {
         explain: (
           <>
             <p>
-              Nobody knows how far <strong>{job.worker ?? 'its worker'}</strong> came. After this, whatever it still
+              It is unknown how far <strong>{job.worker ?? 'its worker'}</strong> came. After this, whatever it still
               writes is refused.
             </p>
             {mode !== undefined && <p>Retry: {AFTERWARDS[mode]}.</p>}

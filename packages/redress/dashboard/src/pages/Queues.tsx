@@ -97,10 +97,10 @@ function QueueCard({ queue, types }: { queue: Queue; types: OutputOf<'types.list
         <p>
           Paused by {paused.by} <Ago at={paused.at} />: <span class="said">{paused.reason}</span>.{' '}
           {paused.until === null ? (
-            'Until somebody resumes it.'
+            'Until it is resumed.'
           ) : (
             <>
-              It goes on by itself <Ago at={paused.until} />.
+              It resumes automatically <Ago at={paused.until} />.
             </>
           )}
         </p>

@@ -10,7 +10,7 @@ const TONES = { working: 'good', silent: 'bad', stopped: 'plain' } as const
 const ICONS = { working: 'processing', silent: 'orphan', stopped: 'pause' } as const
 const MEANINGS = {
   working: 'It was heard of just now.',
-  silent: 'It has not been heard of for a while, and did not say goodbye. What it had is noticed as orphaned.',
+  silent: 'It has not reported for a while and was not stopped. Its jobs become orphans.',
   stopped: 'It was stopped in good order.',
 } as const
 

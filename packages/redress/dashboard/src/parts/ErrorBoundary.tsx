@@ -37,7 +37,7 @@ export function NotLoaded() {
   return (
     <Page title="This page is not loaded">
       <div class="notice bad" role="alert">
-        <p>Its program could not be read from the server. It is loaded by itself when the server is back.</p>
+        <p>The page could not be loaded from the server. It reloads when the server is back.</p>
         <LoadAgain />
       </div>
     </Page>

@@ -115,7 +115,7 @@ function Stale() {
     return (
       <div class="notice warn" role="alert">
         <p>
-          <strong>Your session is over.</strong> What is shown here is as it was before. Make a link with{' '}
+          <strong>Your session is over.</strong> The data on this page is from before. Make a link with{' '}
           <code>redress sign-in</code>, open it in this browser, and then{' '}
           {/* A target of its own keeps the router out: the browser loads the page, as whoever has signed in. */}
           <a href={location.pathname + location.search} target="_top">

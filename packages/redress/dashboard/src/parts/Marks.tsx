@@ -17,7 +17,7 @@ export function FaultMark({ fault }: { fault: Fault }) {
 export function StatusMark({ status, isOrphaned = false }: { status: Status; isOrphaned?: boolean }) {
   if (isOrphaned) {
     return (
-      <span class="mark status-orphan" title="Its worker is gone, and nobody knows how far it came.">
+      <span class="mark status-orphan" title="Its worker is lost, and its progress is unknown.">
         <Icon name="orphan" />
         orphaned
       </span>

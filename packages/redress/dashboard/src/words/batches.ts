@@ -20,6 +20,5 @@ export const BATCH_WORDS: Readonly<Record<BatchState, StateWords>> = {
 export const ROLLUP_WORDS: Readonly<Record<Rollup, string>> = {
   partial: 'Where some jobs are complete and some are not, the batch is partial.',
   'all-or-nothing': 'One job that does not complete makes the whole batch failed.',
-  'any-permanent':
-    'One job that failed for good makes the whole batch failed; where attempts were merely used up, it is partial.',
+  'any-permanent': 'One job that cannot be retried makes the batch failed; with used-up attempts only, it is partial.',
 }

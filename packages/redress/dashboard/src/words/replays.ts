@@ -9,26 +9,30 @@ interface StateWords {
 
 export const REPLAY_WORDS: Readonly<Record<ReplayState, StateWords>> = {
   planning: { tone: 'plain', icon: 'queued', meaning: 'Its selection was not finished. Abort it and plan again.' },
-  planned: { tone: 'plain', icon: 'queued', meaning: 'The selection is kept. Nothing runs until somebody starts it.' },
+  planned: {
+    tone: 'plain',
+    icon: 'queued',
+    meaning: 'The selection is stored. The replay runs when a person starts it.',
+  },
   canary: {
     tone: 'warn',
     icon: 'processing',
     meaning: 'The first letters go; the rest waits until their jobs have ended.',
   },
   running: { tone: 'warn', icon: 'processing', meaning: 'Letter after letter becomes a job.' },
-  paused: { tone: 'warn', icon: 'pause', meaning: 'No letter becomes a job until somebody resumes it.' },
+  paused: { tone: 'warn', icon: 'pause', meaning: 'No letter becomes a job until the replay is resumed.' },
   stopped: {
     tone: 'bad',
     icon: 'open',
     meaning: 'Its canary stopped it: too many of the first jobs did not complete. The rest waits for a decision.',
   },
   done: { tone: 'good', icon: 'complete', meaning: 'Every letter became a job or was skipped.' },
-  aborted: { tone: 'plain', icon: 'cancelled', meaning: 'It was ended for good. Jobs that were made already go on.' },
+  aborted: { tone: 'plain', icon: 'cancelled', meaning: 'It was aborted. Jobs that it made continue.' },
 }
 
 export const SKIP_WORDS: Readonly<Record<SkipCode, string>> = {
-  'already-replayed': 'somebody replayed it, or retried its job',
-  purged: 'the letter is gone',
+  'already-replayed': 'it was replayed, or its job was retried',
+  purged: 'the letter was purged',
   'not-failed': 'its job is not failed any more',
   'not-allowed': 'its policy forbids manual retries',
   refused: 'its type refuses the input',

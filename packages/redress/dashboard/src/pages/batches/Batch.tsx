@@ -84,9 +84,9 @@ function RetryButton({ batch: { id, state, counts, failures } }: { batch: Batch 
           <p>
             Each goes back as its policy says, all of them together.{' '}
             {state === 'expired'
-              ? 'The batch is expired and stays so; its jobs are counted all the same.'
+              ? 'The batch stays expired; its jobs are still counted.'
               : 'The batch is open until they have ended, and is then settled again.'}{' '}
-            What may not be retried stays as it is.
+            Jobs that cannot be retried stay unchanged.
           </p>
         ),
       }}
@@ -106,7 +106,7 @@ function CancelButton({ batch: { id, counts, sealed } }: { batch: Batch }) {
         title: 'Cancel what is left of this batch',
         verb: 'Cancel the jobs',
         isDangerous: true,
-        explain: <p>The batch takes no more jobs. What waits is taken out; what runs is asked to stop.</p>,
+        explain: <p>The batch takes no more jobs. Queued jobs are cancelled; running jobs are asked to stop.</p>,
       }}
     >
       Cancel

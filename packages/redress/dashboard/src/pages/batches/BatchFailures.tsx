@@ -98,7 +98,7 @@ function RetryOne({ job: { id, actions } }: { job: JobView }) {
   return (
     <ActButton
       isSmall
-      refusal={retry?.allowed ? null : `It cannot be retried: ${retry?.why ?? 'nobody knows why'}.`}
+      refusal={retry?.allowed ? null : `It cannot be retried: ${retry?.why ?? 'unknown'}.`}
       act={{ name: 'jobs.retry', input: { id }, title: 'Retry this job', verb: 'Retry' }}
     >
       Retry

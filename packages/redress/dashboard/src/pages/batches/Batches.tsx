@@ -116,7 +116,7 @@ function LastError({ error }: { error: BatchView['lastError'] }) {
 function NoBatches(props: { isFiltered: boolean }) {
   if (props.isFiltered) {
     return (
-      <Empty title="No batch is like that.">
+      <Empty title="No batch matches.">
         <p>
           Take something out of the filter, or <a href="/batches">see all of them</a>.
         </p>

@@ -124,7 +124,7 @@ function NoLetters(props: { isFiltered: boolean; isLater: boolean }) {
   if (props.isLater) return <Empty title="There are no more letters." />
   if (props.isFiltered) {
     return (
-      <Empty title="No dead letter is like that.">
+      <Empty title="No dead letter matches.">
         <p>
           Take something out of the filter, or <a href="/dead-letters">see all of them</a>.
         </p>
@@ -134,8 +134,8 @@ function NoLetters(props: { isFiltered: boolean; isLater: boolean }) {
   return (
     <Empty title="There are no dead letters.">
       <p>
-        A job that fails for good is set aside here where its policy has <code>deadLetter: 'queue'</code>. What failed
-        without that is among the <a href="/failures">failures</a>.
+        A failed job becomes a dead letter here if its policy has <code>deadLetter: 'queue'</code>. What failed without
+        that is among the <a href="/failures">failures</a>.
       </p>
     </Empty>
   )

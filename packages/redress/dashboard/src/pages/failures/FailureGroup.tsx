@@ -212,12 +212,12 @@ function History({ detail: { history } }: { detail: Detail }) {
 }
 
 const STEPS: Readonly<Record<Fault, string>> = {
-  caller: 'Tell whoever handed it in what is wrong with it. A retry with the same input fails again.',
+  caller: 'Tell the submitter what is wrong with the input. A retry with the same input fails again.',
   dependency: 'See whether the other service is back, then retry or replay. A breaker keeps more of them from failing.',
   system: 'Mend the machine first: disk, memory or network. Then retry or replay.',
   code: 'Mend the program and deploy it, then resolve the group and retry or replay.',
-  operator: 'Ask whoever decided it; the audit trail has the name and the reason.',
-  unknown: 'Read what was thrown, and give it a code, so that the next one is handled by itself.',
+  operator: 'Ask the person who decided it; the audit trail has the name and the reason.',
+  unknown: 'Read the thrown error and give it a failure code, so that a rule handles the next one.',
 }
 
 /** What helps, going by whose fault it is. */

@@ -89,7 +89,7 @@ function FilterForm({ view, filter }: { view: string; filter: Readonly<Record<st
         <label>
           <span class="unseen">At fault</span>
           <select name="fault" value={filter.fault ?? ''}>
-            <option value="">Whoever is at fault</option>
+            <option value="">Any fault</option>
             {Object.entries(FAULT_WORDS).map(([fault, { word }]) => (
               <option key={fault} value={fault}>
                 {word}
@@ -124,7 +124,7 @@ const isFiltered = ({ type, code, fault, q }: InputOf<'failures.list'>): boolean
 const EMPTY: Readonly<Record<GroupState, string>> = {
   open: 'No failure is open.',
   regressed: '',
-  snoozed: 'Nothing is put aside.',
+  snoozed: 'No group is snoozed.',
   resolved: 'Nothing was resolved yet.',
 }
 

@@ -22,9 +22,9 @@ export function GroupActs({
           act={{
             name: 'failures.resolve',
             input,
-            title: `${code} is mended`,
+            title: `${code} is fixed`,
             verb: 'Resolve',
-            explain: <p>Say what was mended. If it fails again, the group comes back as regressed.</p>,
+            explain: <p>Say what was fixed. If it fails again, the group becomes regressed.</p>,
           }}
         >
           Resolve

@@ -70,7 +70,7 @@ function Step({ step, isOpen }: { step: ExplainedStep; isOpen: boolean }) {
         </p>
       )}
       {attempt !== null && ended === null && (
-        <p>{notes.at(-1)?.tone === 'bad' ? 'Nobody knows how far it came.' : 'It is running.'}</p>
+        <p>{notes.at(-1)?.tone === 'bad' ? 'Its progress is unknown.' : 'It is running.'}</p>
       )}
     </>
   )

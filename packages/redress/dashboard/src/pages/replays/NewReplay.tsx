@@ -25,7 +25,7 @@ const HOW: readonly FilterFormField[] = [
     hint: '10',
     help: 'So many go first; the rest waits until their jobs have ended.',
   },
-  { name: 'canaryFailures', label: 'Of these may fail', hint: '0', help: 'One more, and the replay stops by itself.' },
+  { name: 'canaryFailures', label: 'Of these may fail', hint: '0', help: 'With one more failure the replay stops.' },
   {
     name: 'patch',
     label: 'Change each input',
@@ -158,7 +158,7 @@ function PlanPreview({ data, problem }: { data: Planned | null; problem: Refused
   const skips = skipped.reduce((sum, { letters }) => sum + letters, 0)
   if (willRun + skips === 0) {
     return (
-      <Empty title="No dead letter is like that.">
+      <Empty title="No dead letter matches.">
         <p>Take something out of the filter.</p>
       </Empty>
     )

@@ -109,7 +109,7 @@ function Absent({ replay: { state, waitingTypes } }: { replay: ReplayDetail }) {
       <div key={type} class="notice bad">
         <p>
           <strong>
-            Nobody runs <span class="said">{type}</span>:
+            No worker runs <span class="said">{type}</span>:
           </strong>{' '}
           {some(letters, 'letter waits', 'letters wait')} until a <a href="/workers">worker</a> that knows it is there.
         </p>
@@ -244,16 +244,16 @@ const ACTS: readonly Act[] = [
   },
   {
     ...{ name: 'replays.resume', verb: 'Resume', from: ['paused', 'stopped'] },
-    explain: 'It goes on where it was held. Time lost in a pause is not made up for.',
+    explain: 'It continues where it was paused. The rate does not make up for the pause.',
   },
   {
     ...{ name: 'replays.abort', verb: 'Abort', isDangerous: true },
     from: ['planning', 'planned', 'canary', 'running', 'paused', 'stopped'],
-    explain: 'It ends for good. Jobs that were made already go on; letters that wait stay as they are.',
+    explain: 'It cannot be resumed. Jobs that it made continue; waiting letters stay unchanged.',
   },
 ]
 
-const OVERRULES = 'Its canary stopped it. Whoever resumes it overrules the canary: the rest goes without waiting.'
+const OVERRULES = 'Its canary stopped it. Resuming overrules the canary: all other letters run without waiting.'
 
 /** What can be done with a replay that stands so. */
 function ReplayButtons({ replay: { id, state } }: { replay: Pick<ReplayView, 'id' | 'state'> }) {

@@ -33,7 +33,7 @@ export function ReplayItems({ replay: { items, nextAfter } }: { replay: OutputOf
     <>
       <FilterForm label="Which letters of this replay" fields={[STATE_FIELD]} />
       {items.length === 0 ? (
-        <Empty title="No letter of this replay is like that." />
+        <Empty title="No letter of this replay matches." />
       ) : (
         <Table
           label="Letters of this replay, in their order"

@@ -96,9 +96,9 @@ export default function Replays() {
 function NoReplays(props: { isFiltered: boolean }) {
   if (props.isFiltered) return <Empty title="No replay is in this state." />
   return (
-    <Empty title="Nobody has replayed many letters at once.">
+    <Empty title="There are no replays.">
       <p>
-        When the cause of many <a href="/dead-letters">dead letters</a> is mended, plan a replay of all of them: you see
+        When the cause of many <a href="/dead-letters">dead letters</a> is fixed, plan a replay of all of them: you see
         first which would run, and how fast is yours to say.
       </p>
     </Empty>
