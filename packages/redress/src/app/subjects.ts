@@ -1,7 +1,7 @@
 import { RedressError } from '../core/errors.ts'
 import { CATALOG, type OperationName } from '../operations/catalog.ts'
 import type { InputOf, OutputOf } from '../operations/table.ts'
-import type { By } from '../store/contract/store.ts'
+import type { ActorAndReason } from '../store/contract/store.ts'
 import type { AppHost } from './host.ts'
 
 /**
@@ -27,7 +27,7 @@ type KeyOf<Name extends OperationName> = (typeof CATALOG)[Name]['http'] extends 
 
 /** A change needs an actor and a reason; the audit trail keeps both. */
 type Given<Name extends OperationName> =
-  InputOf<Name> extends { actor?: unknown; reason?: unknown } ? InputOf<Name> & By : InputOf<Name>
+  InputOf<Name> extends { actor?: unknown; reason?: unknown } ? InputOf<Name> & ActorAndReason : InputOf<Name>
 
 type Call<Name extends OperationName> = [KeyOf<Name>] extends [never]
   ? (...fields: Fields<Given<Name>>) => Promise<OutputOf<Name>>

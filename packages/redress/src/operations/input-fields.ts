@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { durationMs } from '../core/text/duration.ts'
-import type { By } from '../store/contract/store.ts'
+import type { ActorAndReason } from '../store/contract/store.ts'
 
 /** Fields that several operations have in their input. */
 
@@ -30,7 +30,7 @@ const ACTOR_CHARS_MAX = 200
 const REASON_CHARS_MAX = 2_000
 
 /** `target` names the changed thing: 'job 17', 'queue mail'. */
-export function requireActorAndReason({ actor, reason }: By, target: string): void {
+export function requireActorAndReason({ actor, reason }: ActorAndReason, target: string): void {
   if (actor.trim() === '') throw new RedressError('REASON_REQUIRED', `An actor is required to change ${target}.`)
   if (reason.trim() === '') throw new RedressError('REASON_REQUIRED', `A reason is required to change ${target}.`)
   if (actor.length > ACTOR_CHARS_MAX || reason.length > REASON_CHARS_MAX) {

@@ -3,7 +3,7 @@ import type { PostgresRows } from './postgres/connection/side-rows.ts'
 /** What a store does, for drivers of your own, and an app's own rows beside the store's: `redress/store`. */
 export type { JobEvent } from '../core/job/events.ts'
 export type { FeedEvent, JobFeedEvent, SubjectFeedEvent } from './contract/feed.ts'
-export type { By, JobRow, Lease, NewJob, Store, Submitted } from './contract/store.ts'
+export type { ActorAndReason, JobRow, Lease, NewJob, Store, Submitted } from './contract/store.ts'
 export type { AsyncExecutor, SyncExecutor } from './contract/transactional.ts'
 export type { PostgresAnswer, PostgresQuery, PostgresRows, PostgresValue } from './postgres/connection/side-rows.ts'
 

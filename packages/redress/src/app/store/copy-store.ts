@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { RedressError } from '../../core/errors.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { CopySource, CopyTarget, TableCount } from '../../store/contract/copying.ts'
-import type { By } from '../../store/contract/store.ts'
+import type { ActorAndReason } from '../../store/contract/store.ts'
 import { type Copied, type CopyOptions, copyStore as copyAll, planCopy } from '../../store/copy/copy.ts'
 import type { OnPages, Restored } from '../../store/sqlite/backup.ts'
 import { App } from '../app.ts'
@@ -118,7 +118,7 @@ interface RestoreOptions {
   isForced: boolean
   /** Nothing of it is begun before a person says so. */
   isPaused: boolean
-  by: By
+  by: ActorAndReason
   clock: Clock
   onPages: OnPages
 }
@@ -149,7 +149,7 @@ export async function restoreStore(options: RestoreOptions): Promise<Restored> {
   })
 }
 
-async function pauseAll(path: string, by: By, clock: Clock): Promise<void> {
+async function pauseAll(path: string, by: ActorAndReason, clock: Clock): Promise<void> {
   const app = new App({ store: `sqlite:${path}`, clock })
   try {
     const { queues } = await app.perform('queues.list', {})

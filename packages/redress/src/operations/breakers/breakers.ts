@@ -12,7 +12,7 @@ import {
 import { durationMs, formatMs, isoTime, isoTimeOrNull } from '../../core/text/duration.ts'
 import { count, done, flag, name, number, text, time, timeOrNull } from '../../core/views/fields.ts'
 import type { StoredBreaker } from '../../store/contract/breakers.ts'
-import type { By, Store } from '../../store/contract/store.ts'
+import type { ActorAndReason, Store } from '../../store/contract/store.ts'
 import { actorFields, durationInput, requireActorAndReason } from '../input-fields.ts'
 import { breakerHolds } from '../jobs/holds.ts'
 import { type Context, operation } from '../operation.ts'
@@ -185,7 +185,7 @@ const probeBreaker = operation('breakers.probe', {
   },
 })
 
-async function neededFor(store: Store, name: string, by: By): Promise<StoredBreaker> {
+async function neededFor(store: Store, name: string, by: ActorAndReason): Promise<StoredBreaker> {
   const breaker = await neededBreaker(store, name)
   requireActorAndReason(by, `breaker ${name}`)
   return breaker

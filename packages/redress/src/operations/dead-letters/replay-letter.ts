@@ -1,7 +1,7 @@
 import { mergePatch, type Skip } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { StoredDeadLetter } from '../../store/contract/dead-letters.ts'
-import type { By, NewJob, RetriedFrom } from '../../store/contract/store.ts'
+import type { ActorAndReason, NewJob, RetriedFrom } from '../../store/contract/store.ts'
 import { refuseUnlessAdmitted } from '../jobs/admit-retry.ts'
 import type { Context } from '../operation.ts'
 
@@ -9,7 +9,7 @@ type Preparing = Pick<Context, 'prepare' | 'admitRetry'>
 
 interface Making {
   input: unknown
-  by: By
+  by: ActorAndReason
   origin: Pick<RetriedFrom, 'act' | 'replay'>
   /** Reserved; a new one when left out. */
   id?: string
@@ -47,7 +47,7 @@ const inputOf = ({ payload }: StoredDeadLetter, patch: string | null): unknown =
 export async function prepareItem(
   context: Preparing,
   letter: StoredDeadLetter,
-  { patch, by, replay, id }: { patch: string | null; by: By; replay: string; id: string },
+  { patch, by, replay, id }: { patch: string | null; by: ActorAndReason; replay: string; id: string },
 ): Promise<{ job: NewJob } | { skip: Skip }> {
   try {
     const origin = { act: 'replays.start', replay } as const

@@ -3,7 +3,7 @@ import { obstacleTo, perSecondOf, type ReplayPlan, type Skip, type SkipCode } fr
 import { RedressError } from '../../core/errors.ts'
 import type { LetterFilter, StoredDeadLetter } from '../../store/contract/dead-letters.ts'
 import type { NewReplayItem, StoredReplay } from '../../store/contract/replays.ts'
-import type { By } from '../../store/contract/store.ts'
+import type { ActorAndReason } from '../../store/contract/store.ts'
 import { prepareItem } from '../dead-letters/replay-letter.ts'
 import type { Context } from '../operation.ts'
 import type { planInput, ReplayPlanned } from './replays.ts'
@@ -66,7 +66,10 @@ export async function planReplay(context: Context, planning: Planning): Promise<
 async function obstacleNow(
   context: Context,
   letter: StoredDeadLetter,
-  { replaysSeen, ...making }: { replaysSeen: number; patch: string | null; by: By; replay: string; id: string },
+  {
+    replaysSeen,
+    ...making
+  }: { replaysSeen: number; patch: string | null; by: ActorAndReason; replay: string; id: string },
 ): Promise<Skip | null> {
   const obstacle = obstacleTo(letter, replaysSeen, making.patch !== null)
   if (obstacle !== null) return obstacle

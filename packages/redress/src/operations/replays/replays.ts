@@ -19,7 +19,7 @@ import {
   timeOrNull,
 } from '../../core/views/fields.ts'
 import type { StoredReplay, StoredReplayItem } from '../../store/contract/replays.ts'
-import type { By, Store } from '../../store/contract/store.ts'
+import type { ActorAndReason, Store } from '../../store/contract/store.ts'
 import { allField, filterFields, filterOf, refuseAccidentalAll } from '../dead-letters/filter.ts'
 import { actorFields, cursorField, durationInput, limitField, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
@@ -141,7 +141,7 @@ const DID: Readonly<Record<ReplayAct, string>> = {
 export async function actOnReplay(
   store: Store,
   name: ReplayAct,
-  { id, actor, reason, dryRun }: By & { id: string; dryRun: boolean },
+  { id, actor, reason, dryRun }: ActorAndReason & { id: string; dryRun: boolean },
 ): Promise<ReplayActed> {
   const replay = await neededReplay(store, id)
   requireActorAndReason({ actor, reason }, `replay ${id}`)

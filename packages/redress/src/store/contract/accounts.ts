@@ -1,16 +1,16 @@
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 
 /** Accounts of people, and the tokens, sessions and sign-in links of people and programs. Only hashes of secrets are stored. */
 export interface AccountStore {
   /** 'taken' if an account of this name exists, also a disabled one. */
-  addAccount(params: { name: string; email: string | null; by: By }): Promise<'added' | 'taken'>
+  addAccount(params: { name: string; email: string | null; by: ActorAndReason }): Promise<'added' | 'taken'>
   /** Its credentials are invalid from now on. 'not-there' also for an account that was disabled before. */
-  disableAccount(params: { name: string; by: By }): Promise<'disabled' | 'not-there'>
+  disableAccount(params: { name: string; by: ActorAndReason }): Promise<'disabled' | 'not-there'>
   /** By name. */
   accounts(): Promise<StoredAccount[]>
 
   /** 'no-account' if the account is missing or disabled. */
-  addCredential(params: { credential: NewCredential; by: By }): Promise<'added' | 'no-account'>
+  addCredential(params: { credential: NewCredential; by: ActorAndReason }): Promise<'added' | 'no-account'>
   /**
    * The credential with this hash if it is valid: not revoked, not expired, its account not disabled, and a link not used.
    * `nowMs` is the time of the check by the store's clock.
@@ -29,7 +29,7 @@ export interface AccountStore {
     beforeKey: number | null
   }): Promise<StoredCredential[]>
   /** 'not-there' also for one that was revoked before. */
-  revokeCredential(params: { id: string; by: By }): Promise<'revoked' | 'not-there'>
+  revokeCredential(params: { id: string; by: ActorAndReason }): Promise<'revoked' | 'not-there'>
   /** Records the last use, to the minute, because a write per request would be too much. Links are left out. */
   markUsed(params: { keys: readonly number[] }): Promise<void>
   /** Removes credentials that have been invalid for this long. Returns how many. */

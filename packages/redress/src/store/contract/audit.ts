@@ -1,4 +1,4 @@
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 
 /** Who did what, why, and to which ids. Entries are written in the transaction of the act, never changed, and kept for ever. */
 export interface AuditStore {
@@ -26,7 +26,7 @@ export interface AuditFilter {
   untilMs?: number
 }
 
-export interface StoredAct extends By {
+export interface StoredAct extends ActorAndReason {
   seq: number
   atMs: number
   act: string

@@ -1,6 +1,6 @@
 import type { BatchEvent, BatchRecord, BatchState } from '../../core/batch.ts'
 import type { Rollup } from '../../core/policy/flow.ts'
-import type { BatchKey, By, NewJob, Submitted } from './store.ts'
+import type { ActorAndReason, BatchKey, NewJob, Submitted } from './store.ts'
 /**
  * Jobs with one combined outcome. Every transaction that moves a job also changes the counts. The transaction that ends the
  * last job settles the batch, adds its notices and submits the job of `onSettled`, once per settlement.
@@ -9,7 +9,10 @@ export interface BatchStore {
   /** Makes a batch and its jobs, all or nothing. An existing id changes nothing. */
   openBatch(params: { batch: NewBatch; jobs: readonly NewJob[] }): Promise<{ isNew: boolean; jobs: Submitted[] }>
   /** No more jobs can be added: the batch settles when all have ended. `by`: the person who sealed it, and the operation. */
-  sealBatch(params: { id: string; by?: By & { act: string } }): Promise<'sealed' | 'was-sealed' | 'not-found'>
+  sealBatch(params: {
+    id: string
+    by?: ActorAndReason & { act: string }
+  }): Promise<'sealed' | 'was-sealed' | 'not-found'>
   batch(params: { id: string }): Promise<BatchRow | null>
   /** The newest first. */
   batches(params: BatchFilter): Promise<BatchRow[]>

@@ -1,6 +1,6 @@
 import type { SubjectEvents } from '../../core/job/events.ts'
 import type { BreakerStatus, CallBucket, CallCount, ProbeOutcome, Standing } from '../../core/limits/breaker.ts'
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 
 /**
  * Circuit breakers, one per dependency, shared by every process on the store. A breaker exists as soon as a job type that names
@@ -14,11 +14,16 @@ export interface BreakerStore {
   countCalls(params: { counts: readonly CallReport[] }): Promise<BreakerStanding[]>
 
   /** A person forces a state, which overrides the computed one. null if there is no such breaker. */
-  forceBreaker(params: { name: string; status: 'open' | 'closed'; forMs: number | null; by: By }): Promise<true | null>
+  forceBreaker(params: {
+    name: string
+    status: 'open' | 'closed'
+    forMs: number | null
+    by: ActorAndReason
+  }): Promise<true | null>
   /** 'free' if no state was forced. */
-  releaseBreaker(params: { name: string; by: By }): Promise<'released' | 'free' | null>
+  releaseBreaker(params: { name: string; by: ActorAndReason }): Promise<'released' | 'free' | null>
   /** A person starts a probe before the cooldown ends. 'closed' if the breaker is closed. */
-  tryBreaker(params: { name: string; by: By }): Promise<'probe' | 'jobs' | 'closed' | 'forced' | null>
+  tryBreaker(params: { name: string; by: ActorAndReason }): Promise<'probe' | 'jobs' | 'closed' | 'forced' | null>
 
   /** This process offers a health probe for this time: no job is risked meanwhile. */
   offerProbe(params: { name: string; forMs: number }): Promise<void>

@@ -1,5 +1,5 @@
 import type { LetterFacts, Skip } from '../../core/dead-letter/replay.ts'
-import type { By, NewJob, StoredFailure } from './store.ts'
+import type { ActorAndReason, NewJob, StoredFailure } from './store.ts'
 
 /** Dead letters: failed jobs with payload and cause. Offsets only grow and are never reused. */
 export interface DeadLetterStore {
@@ -20,7 +20,7 @@ export interface DeadLetterStore {
    * their history. `upToOffset` protects letters that are added meanwhile.
    */
   purgeDeadLetters(
-    params: By & { filter: LetterFilter; afterOffset: number; upToOffset: number; limit: number },
+    params: ActorAndReason & { filter: LetterFilter; afterOffset: number; upToOffset: number; limit: number },
   ): Promise<{ purged: number; cursor: number | null }>
 }
 

@@ -2,7 +2,7 @@ import type { BatchState } from '../../core/batch.ts'
 import type { Fault } from '../../core/failure/failure.ts'
 import type { FailureGroup, GroupAct, GroupState } from '../../core/failure/group.ts'
 import type { Status } from '../../core/job/states.ts'
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 /**
  * Failures counted by cause. A cursor counts failures into groups, so a failing job costs nothing more. Readers first count
  * the new failures. Pruned failures stay counted. Types with `aggregates: false` have no groups.
@@ -68,7 +68,7 @@ export interface FailureGroupEvent {
   data: { actor?: string; reason?: string; failure?: number; untilMs?: number; more?: number }
 }
 
-interface FailureGroupIntervention extends By {
+interface FailureGroupIntervention extends ActorAndReason {
   fingerprint: string
   act: GroupAct
   /** The state that the person decided on. */

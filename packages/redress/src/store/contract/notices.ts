@@ -1,5 +1,5 @@
 import type { NewNotice, NoticeContent } from '../../core/notice/notice.ts'
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 
 /**
  * The outbox. Notices of a job are written in the transaction that changes the job, so neither exists without the other. Each
@@ -7,7 +7,7 @@ import type { By } from './store.ts'
  */
 export interface NoticeStore {
   /** Adds notices without a change of a job. The notices of a job come with its close, reclaim, act or submission. */
-  addNotices(params: { notices: readonly NewNotice[]; by?: By & { act: string } }): Promise<AddedNotice[]>
+  addNotices(params: { notices: readonly NewNotice[]; by?: ActorAndReason & { act: string } }): Promise<AddedNotice[]>
   /** The newest first. */
   notices(params: NoticeFilter): Promise<StoredNotice[]>
   /** Makes a job of each notice that waits for one of these channels. Returns how many. */

@@ -1,4 +1,4 @@
-import type { By } from './store.ts'
+import type { ActorAndReason } from './store.ts'
 
 /** Named groups of job types that are paused and resumed together. */
 export interface QueueStore {
@@ -6,8 +6,8 @@ export interface QueueStore {
    * No job of the queue is claimed until it is resumed, or until `forMs` is over. Running jobs go on. A second pause replaces
    * actor, reason and end. Refused with QUEUE_UNKNOWN if no type has this queue.
    */
-  pauseQueue(params: { name: string; by: By; forMs: number | null }): Promise<void>
-  resumeQueue(params: { name: string; by: By }): Promise<'resumed' | 'not-paused'>
+  pauseQueue(params: { name: string; by: ActorAndReason; forMs: number | null }): Promise<void>
+  resumeQueue(params: { name: string; by: ActorAndReason }): Promise<'resumed' | 'not-paused'>
   /** Records the end of pauses whose time is over. Returns the names of the queues. */
   endPauses(): Promise<string[]>
   /** Every queue of a declared type, by name. */

@@ -1,7 +1,7 @@
 import type { ReplayAct, ReplayPlan, ReplayState, Skip, SkipCode } from '../../core/dead-letter/replay.ts'
 import type { Status } from '../../core/job/states.ts'
 import type { LetterFilter, StoredDeadLetter } from './dead-letters.ts'
-import type { By, NewJob } from './store.ts'
+import type { ActorAndReason, NewJob } from './store.ts'
 
 /**
  * The replay of many dead letters: a frozen selection that any number of processes work through, in steps that each compare
@@ -9,10 +9,10 @@ import type { By, NewJob } from './store.ts'
  */
 export interface ReplayStore {
   /** Begins a selection. The replay can be started after its last items were added. */
-  draftReplay(params: By & NewReplay): Promise<void>
+  draftReplay(params: ActorAndReason & NewReplay): Promise<void>
   addReplayItems(params: { id: string; items: readonly NewReplayItem[]; isLast: boolean }): Promise<void>
   /** A person's act, if the replay is still as that person saw it. */
-  moveReplay(params: By & { id: string; act: ReplayAct; expect: ReplayState }): Promise<'done' | 'moved-on'>
+  moveReplay(params: ActorAndReason & { id: string; act: ReplayAct; expect: ReplayState }): Promise<'done' | 'moved-on'>
 
   replay(params: { id: string }): Promise<StoredReplay | null>
   /** The newest first. */
@@ -68,9 +68,9 @@ export interface StoredReplay extends NewReplay {
   why: string
   isCanaryOver: boolean
   /** Who planned it, and why. */
-  plannedBy: By
+  plannedBy: ActorAndReason
   /** Who started or resumed it last: the actor of its jobs. */
-  startedBy: By | null
+  startedBy: ActorAndReason | null
   total: number
   submitted: number
   skipped: number
@@ -102,7 +102,7 @@ export interface ReplayCounts {
 export interface ReplayTurn {
   id: string
   patch: string | null
-  by: By
+  by: ActorAndReason
   items: { position: number; job: string; letter: StoredDeadLetter | null }[]
 }
 

@@ -1,6 +1,6 @@
 import type { Status } from '../../core/job/states.ts'
 import type { MissedRule } from '../../core/schedule.ts'
-import type { By, NewJob } from './store.ts'
+import type { ActorAndReason, NewJob } from './store.ts'
 /** The caller computes the ticks of a schedule. The store ensures that each tick is taken once. */
 export interface ScheduleStore {
   /** Declares schedules. One with a new expression or zone gets the given next tick; the others keep theirs. */
@@ -17,7 +17,7 @@ export interface ScheduleStore {
   /** Stores why a due tick cannot be taken, until one is taken. */
   reportSchedule(params: { name: string; problem: string }): Promise<void>
   /** A person's act. `already`: the schedule is in that state, and nothing was done. */
-  actOnSchedule(params: By & { name: string; act: ScheduleAct }): Promise<'done' | 'already' | 'not-found'>
+  actOnSchedule(params: ActorAndReason & { name: string; act: ScheduleAct }): Promise<'done' | 'already' | 'not-found'>
 }
 
 export interface ScheduleDeclaration {
@@ -47,7 +47,7 @@ export interface StoredSchedule extends Omit<ScheduleDeclaration, 'nextAtMs'> {
   runs: number
   skipped: number
   problem: { message: string; atMs: number } | null
-  paused: (By & { atMs: number }) | null
+  paused: (ActorAndReason & { atMs: number }) | null
   /** Ticks before this were missed during a pause and do not run. */
   resumedAtMs: number | null
   /** When its declaration last changed. */

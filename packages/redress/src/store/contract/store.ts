@@ -117,7 +117,7 @@ export type WorkerKey = number
 export type BatchKey = number
 
 /** The actor of a change and the reason, as the audit trail keeps them. */
-export interface By {
+export interface ActorAndReason {
   actor: string
   reason: string
 }
@@ -144,7 +144,7 @@ export interface StoredWorker {
 }
 
 /** The failed job that a person made a new one from. */
-export interface RetriedFrom extends By {
+export interface RetriedFrom extends ActorAndReason {
   id: string
   /** The operation: 'jobs.retry' when left out. */
   act?: 'dead-letters.replay' | 'replays.start'
@@ -165,7 +165,7 @@ export interface NewJob {
   delayMs: number
   dedupe: { key: string; scope: DedupeScope } | null
   /** The person who submitted it, if any: then the submission is in the audit trail. */
-  by?: By
+  by?: ActorAndReason
   /** The failed job that a person made this one from. */
   retriedFrom: RetriedFrom | null
   /** Why it was refused, if the policy records refusals as failed jobs. */
@@ -179,7 +179,7 @@ export interface NewJob {
   /** The trace of the submission (a W3C traceparent). Each lease has it. */
   trace?: string | null
   /** The schedule that makes it, the tick, and the person who triggered it, if any. */
-  scheduled?: { name: string; atMs: number; by?: By }
+  scheduled?: { name: string; atMs: number; by?: ActorAndReason }
 }
 
 interface Expiry {

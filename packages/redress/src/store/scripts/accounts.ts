@@ -6,7 +6,7 @@ import type {
   StoredAccount,
   StoredCredential,
 } from '../contract/accounts.ts'
-import type { By } from '../contract/store.ts'
+import type { ActorAndReason } from '../contract/store.ts'
 import { parse, plain } from './jobs/rows.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
@@ -48,7 +48,7 @@ export function openAccounts({ history, write, read }: ScriptContext): AccountSt
   const add = function* (
     tx: Tx,
     { id, kind, hash, forMs, name, role, account, scopes }: NewCredential,
-    { accountKey, createdBy, by }: { accountKey: number | null; createdBy: string; by: By },
+    { accountKey, createdBy, by }: { accountKey: number | null; createdBy: string; by: ActorAndReason },
     atMs: number,
   ): Script<StoredCredential> {
     const expiresAtMs = forMs === null ? null : atMs + forMs

@@ -21,7 +21,7 @@ import { noticesOfSettlement } from '../../core/notice/notice.ts'
 import type { Rollup } from '../../core/policy/flow.ts'
 import type { Policy } from '../../core/policy/policy.ts'
 import type { BatchRow, BatchStore, NewBatch } from '../contract/batches.ts'
-import type { BatchKey, By, NewJob, Submitted } from '../contract/store.ts'
+import type { ActorAndReason, BatchKey, NewJob, Submitted } from '../contract/store.ts'
 import { settledJobId } from './derived-id.ts'
 import { history } from './history.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
@@ -222,7 +222,7 @@ export function openBatches({ types, submit }: Pick<ScriptContext, 'types' | 'su
     *seal(
       tx: Tx,
       id: string,
-      by: (By & { act: string }) | undefined,
+      by: (ActorAndReason & { act: string }) | undefined,
       nowMs: number,
     ): Script<'sealed' | 'was-sealed' | 'not-found'> {
       const key = yield* keyOf(tx, id)

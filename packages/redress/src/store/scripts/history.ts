@@ -3,7 +3,7 @@ import type { EventData, EventKind, SubjectEvents, SubjectThing } from '../../co
 import type { Status } from '../../core/job/states.ts'
 import type { NewNotice } from '../../core/notice/notice.ts'
 import type { AddedNotice } from '../contract/notices.ts'
-import type { BatchKey, By, JobKey, WorkerKey } from '../contract/store.ts'
+import type { ActorAndReason, BatchKey, JobKey, WorkerKey } from '../contract/store.ts'
 import { notifyAll } from './notices.ts'
 import type { Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
@@ -65,7 +65,7 @@ export const history = {
   },
 
   /** The actor, the act, the reason and the ids; part of the transaction that does it. */
-  *audit(tx: Tx, { actor, reason }: By, { atMs, act, target, ids, data = null }: AuditEntry): Script<void> {
+  *audit(tx: Tx, { actor, reason }: ActorAndReason, { atMs, act, target, ids, data = null }: AuditEntry): Script<void> {
     yield* tx.run`
       INSERT INTO audit (at, actor, act, reason, target, ids, data)
       VALUES (${atMs}, ${actor}, ${act}, ${reason}, ${target}, ${JSON.stringify(ids)}, ${jsonOf(data)})`

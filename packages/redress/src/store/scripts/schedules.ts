@@ -1,7 +1,7 @@
 import type { SubjectEvents } from '../../core/job/events.ts'
 import type { Status } from '../../core/job/states.ts'
 import type { ScheduleAct, ScheduleDeclaration, ScheduleStore, StoredSchedule } from '../contract/schedules.ts'
-import type { By } from '../contract/store.ts'
+import type { ActorAndReason } from '../contract/store.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
 import { NONE, sql } from './tx/sql.ts'
@@ -88,7 +88,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
   const submitRun = function* (
     tx: Tx,
     name: string,
-    { atMs, job, by }: { atMs: number; job: Parameters<typeof submit>[1][number]; by?: By },
+    { atMs, job, by }: { atMs: number; job: Parameters<typeof submit>[1][number]; by?: ActorAndReason },
     nowMs: number,
   ): Script<void> {
     const scheduled = by === undefined ? { name, atMs } : { name, atMs, by }
@@ -101,7 +101,7 @@ export function openSchedules({ dialect, history, write, read, submit }: ScriptC
   }
 
   /** False if the schedule is in that state already. */
-  const act = function* (tx: Tx, name: string, by: By, todo: ScheduleAct, nowMs: number): Script<boolean> {
+  const act = function* (tx: Tx, name: string, by: ActorAndReason, todo: ScheduleAct, nowMs: number): Script<boolean> {
     switch (todo.kind) {
       case 'pause': {
         const changes = yield* tx.run`

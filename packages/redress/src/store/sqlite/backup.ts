@@ -3,7 +3,7 @@ import { basename, dirname } from 'node:path'
 import { backup, DatabaseSync } from 'node:sqlite'
 import { RedressError } from '../../core/errors.ts'
 import { COPIED_TABLES, type TableCount } from '../contract/copying.ts'
-import type { By } from '../contract/store.ts'
+import type { ActorAndReason } from '../contract/store.ts'
 import { history } from '../scripts/history.ts'
 import { finish } from '../scripts/tx/script.ts'
 import { APPLICATION_ID, makeFile, makeFolder, openConnection, pragma } from './connection/connection.ts'
@@ -130,7 +130,7 @@ export interface RestoreOptions {
   to: string
   /** Where to move an existing store; null: an existing store is an error. */
   aside: string | null
-  by: By
+  by: ActorAndReason
   nowMs: number
   pid: number
   onPages?: OnPages

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import type { By } from '../../contract/store.ts'
+import type { ActorAndReason } from '../../contract/store.ts'
 import type { Bench } from '../bench/bench.ts'
 import { complete } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
 
-const OLGA: By = { actor: 'olga', reason: 'the disk is nearly full' }
+const OLGA: ActorAndReason = { actor: 'olga', reason: 'the disk is nearly full' }
 
 export const queues = topic('queues', {
   async 'no process claims jobs of a paused queue, and other queues go on [D34]'(bench) {

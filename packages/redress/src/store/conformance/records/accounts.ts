@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import type { NewCredential, StoredCredential } from '../../contract/accounts.ts'
-import type { By, Store } from '../../contract/store.ts'
+import type { ActorAndReason, Store } from '../../contract/store.ts'
 import type { Bench } from '../bench/bench.ts'
 import { topic } from '../promise.ts'
 
-const OLGA: By = { actor: 'olga', reason: 'she begins on Monday' }
+const OLGA: ActorAndReason = { actor: 'olga', reason: 'she begins on Monday' }
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
 
@@ -303,7 +303,7 @@ export const accounts = topic('accounts', {
 
   async 'each change is in the audit trail with who made it and why, and what was refused is not'(bench) {
     const { store } = bench
-    const by = (actor: string, reason: string): By => ({ actor, reason })
+    const by = (actor: string, reason: string): ActorAndReason => ({ actor, reason })
     await store.addAccount({ name: 'ann', email: 'ann@example.com', by: by('olga', 'she is new') })
     await store.addAccount({ name: 'ann', email: null, by: by('olga', 'again') })
     const nowMs = bench.clock.nowMs()

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { AuditFilter, StoredAct } from '../../contract/audit.ts'
-import type { By } from '../../contract/store.ts'
+import type { ActorAndReason } from '../../contract/store.ts'
 import type { Bench } from '../bench/bench.ts'
 import { markFailed, retryInPlace } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
 
-const BY: By = { actor: 'olga', reason: 'a test' }
+const BY: ActorAndReason = { actor: 'olga', reason: 'a test' }
 
 interface Act {
   /** Makes the scene, and answers with what is then done in it and the ids it is done to. */

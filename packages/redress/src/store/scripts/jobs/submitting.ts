@@ -5,7 +5,7 @@ import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { NOTHING_SPENT, packSpent, spendFailure } from '../../../core/policy/budget.ts'
 import { isCounted } from '../../../core/policy/policy.ts'
-import type { BatchKey, By, JobKey, NewJob, RetriedFrom, Submitted } from '../../contract/store.ts'
+import type { ActorAndReason, BatchKey, JobKey, NewJob, RetriedFrom, Submitted } from '../../contract/store.ts'
 import type { Batches } from '../batches.ts'
 import { type AuditEntry, history } from '../history.ts'
 import { letterMarks } from '../letters/dead-letters.ts'
@@ -47,7 +47,7 @@ export function originOf({ retriedFrom, scheduled }: NewJob): EventData | null {
 }
 
 /** A job that a person made. A job that is part of a replay of many letters is in the trail with that replay. */
-function auditOf({ id, by, retriedFrom }: NewJob, atMs: number): [By, AuditEntry] | null {
+function auditOf({ id, by, retriedFrom }: NewJob, atMs: number): [ActorAndReason, AuditEntry] | null {
   if (retriedFrom !== null && retriedFrom.replay === undefined) {
     const act = retriedFrom.act ?? 'jobs.retry'
     return [retriedFrom, { atMs, act, target: 'job', ids: [retriedFrom.id, id], data: { madeJob: id } }]

@@ -1,7 +1,7 @@
 import type { ReplayStanding, ReplayState, SkipCode } from '../../../core/dead-letter/replay.ts'
 import type { Status } from '../../../core/job/states.ts'
 import type { ReplayCounts, ReplayItemState, StoredReplay, StoredReplayItem } from '../../contract/replays.ts'
-import type { By } from '../../contract/store.ts'
+import type { ActorAndReason } from '../../contract/store.ts'
 import type { Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
 import { NONE, sql } from '../tx/sql.ts'
@@ -70,7 +70,7 @@ export function toReplay(row: ReplayRow): StoredReplay {
 }
 
 /** Set since it was started: nothing else brings a replay under way. */
-export const startedBy = ({ started_by, started_reason }: ReplayRow): By => ({
+export const startedBy = ({ started_by, started_reason }: ReplayRow): ActorAndReason => ({
   actor: started_by as string,
   reason: started_reason as string,
 })

@@ -23,7 +23,7 @@ import {
 } from '../../../core/limits/breaker.ts'
 import type { BreakerPolicy } from '../../../core/policy/flow.ts'
 import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport, StoredBreaker } from '../../contract/breakers.ts'
-import type { By } from '../../contract/store.ts'
+import type { ActorAndReason } from '../../contract/store.ts'
 import { history } from '../history.ts'
 import { plain, type Row } from '../jobs/rows.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
@@ -132,7 +132,7 @@ function* move(tx: Tx, breaker: Breaker, state: BreakerState, nowMs: number): Sc
 }
 
 /** Ends the forced state; `by` is null if its time is over. */
-function* release(tx: Tx, breaker: Breaker, by: By | null, nowMs: number): Script<Breaker> {
+function* release(tx: Tx, breaker: Breaker, by: ActorAndReason | null, nowMs: number): Script<Breaker> {
   const { name, forced } = breaker
   if (forced === null) return breaker
   yield* setForced(tx, name, null)
@@ -226,8 +226,14 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
     return standingOf(after, atMs, after.epoch === epoch ? window : yield* windowOf(tx, after, atMs))
   }
 
-  const audit = (tx: Tx, by: By, act: string, name: string, atMs: number, data: object | null = null): Script<void> =>
-    history.audit(tx, by, { atMs, act, target: 'breaker', ids: [name], data })
+  const audit = (
+    tx: Tx,
+    by: ActorAndReason,
+    act: string,
+    name: string,
+    atMs: number,
+    data: object | null = null,
+  ): Script<void> => history.audit(tx, by, { atMs, act, target: 'breaker', ids: [name], data })
 
   return {
     breakers: () =>
