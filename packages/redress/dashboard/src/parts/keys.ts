@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 
 const OFF = 'redress.keys'
 
@@ -9,11 +9,12 @@ export const setKeysOn = (isOn: boolean): void => localStorage.setItem(OFF, isOn
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement && (target.isContentEditable || target.closest('input, textarea, select') !== null)
 
-/** What a key does on this page, unless somebody types, a dialog is open, or another key is held down with it. */
+/** Defines the keys of a page. They do nothing in a text field, under an open dialog, or with Ctrl, Meta or Alt. */
 export function useKeys(keys: Readonly<Record<string, () => void>>): void {
   const latest = useRef(keys)
   latest.current = keys
-  useEffect(() => {
+  // Before the paint: a key that is pressed as soon as the page is visible must not be lost.
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
       if (isTyping(event.target) || document.querySelector('dialog[open]') !== null) return

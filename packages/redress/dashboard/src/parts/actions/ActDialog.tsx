@@ -35,7 +35,8 @@ function Dialog({ act }: { act: PendingAct }) {
   const [isBusy, setBusy] = useState(false)
   const wantsReason = act.wantsReason !== false
 
-  useEffect(() => dialog.current?.showModal(), [])
+  // Before the paint: what is typed right after the key that opens the dialog belongs to the dialog.
+  useLayoutEffect(() => dialog.current?.showModal(), [])
   const read = readFields(act, values)
 
   const key = JSON.stringify(values)
