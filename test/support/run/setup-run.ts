@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { chromium } from 'playwright-core'
+import { type BrowserServer, chromium } from 'playwright-core'
 import postgres from 'postgres'
 import { launchOptions } from '../browser/chromium.ts'
 import { startOwnPostgres } from '../stores/postgres.ts'
@@ -29,7 +29,7 @@ export default async function setUpRun(): Promise<(() => Promise<void>) | undefi
     return { url, sql }
   })
   const browser = once(async () => {
-    const server = await chromium.launchServer(launchOptions())
+    const server = await launchChromium()
     stops.push(() => server.close())
     return server.wsEndpoint()
   })
@@ -65,6 +65,20 @@ async function startPostgresForRun(): Promise<{ url: string; stop: () => Promise
   const given = process.env.TEST_DATABASE_URL
   if (given !== undefined) return { url: given, stop: async () => undefined }
   return startOwnPostgres({ settings: ['fsync=off', 'full_page_writes=off', 'autovacuum_naptime=5min'] })
+}
+
+const LAUNCHES_MAX = 3
+
+/** Chromium itself crashes at its start in about one of a hundred runs on a busy machine. Launching again helps. */
+async function launchChromium(): Promise<BrowserServer> {
+  for (let launch = 1; ; launch++) {
+    try {
+      return await chromium.launchServer(launchOptions())
+    } catch (error) {
+      if (launch === LAUNCHES_MAX) throw error
+      console.warn(`Chromium did not start (launch ${launch} of ${LAUNCHES_MAX}): ${error}`)
+    }
+  }
 }
 
 function once<T>(start: () => Promise<T>): () => Promise<T> {
