@@ -118,7 +118,7 @@ export const SUBPATH_EXPORTS: Readonly<Record<string, Subpath>> = {
     about: 'What a store does, for drivers of your own, and rows of an app beside it.',
     guide: 'jobs/transactional-submit',
     names: words(`
-      AsyncExecutor By FeedEvent JobEvent JobFeedEvent JobRow Lease NewJob PostgresAnswer PostgresQuery PostgresRows
+      ActorAndReason AsyncExecutor FeedEvent JobEvent JobFeedEvent JobRow Lease NewJob PostgresAnswer PostgresQuery PostgresRows
       PostgresValue Store SubjectFeedEvent Submitted SyncExecutor openPostgresRows
     `),
   },

@@ -103,9 +103,11 @@ test('a policy is shown field by field and previewed', async () => {
   await expectAccessible(page)
   await page.getByRole('link', { name: 'pdf.convert' }).click()
   await page.getByRole('row').filter({ hasText: 'retry.max' }).getByText('3').waitFor()
+  // The first answer also fills the field. It must not come between the selection of the old text and the new text.
+  const steps = page.getByRole('table', { name: 'What the policy of pdf.convert would do' })
+  await steps.waitFor()
   await page.getByLabel('If attempts end like this').fill('GW_5XX,crash,ok')
   await page.getByRole('button', { name: 'Try it' }).click()
-  const steps = page.getByRole('table', { name: 'What the policy of pdf.convert would do' })
   await steps.getByRole('row').filter({ hasText: 'crash' }).waitFor()
   expect(await steps.getByRole('row').count()).toBe(4)
   expect(page.url()).toContain('failures=GW_5XX')

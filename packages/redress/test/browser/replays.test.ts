@@ -212,6 +212,8 @@ test('a failed canary stops a replay, and the resume dialog explains the effect'
   await page.getByRole('button', { name: 'Leave it' }).click()
   world.isUp = true
   await act(page, { open: 'Resume', verb: 'Resume', reason: 'it is up now' })
+  // A replay that is not resumed yet when the time passes would never go on.
+  await page.getByRole('button', { name: 'Pause', exact: true }).waitFor()
   await kit.advance('5s')
   await until('the rest is complete', async () => (await numbers(page, JOBS)).complete === 4)
   expect(await numbers(page, JOBS)).toEqual({ complete: 4, failed: 2 })
