@@ -17,10 +17,11 @@ export interface ArtifactStoreOptions extends Pick<FolderOptions, 'limits' | 'on
 /** Opens the store that the URL names. Nothing is sent to an S3 store until it is used. */
 export async function artifactStore(options: ArtifactStoreOptions): Promise<ArtifactStore> {
   const { url, credentials, s3 = {}, limits, onPressure, clock, log } = options
-  if (typeof url === 'string' && url.startsWith('file:')) {
+  if (typeof url !== 'string') throw invalid("is missing: call artifactStore({ url: 'file:./data/artifacts' })")
+  if (url.startsWith('file:')) {
     return FolderArtifacts.open({ path: folderPath(url), limits, onPressure, clock })
   }
-  if (typeof url === 'string' && url.startsWith('s3:')) {
+  if (url.startsWith('s3:')) {
     const { S3Artifacts } = await import('./s3/store.ts')
     return S3Artifacts.open({ ...s3, target: s3Target(url, credentials), clock, log })
   }
