@@ -25,14 +25,14 @@ export async function readBody(request: FastifyRequest): Promise<unknown> {
 
 async function unpacked({ raw, headers }: FastifyRequest): Promise<Buffer> {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? 'identity'
-  if (encoding === 'identity' || encoding === '') return gathered(raw)
+  if (encoding === 'identity' || encoding === '') return readAll(raw)
   if (encoding !== 'gzip' && encoding !== 'x-gzip') throw refusal('VALIDATION_UNSUPPORTED_ENCODING')
   const gunzip = createGunzip()
   // An error of the request must not leave the reader of the other end waiting.
   raw.once('error', (error) => gunzip.destroy(error))
   raw.once('aborted', () => gunzip.destroy(new Error('the client went away')))
   try {
-    return await gathered(raw.pipe(gunzip))
+    return await readAll(raw.pipe(gunzip))
   } catch (error) {
     if (!isZlibError(error)) throw error
     throw refusal('VALIDATION_INVALID_JSON', { said: 'It is not gzip, although Content-Encoding says so.' })
@@ -41,7 +41,7 @@ async function unpacked({ raw, headers }: FastifyRequest): Promise<Buffer> {
 
 const isZlibError = (error: unknown): boolean => String((error as { code?: unknown }).code ?? '').startsWith('Z_')
 
-async function gathered(stream: AsyncIterable<Buffer>): Promise<Buffer> {
+async function readAll(stream: AsyncIterable<Buffer>): Promise<Buffer> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of stream) {

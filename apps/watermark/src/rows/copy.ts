@@ -16,7 +16,7 @@ export async function copyRows(tables: Tables, from: string, to: string | null):
     try {
       await target?.migrate(tables)
       const counts: CopiedCount[] = []
-      for (const table of tables.inOrder) {
+      for (const table of tables.copyOrder) {
         if (target !== null) await copyTable(table, source, target)
         counts.push({ table, source: await count(table, source), target: target && (await count(table, target)) })
       }

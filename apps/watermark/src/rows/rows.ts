@@ -30,7 +30,7 @@ export interface Tables {
   name: string
   versions: readonly string[]
   /** All of them, each after those that it refers to; the first column of each is its key. */
-  inOrder: readonly string[]
+  copyOrder: readonly string[]
 }
 
 interface RowsOptions {

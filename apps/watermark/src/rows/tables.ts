@@ -7,7 +7,7 @@ import type { Tables } from './rows.ts'
  */
 export const TABLES: Tables = {
   name: 'watermark',
-  inOrder: ['wm_assets', 'wm_campaigns', 'wm_tokens', 'wm_detections', 'wm_keys'],
+  copyOrder: ['wm_assets', 'wm_campaigns', 'wm_tokens', 'wm_detections', 'wm_keys'],
   versions: [
     `CREATE TABLE wm_assets (
       id text PRIMARY KEY,

@@ -11,7 +11,7 @@ import { openRows, type Rows, type Tables } from '../../src/rows/rows.ts'
 
 const TABLES: Tables = {
   name: 'shop',
-  inOrder: ['sh_stock', 'sh_orders'],
+  copyOrder: ['sh_stock', 'sh_orders'],
   versions: [
     'CREATE TABLE sh_stock (id text PRIMARY KEY, pieces bigint NOT NULL CHECK (pieces >= 0))',
     'CREATE TABLE sh_orders (id text PRIMARY KEY, stock text NOT NULL REFERENCES sh_stock (id)); CREATE INDEX sh_by ON sh_orders (stock)',

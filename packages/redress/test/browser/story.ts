@@ -4,7 +4,7 @@ import type { TestKit } from 'redress/testing'
 import { z } from 'zod'
 
 /** What a job of the story is told to do. */
-interface Told {
+interface StoryInput {
   does?: 'succeed' | 'unreachable' | 'refuse' | 'break' | 'fill' | 'hang'
   host?: string
   file?: string
@@ -42,9 +42,9 @@ function run(
 }
 
 /** The job types of a small company: each fails in its own way, and each policy answers otherwise. */
-function declareStory(app: App): Record<'convert' | 'mail' | 'proxy' | 'thumb', JobType<Told>> {
+function declareStory(app: App): Record<'convert' | 'mail' | 'proxy' | 'thumb', JobType<StoryInput>> {
   const make = (name: string, options: object) =>
-    app.job(name, { input: told, codes, run, ...options } as never) as unknown as JobType<Told>
+    app.job(name, { input: told, codes, run, ...options } as never) as unknown as JobType<StoryInput>
   const convert = make('pdf.convert', {
     queue: 'documents',
     policy: {

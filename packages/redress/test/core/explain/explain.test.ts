@@ -3,7 +3,7 @@ import { type ExplainInput, explain } from '../../../src/core/explain/explain.ts
 import { renderExplanation } from '../../../src/core/explain/text.ts'
 import { packSpent, spendFailure, unpackSpent } from '../../../src/core/policy/budget.ts'
 import { policy } from '../../../src/core/policy/policy.ts'
-import { failure, history, record, type Told } from '../job/records.ts'
+import { type EventTuple, failure, history, record } from '../job/records.ts'
 import { pdfXml, proxx, watermark } from '../policy/policies.ts'
 
 const spentOn = (...codes: string[]) => packSpent(codes.reduce(spendFailure, unpackSpent(null)))
@@ -12,7 +12,7 @@ function explained({
   events = [],
   nowMs = 10_000,
   ...given
-}: Partial<Omit<ExplainInput, 'events'>> & { events?: Told[] }) {
+}: Partial<Omit<ExplainInput, 'events'>> & { events?: EventTuple[] }) {
   const input = { job: record(), failures: [], ...given, events: history(['queued', 1_000, 0], ...events), nowMs }
   return explain(input)
 }
@@ -38,7 +38,7 @@ const failedJob = record({
   finishedAtMs: 9_000,
   latestFailure: final,
 })
-const failedEvents: Told[] = [
+const failedEvents: EventTuple[] = [
   ['processing', 1_020, 1],
   ['started', 1_021, 1],
   ['retry', 2_000, 1, { failure: 1, code: 'GW_5XX', dueAtMs: 9_200 }, 980],
@@ -146,7 +146,7 @@ test('a job that waits says for what and until when', () => {
     dueAtMs: 61_000,
     latestFailure: retried,
   })
-  const events: Told[] = [
+  const events: EventTuple[] = [
     ['processing', 1_020, 1],
     ['retry', 2_000, 1, { failure: 1, dueAtMs: 61_000 }, 5],
   ]
@@ -205,7 +205,7 @@ test('explain says that a person decides about an orphan and offers to mark it f
     orphanedAtMs: 7_000,
     lease: { worker: 'box:1:a', untilMs: 6_000 },
   })
-  const events: Told[] = [
+  const events: EventTuple[] = [
     ['processing', 1_020, 1],
     ['orphaned', 7_000, 1],
   ]
@@ -223,7 +223,7 @@ test('explain says that a person decides about an orphan and offers to mark it f
 })
 
 test('attempts that cost nothing are shown too: released, snoozed, reclaimed, refused as stale', () => {
-  const events: Told[] = [
+  const events: EventTuple[] = [
     ['processing', 1_100, 1],
     ['released', 1_200, 1, { reason: 'the worker stopped' }],
     ['processing', 1_300, 2],
@@ -304,7 +304,7 @@ test('stored text cannot give orders to the terminal it is shown in', () => {
 })
 
 test('a long history shows how it began and how it ended', () => {
-  const events = Array.from({ length: 100 }, (_, i): Told[] => [
+  const events = Array.from({ length: 100 }, (_, i): EventTuple[] => [
     ['processing', 2_000 + i * 10, i + 1],
     ['snoozed', 2_005 + i * 10, i + 1, {}, 5],
   ]).flat()

@@ -65,9 +65,9 @@ export function failure(given: Partial<FailureRecord> = {}): FailureRecord {
 }
 
 /** A history, one event after the other: kind, time, attempt, what else it says. */
-export type Told = [kind: EventKind, atMs: number, attempt: number, data?: EventData, durationMs?: number]
+export type EventTuple = [kind: EventKind, atMs: number, attempt: number, data?: EventData, durationMs?: number]
 
-export const history = (...events: Told[]): JobEvent[] =>
+export const history = (...events: EventTuple[]): JobEvent[] =>
   events.map(([kind, atMs, attempt, data = {}, durationMs], i) => ({
     seq: i + 1,
     jobId: '0190a5a0-0000-7000-8000-000000000001',

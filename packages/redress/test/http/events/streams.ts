@@ -4,7 +4,7 @@ import { onTestFinished } from 'vitest'
 import { until } from '../../../../../test/support/until.ts'
 import type { World } from '../world.ts'
 
-interface Told {
+interface ReceivedEvent {
   id: string | undefined
   event: string | undefined
   // biome-ignore lint/suspicious/noExplicitAny: what is told is what the tests look into
@@ -13,12 +13,12 @@ interface Told {
 
 export interface ReadStream {
   status: number
-  told: Told[]
+  told: ReceivedEvent[]
   retryMs: number | undefined
   ended: Promise<void>
   isEnded(): boolean
   /** Waits for an event of this name. */
-  hear(event: string): Promise<Told>
+  hear(event: string): Promise<ReceivedEvent>
   leave(): void
 }
 
