@@ -225,7 +225,7 @@ test('the page of a search shows the recipients or an inconclusive verdict, upda
   await send('too much')
   rig.media.detect = detect
   await page.getByText('The search failed. There was not enough memory. Send a smaller file.').waitFor()
-  await page.getByText('It is not retried automatically, and accuses nobody.').waitFor()
+  await page.getByText('The search is not retried automatically. It has no result about any recipient.').waitFor()
   expect(await page.locator('#page button').count()).toBe(0)
   await page.getByRole('link', { name: 'Searches' }).click()
   expect((await page.locator('.searches p').allTextContents()).map((text) => text.replace(/ \S+ \S+$/, ''))).toEqual([

@@ -69,7 +69,7 @@ async function startPostgresForRun(): Promise<{ url: string; stop: () => Promise
 
 const LAUNCHES_MAX = 3
 
-/** Chromium itself crashes at its start in about one of a hundred runs on a busy machine. Launching again helps. */
+/** Chromium has crashed at its start, about once in 150 launches on a busy machine. Launching it again helps. */
 async function launchChromium(): Promise<BrowserServer> {
   for (let launch = 1; ; launch++) {
     try {

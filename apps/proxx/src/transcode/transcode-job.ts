@@ -280,7 +280,8 @@ async function nameOne({ partial, target }: Clip): Promise<boolean> {
   }
   // Only this process knows the empty file, so the move replaces nothing of anyone else.
   await (await open(target, 'wx')).close()
-  if ((await stat(target)).size !== 0) throw new Error(`${target} was written by somebody else`)
+  if ((await stat(target)).size !== 0)
+    throw new Error(`${target} was written by another program; proxx does not overwrite it`)
   await rename(partial, target)
   return false
 }

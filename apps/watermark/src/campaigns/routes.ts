@@ -41,7 +41,7 @@ export function addCampaignRoutes(server: FastifyInstance, context: RouteContext
       if (asset === null) throw notFound('asset')
       if (draft.visible) await checkNames(media, namesOf(draft.recipients))
       const id = newId()
-      // A campaign belongs to the owner of its file, whoever makes it.
+      // A campaign belongs to the owner of its file, not to the person who makes it.
       await addCampaign(rows, { ...draft, id, owner: asset.account_id, assetId }, newId, nowMs)
       return await context.changed(request, reply, id, `${draft.name} is a draft.`, 201)
     } catch (error) {

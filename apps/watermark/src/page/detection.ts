@@ -42,10 +42,11 @@ export function reportPart(detection: DetectionView): Html {
   const { result, error, progress, status } = detection
   if (error !== null) {
     return html`<p class="box bad"><strong>The search failed.</strong> ${error.message}</p>
-<p>It is not retried automatically, and accuses nobody.</p>`
+<p>The search is not retried automatically. It has no result about any recipient.</p>`
   }
   if (result !== null) return verdict(result)
-  if (!isSearching(detection)) return html`<p class="box warn">The search was stopped, and accuses nobody.</p>`
+  if (!isSearching(detection))
+    return html`<p class="box warn">The search was stopped. It has no result about any recipient.</p>`
   return html`<p class="big">${status === 'queued' ? 'Waiting' : 'Searching'}</p>
 <progress max="100" value="${progress ?? 0}" aria-label="Progress of the search"></progress>`
 }
