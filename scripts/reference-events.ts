@@ -1,4 +1,5 @@
 import type { EventKind, SubjectEvents, SubjectThing } from '../packages/redress/src/core/job/events.ts'
+import type { ReportKind } from '../packages/redress/src/core/job/reports.ts'
 
 /** In the order in which they can happen. The type makes a kind that is missing here an error. */
 export const eventMeanings: Readonly<Record<EventKind, string>> = {
@@ -16,8 +17,18 @@ export const eventMeanings: Readonly<Record<EventKind, string>> = {
   recovered: 'The worker of a reported orphan came back.',
   'cancel-requested': 'A person asked to cancel a running job; its worker is told.',
   'manual-retry': 'A person sent a failed job back to the queue.',
+  rescheduled: 'A person changed the time of a waiting job. Without `dueAt` it is due at once.',
+  reprioritised: 'A person changed the priority of a waiting job.',
+  'input-replaced': 'A job that had not begun got another input, and with `dueAt` also another time.',
   expired: 'A file that the job needed or made was removed by retention. The job itself stays as it was.',
   lost: 'A worker wrote after its lease was gone. The write was refused; this is the evidence.',
+  deleted: 'A person deleted the finished job with its history. Only the feed has this event.',
+}
+
+/** The same for what a running handler reports. */
+export const reportMeanings: Readonly<Record<ReportKind, string>> = {
+  log: 'The handler called `attempt.log`: carries `line`, `message` and `fields`. Only for operators.',
+  progress: 'The handler called `attempt.progress`: carries `progress`, `done`, `total` and `note`.',
 }
 
 /** The same for what is not a job. */
@@ -39,13 +50,14 @@ export const subjectMeanings: Readonly<{ [Thing in SubjectThing]: Record<Subject
     resumed: 'A person resumed it, or the time of its pause was over.',
   },
   schedule: {
-    declared: 'A program declared it for the first time.',
-    changed: 'A program declared it differently.',
+    declared: 'A program declared it for the first time, or it was stored at runtime.',
+    changed: 'A program declared it differently, or it was upserted with another definition.',
     skipped: 'Ticks were missed and are not made up for.',
-    failed: 'The input of a tick could not be made; it is tried again.',
+    failed: 'The job of a tick could not be made; it is tried again.',
     paused: 'A person paused it.',
     resumed: 'A person resumed it.',
     triggered: 'A person ran it now.',
+    ended: 'It has no further tick: its count or its last time is reached.',
     removed: 'A person removed it.',
   },
   replay: {

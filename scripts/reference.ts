@@ -3,9 +3,10 @@ import { EXIT_CODES } from '../packages/redress/src/cli/language/help.ts'
 import { ERRORS } from '../packages/redress/src/core/errors.ts'
 import { ENGINE_CODES, type Taxonomy } from '../packages/redress/src/core/failure/taxonomy.ts'
 import { EDGES } from '../packages/redress/src/core/job/states.ts'
+import { API_PAGES } from './reference-api.ts'
 import { commandDetails, commandsPage } from './reference-commands.ts'
 import { environmentPage } from './reference-environment.ts'
-import { eventMeanings, subjectMeanings } from './reference-events.ts'
+import { eventMeanings, reportMeanings, subjectMeanings } from './reference-events.ts'
 import { exportsPage } from './reference-exports.ts'
 import { httpPage } from './reference-http.ts'
 import { metricsPage } from './reference-metrics.ts'
@@ -15,6 +16,7 @@ import { page, table } from './reference-text.ts'
 
 export const PAGES: Readonly<Record<string, () => string>> = {
   'packages/redress/src/cli/language/command-details.ts': commandDetails,
+  ...API_PAGES,
   'docs/reference/commands.md': commandsPage,
   'docs/reference/environment.md': environmentPage,
   'docs/reference/errors.md': errorsPage,
@@ -53,7 +55,7 @@ function failureCodesPage(): string {
   ])
   return page(
     'Failure codes of the engine',
-    `A job type declares its own codes with \`failures({ ... })\`. These are the ones the engine uses by itself; a row of
+    `A job type declares its own codes with \`failureCodes({ ... })\`. These are the ones the engine uses by itself; a row of
 the same name in your table replaces the copy and the retry class.`,
     table(['code', 'fault', 'retry', 'shown when failed', 'shown while a retry waits'], rows),
     `\`retry\` is what the code says about trying again: \`never\`, \`transient\` (up to the policy's budget) or
@@ -69,6 +71,13 @@ replays to the state of the job. See it with \`redress jobs events JOB\`.`,
     table(
       ['kind', 'means'],
       Object.entries(eventMeanings).map(([kind, meaning]) => [`\`${kind}\``, meaning]),
+    ),
+    '## What a handler reports',
+    `These events of a job are on the [feed](../guides/operate/live-events.md), not in its history: they change nothing. See
+the lines with \`redress jobs logs JOB\`.`,
+    table(
+      ['event', 'means'],
+      Object.entries(reportMeanings).map(([kind, meaning]) => [`\`job.${kind}\``, meaning]),
     ),
     '## What happens to other things',
     `They are told in the same sequence as the events of jobs (see the [guide](../guides/operate/live-events.md)), as

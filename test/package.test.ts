@@ -1,40 +1,23 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { cp, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, delimiter, dirname, join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-
-const CHECKOUT = join(import.meta.dirname, '..')
-const NOT_COPIED = new Set(['.git', 'node_modules', 'dist', '.redress', 'coverage'])
-
-interface Manifest {
-  name: string
-  version: string
-  scripts: Record<string, string>
-  exports: Record<string, string | Record<string, string>>
-  dependencies?: Record<string, string>
-  peerDependencies?: Record<string, string>
-  bin?: Record<string, string>
-}
-
-interface Package {
-  /** From the checkout's root. */
-  folder: string
-  manifest: Manifest
-}
-
-/** In the order in which they are built: each needs those before it. */
-const PACKAGES: readonly Package[] = [
-  'packages/redress',
-  'apps/shared',
-  'apps/pdf-xml',
-  'apps/watermark',
-  'apps/fetchbox',
-  'apps/proxx',
-].map((folder) => ({ folder, manifest: JSON.parse(readFileSync(join(CHECKOUT, folder, 'package.json'), 'utf8')) }))
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import {
+  type Answer,
+  CHECKOUT,
+  environment,
+  linkFromCheckout,
+  type Manifest,
+  PACKAGES,
+  projectWith,
+  run as runIn,
+} from './support/run/packing.ts'
+import { PACKING_MS_MAX, packedPackages } from './support/run/shared-servers.ts'
+import { linesWithError, TYPE_PROGRAMS } from './support/type-programs.ts'
 
 let scratch: string
 /** An empty project with the packages in its node_modules, as `npm install` leaves them. */
@@ -43,23 +26,17 @@ let installed: string
 
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'redress-package-'))
-  await copyCheckout(join(scratch, 'checkout'))
-  project = join(scratch, 'project')
+  project = await projectWith(await packedPackages())
   installed = join(project, 'node_modules/redress')
-  await mkdir(join(project, 'node_modules/.bin'), { recursive: true })
-  await writeFile(join(project, 'package.json'), '{ "type": "module" }')
+}, PACKING_MS_MAX)
+
+afterAll(async () => {
+  await rm(scratch, { recursive: true, force: true })
+  await rm(project, { recursive: true, force: true })
 })
 
-// One by one, so that each has the time of a hook: together they take long on a busy machine.
-for (const one of PACKAGES) {
-  beforeAll(async () => {
-    const copy = join(scratch, 'checkout', one.folder)
-    for (const step of stepsOf(one, 'prepack')) await build(copy, step)
-    await install(one, await pack(copy, one))
-  })
-}
-
-afterAll(() => rm(scratch, { recursive: true, force: true }))
+const run = (file: string, args: string[], options: { cwd?: string; path?: string } = {}): Promise<Answer> =>
+  runIn(file, args, { cwd: project, ...options })
 
 test('the package holds what was built, and no sources or tests', async () => {
   const files = await readdir(installed, { recursive: true })
@@ -158,6 +135,39 @@ test('every public name has types that a strict project can read', async () => {
   expect(code).toBe(0)
 })
 
+const COMPILERS = [
+  ['TypeScript 7', 'node_modules/typescript/bin/tsc'],
+  ['TypeScript 5.9', 'scripts/node_modules/typescript/bin/tsc'],
+] as const
+const RESOLUTIONS = [
+  ['node16', 'node16'],
+  ['nodenext', 'nodenext'],
+  ['esnext', 'bundler'],
+] as const
+
+describe.each(COMPILERS)('with %s', (_name, tsc) => {
+  test.each(RESOLUTIONS)(
+    'programs that use results, codes and shared job types compile, and wrong ones do not (module %s, resolution %s)',
+    async (module, moduleResolution) => {
+      const folder = await mkdtemp(join(project, 'types-'))
+      for (const [name, program] of Object.entries(TYPE_PROGRAMS)) await writeFile(join(folder, name), program)
+      const options = ['--noEmit', '--strict', '--target', 'es2024', '--types', 'node', '--pretty', 'false']
+      const kind = ['--module', module, '--moduleResolution', moduleResolution]
+      const files = Object.keys(TYPE_PROGRAMS)
+      const { stdout } = await run(process.execPath, [join(CHECKOUT, tsc), ...options, ...kind, ...files], {
+        cwd: folder,
+      })
+      const found = [...stdout.matchAll(/^(\S+?)\((\d+),\d+\): error TS\d+/gm)].map(
+        ([, file, line]) => `${file}:${line}`,
+      )
+      const expected = files.flatMap((file) =>
+        linesWithError(TYPE_PROGRAMS[file] ?? '').map((line) => `${file}:${line}`),
+      )
+      expect([...new Set(found)].sort(), stdout).toEqual(expected.sort())
+    },
+  )
+})
+
 test('a system that ships with it finds its files where the package is installed', async () => {
   const program = `
     import { startGateway } from '@redress/pdf-xml/gateway'
@@ -187,6 +197,31 @@ test('fetchbox finds the handler that ships with it where the package is install
   const { stdout } = await run(process.execPath, ['fetchbox.mjs'])
   const types = ['fetchbox.finalize', 'fetchbox.purge', 'fetchbox.resource', 'fetchbox.retention']
   expect(JSON.parse(stdout)).toEqual([types, ['sample']])
+})
+
+test('the guide to threads and processes works word by word where the package is installed', async () => {
+  const guide = await readFile(join(CHECKOUT, 'docs/guides/jobs/isolation.md'), 'utf8')
+  const files = [...guide.matchAll(/Save this as `([^`]+)`:\n\n```ts\n(.*?)^```/gms)]
+  expect(files.map(([, name]) => name)).toEqual(['primes.ts', 'main.ts'])
+  for (const [, name = '', text = ''] of files) await writeFile(join(project, name), text)
+  const shown = /^```sh\nnode main\.ts\n```\n\n```\n(.*?)^```/ms.exec(guide)?.[1]
+  const { stdout, stderr } = await run(process.execPath, ['main.ts'])
+  expect({ stdout, stderr }).toMatchObject({ stdout: shown })
+})
+
+test('the compiled file is found by the name of its source where the package is installed', async () => {
+  await writeFile(join(project, 'triple.js'), 'export default (input) => input * 3')
+  const program = `
+    import { inProcess, inThread, redress } from 'redress'
+    const app = redress({ store: 'sqlite::memory:' })
+    const thread = app.job('thread', { run: inThread('./triple.ts', { memoryMb: 64 }) })
+    const child = app.job('child', { run: inProcess(new URL('./triple.ts', import.meta.url), { permissions: {} }) })
+    await app.work()
+    console.log(await thread.submitAndWait(5), await child.submitAndWait(7))
+    await app.stop()`
+  await writeFile(join(project, 'isolated.mjs'), program)
+  const { stdout, stderr } = await run(process.execPath, ['isolated.mjs'])
+  expect({ stdout, stderr }).toMatchObject({ stdout: '15 21\n' })
 })
 
 test('an app that is installed beside redress is served by its name, and answers requests', async () => {
@@ -280,60 +315,6 @@ test.each(['v24.13.0', 'v24.20.1', 'v25.0.0', 'v26.1.0'])(
   },
 )
 
-/** The commands that an npm script comes to. */
-function stepsOf({ manifest }: Package, script: string): string[] {
-  return String(manifest.scripts[script])
-    .split(' && ')
-    .flatMap((command) =>
-      command.startsWith('npm run ') ? stepsOf({ folder: '', manifest }, command.replace('npm run ', '')) : [command],
-    )
-}
-
-/** The packages are built in a copy, so that the checkout's own dist/ folders are left as they were. */
-async function copyCheckout(copy: string): Promise<void> {
-  await cp(CHECKOUT, copy, { recursive: true, filter: (source) => !NOT_COPIED.has(basename(source)) })
-  // The workspace's packages must be those of the copy; all others are the checkout's.
-  const modules = join(copy, 'node_modules')
-  await mkdir(join(modules, '@redress'), { recursive: true })
-  for (const name of await readdir(join(CHECKOUT, 'node_modules'))) {
-    if (name === 'redress' || name === '@redress') continue
-    await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
-  }
-  for (const { folder, manifest } of PACKAGES) await symlink(join(copy, folder), join(modules, manifest.name))
-}
-
-async function build(folder: string, step: string): Promise<void> {
-  const answer = await run('sh', ['-c', step], { cwd: folder, path: join(CHECKOUT, 'node_modules/.bin') })
-  if (answer.code !== 0) throw new Error(`${step} failed:\n${answer.stdout}${answer.stderr}`)
-}
-
-async function pack(folder: string, { manifest }: Package): Promise<string> {
-  const options = ['pack', '--offline', '--ignore-scripts', '--pack-destination', scratch]
-  const answer = await run('npm', options, { cwd: folder })
-  if (answer.code !== 0) throw new Error(`npm pack failed:\n${answer.stdout}${answer.stderr}`)
-  return join(scratch, `${manifest.name.replace('@', '').replace('/', '-')}-${manifest.version}.tgz`)
-}
-
-/** What `npm install` would do, without a network: unpack, put the dependencies beside it, link the command. */
-async function install({ manifest }: Package, tarball: string): Promise<void> {
-  const modules = join(project, 'node_modules')
-  const folder = join(modules, manifest.name)
-  await mkdir(folder, { recursive: true })
-  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', folder])
-  for (const [name, file] of Object.entries(manifest.bin ?? {})) {
-    await symlink(join('..', manifest.name, file), join(modules, '.bin', name))
-  }
-  for (const name of [...Object.keys(manifest.dependencies ?? {}), '@types/node']) {
-    if (!name.startsWith('@redress/')) await linkFromCheckout(modules, name)
-  }
-}
-
-async function linkFromCheckout(modules: string, name: string): Promise<void> {
-  if (existsSync(join(modules, name))) return
-  await mkdir(dirname(join(modules, name)), { recursive: true })
-  await symlink(join(CHECKOUT, 'node_modules', name), join(modules, name))
-}
-
 /** The folders of a package and of all that it depends on, each found as Node finds it from its dependent. */
 async function closureOf(folder: string, found = new Set<string>()): Promise<Set<string>> {
   if (found.has(folder)) return found
@@ -380,25 +361,4 @@ async function fakeNode(script: string): Promise<string> {
   const folder = await mkdtemp(join(scratch, 'node-'))
   await writeFile(join(folder, 'node'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
   return folder
-}
-
-interface Answer {
-  pid: number | undefined
-  code: number
-  stdout: string
-  stderr: string
-}
-
-/** What npm tells its scripts about this checkout would mislead the npm that packs the copy. */
-function environment(path: string): NodeJS.ProcessEnv {
-  const own = Object.entries(process.env).filter(([name]) => !/^npm_|^NODE_|^VITEST/i.test(name))
-  return { ...Object.fromEntries(own), PATH: [path, process.env.PATH].filter(Boolean).join(delimiter) }
-}
-
-function run(file: string, args: string[], { cwd = project, path = '' } = {}): Promise<Answer> {
-  return new Promise((resolve) => {
-    const child = execFile(file, args, { cwd, env: environment(path) }, (error, stdout, stderr) => {
-      resolve({ pid: child.pid, code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
 }

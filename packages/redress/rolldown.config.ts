@@ -10,6 +10,10 @@ const input = Object.fromEntries(
   }),
 )
 
+/** Files that start threads and processes, and those that run in them: each finds the other beside it, by its name. */
+const STARTED = ['isolation/pool', 'isolation/child', 'isolation/process-guard']
+for (const name of STARTED) input[name] = `./src/${name}.ts`
+
 /**
  * Few files instead of 600: a program that imports redress starts sooner. Packages stay outside, but for zod. It loads 60
  * languages that are not used here, which take more time and memory than the rest of the import.

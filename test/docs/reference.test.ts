@@ -1,9 +1,10 @@
-import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { redress } from 'redress'
 import { expect, test } from 'vitest'
 import { CATALOG } from '../../packages/redress/src/operations/catalog.ts'
 import { PAGES } from '../../scripts/reference.ts'
+import { apiReference } from '../../scripts/reference-api.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8')
@@ -13,9 +14,21 @@ test.each(Object.entries(PAGES))('%s says what the tables say (else run: npm run
 })
 
 test('the reference has no page that nothing makes', () => {
-  const pages = readdirSync(join(ROOT, 'docs/reference')).map((name) => `docs/reference/${name}`)
+  const pages = globSync('docs/reference/**/*.md', { cwd: ROOT })
   const made = Object.keys(PAGES).filter((path) => path.startsWith('docs/reference/'))
   expect(pages.sort()).toEqual(made.sort())
+})
+
+test('every exported name and every method of an app and of a job type has a comment', () => {
+  const reference = apiReference()
+  const silent = Object.entries(reference).flatMap(([subpath, entries]) =>
+    entries.filter(({ comment }) => comment === '').map(({ name }) => `${subpath}: ${name}`),
+  )
+  const methods = ['App', 'JobType'].flatMap((name) => {
+    const { text = '' } = reference['']?.find((entry) => entry.name === name) ?? {}
+    return [...text.matchAll(/^- `(.*)`$/gm)].map(([, member]) => `${name}: ${member}`)
+  })
+  expect([...silent, ...methods]).toEqual([])
 })
 
 test('every operation is in the reference of the commands, with its route', () => {
@@ -50,7 +63,7 @@ test('every link to a heading leads to one', () => {
 })
 
 test('the guide to operations in a program lists exactly the methods of an app', () => {
-  const rows = [...read('docs/guides/jobs/library.md').matchAll(/^\| `app\.(\w+)`[^|]*\| (.*) \|$/gm)]
+  const rows = [...read('docs/guides/jobs/operations.md').matchAll(/^\| `app\.(\w+)`[^|]*\| (.*) \|$/gm)]
   const listed = Object.fromEntries(
     rows.map(([, subject = '', names = '']) => [subject, (names.match(/\w+(?=`)/g) ?? []).sort()]),
   )
@@ -62,12 +75,16 @@ test('the guide to operations in a program lists exactly the methods of an app',
 /** As GitHub names the headings of a page. */
 function anchorsOf(path: string): Set<string> {
   const headings = [...read(path).matchAll(/^#+ (.*)$/gm)].map(([, text = '']) => text)
+  const seen = new Map<string, number>()
   return new Set(
-    headings.map((text) =>
-      text
+    headings.map((text) => {
+      const anchor = text
         .toLowerCase()
         .replaceAll(/[^\w\- ]/g, '')
-        .replaceAll(' ', '-'),
-    ),
+        .replaceAll(' ', '-')
+      const before = seen.get(anchor) ?? 0
+      seen.set(anchor, before + 1)
+      return before === 0 ? anchor : `${anchor}-${before}`
+    }),
   )
 }

@@ -27,13 +27,13 @@ const TABLE: readonly Layer[] = [
   },
   {
     folder: 'src/sse/',
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*'],
+    mayImport: ['src/runtime/', 'src/core/errors.ts', 'src/core/text/options.ts', 'node:*'],
     mayImportTypes: ['src/app/events/'],
     reason: 'a stream of events knows nothing of jobs, so that an app can use it for its own',
   },
   {
     folder: 'src/artifacts/',
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'node:*'],
+    mayImport: ['src/runtime/', 'src/core/errors.ts', 'src/core/text/options.ts', 'node:*'],
     reason: 'files are stored by key, whatever they belong to',
   },
   {
@@ -51,13 +51,20 @@ const TABLE: readonly Layer[] = [
   {
     folder: 'src/programs/',
     // The output of a program must be redacted before it leaves the folder that ran it.
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'src/core/text/redact.ts', 'node:*'],
+    mayImport: ['src/runtime/', 'src/core/errors.ts', 'src/core/text/options.ts', 'src/core/text/redact.ts', 'node:*'],
     reason: 'a program is run and judged without knowledge of jobs',
   },
   {
     folder: 'src/outbound/',
     // How long a server asks to be left alone is read once, for the engine and for those who make requests.
-    mayImport: ['src/runtime/', 'src/core/errors.ts', 'src/core/failure/retry-after.ts', 'node:*', 'undici'],
+    mayImport: [
+      'src/runtime/',
+      'src/core/errors.ts',
+      'src/core/text/options.ts',
+      'src/core/failure/retry-after.ts',
+      'node:*',
+      'undici',
+    ],
     reason: 'the guard of outgoing requests must be readable alone: it knows addresses, not jobs',
   },
   {
@@ -139,12 +146,20 @@ const TABLE: readonly Layer[] = [
     reason: 'a worker turns claims into closes; people reach jobs through operations, not through it',
   },
   {
+    folder: 'src/isolation/',
+    // The computed name is the module of the user's handler.
+    mayImport: ['src/core/', 'src/runtime/', 'src/programs/', 'src/worker/attempt/attempt.ts', 'node:*', COMPUTED],
+    reason:
+      'a handler in a thread or process of its own is a handler like any other: it knows its attempt, not the worker',
+  },
+  {
     folder: 'src/app/',
     mayImport: [
       'src/core/',
       'src/store/',
       'src/operations/',
       'src/worker/',
+      'src/isolation/',
       'src/metrics/',
       'src/tracing/',
       'src/runtime/',
@@ -152,6 +167,12 @@ const TABLE: readonly Layer[] = [
       'node:*',
     ],
     reason: 'the job API must work in a program that has no server and no command line; it offers the same operations',
+  },
+  {
+    folder: 'src/app/import/',
+    // The computed name is `ioredis` of the user's project.
+    mayImport: ['src/core/', 'src/store/', 'src/app/', 'node:*', COMPUTED],
+    reason: 'other job systems are read in the one folder that is loaded only by an import',
   },
   {
     folder: 'src/notify/',

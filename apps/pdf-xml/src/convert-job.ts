@@ -55,6 +55,11 @@ export function declareConvert(
     policy: convertPolicy(settings),
     slotsMax: () => capacity.slots,
     classify: [rule.timeout('GW_TIMEOUT'), rule.errno(['EIO', 'EROFS', 'EACCES', 'EMFILE'], 'IO_ERROR')],
+    // Both keys follow from the id, so nothing must be known of how far the job came.
+    removeFiles: async ({ id }, { signal }) => {
+      await files.uploads.remove(sourceKey(id), { signal })
+      await files.results.remove(resultKey(id), { signal })
+    },
     admit: ({ refused }, submission) => {
       if (refused !== null) submission.fail(refused)
     },

@@ -42,6 +42,9 @@ const output = z.object({
 })
 
 /** A job of proxx, in its file and over HTTP. */
+/** The pages and routes of proxx offer these; the others are on the dashboard. */
+const ACTIONS = ['retry', 'mark-failed', 'cancel'] as const
+
 export const proxxJob = z.object({
   id: z.string(),
   status: z.enum(statuses),
@@ -61,11 +64,11 @@ export const proxxJob = z.object({
   fingerprint: z.string().nullable().describe('only of a complete job (P45)'),
   ffmpeg: z.string().nullable(),
   outputs: z.array(output),
-  actions: z.array(
-    z.object({ name: z.enum(['retry', 'mark-failed', 'cancel']), allowed: z.boolean(), why: z.string() }),
-  ),
+  actions: z.array(z.object({ name: z.enum(ACTIONS), allowed: z.boolean(), why: z.string() })),
 })
 export type ProxxJob = z.infer<typeof proxxJob>
+
+const isProxxAction = (name: string): name is (typeof ACTIONS)[number] => (ACTIONS as readonly string[]).includes(name)
 
 const STATUS_OF: Readonly<Record<string, ProxxStatus>> = { queued: 'pending' }
 
@@ -93,7 +96,7 @@ export function viewProxxJob(job: JobView & { input?: unknown }, failures: reado
     fingerprint: result?.fingerprint ?? null,
     ffmpeg: result?.ffmpeg ?? null,
     outputs: result?.outputs ?? [],
-    actions: job.actions,
+    actions: job.actions.flatMap(({ name, ...rest }) => (isProxxAction(name) ? [{ name, ...rest }] : [])),
   }
 }
 

@@ -5,12 +5,13 @@ import { type BrowserServer, chromium } from 'playwright-core'
 import postgres from 'postgres'
 import { launchOptions } from '../browser/chromium.ts'
 import { startOwnPostgres } from '../stores/postgres.ts'
+import { packPackages } from './packing.ts'
 import { makeScratchFolder } from './scratch-folder.ts'
 import { SHARED_SERVERS } from './shared-servers.ts'
 
 /**
  * One PostgreSQL and one Chromium for the whole run. Each starts when a test file first asks for it, so that a run of
- * one file waits for nothing. Every file gets a database of its own; browser contexts keep tests apart. Temporary files
+ * one file waits for nothing. The packages are built and packed once, too. Every file gets a database of its own; browser contexts keep tests apart. Temporary files
  * of all tests are in one folder, which is removed at the end.
  */
 export default async function setUpRun(): Promise<(() => Promise<void>) | undefined> {
@@ -33,6 +34,11 @@ export default async function setUpRun(): Promise<(() => Promise<void>) | undefi
     stops.push(() => server.close())
     return server.wsEndpoint()
   })
+  const packages = once(async () => {
+    const folder = await packPackages()
+    stops.push(async () => rmSync(folder, { recursive: true, force: true }))
+    return folder
+  })
   let made = 0
   const answers: Readonly<Record<string, () => Promise<string>>> = {
     async '/database'() {
@@ -42,6 +48,7 @@ export default async function setUpRun(): Promise<(() => Promise<void>) | undefi
       return Object.assign(new URL(url), { pathname: `/${name}` }).href
     },
     '/browser': browser,
+    '/packages': packages,
   }
   const host = createServer((request, response) => {
     const answer = answers[request.url ?? '']

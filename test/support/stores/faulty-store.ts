@@ -14,13 +14,25 @@ export type Method =
   | 'claim'
   | 'close'
   | 'start'
+  | 'report'
   | 'cancellations'
   | 'dismiss'
   | 'stalled'
   | 'standings'
   | 'countCalls'
 export const METHODS: readonly Method[] = [
-  ...(['renew', 'claim', 'close', 'start', 'cancellations', 'dismiss', 'stalled', 'standings', 'countCalls'] as const),
+  ...([
+    'renew',
+    'claim',
+    'close',
+    'start',
+    'report',
+    'cancellations',
+    'dismiss',
+    'stalled',
+    'standings',
+    'countCalls',
+  ] as const),
 ]
 
 /** The scene's store, with calls that fail as a test says. */

@@ -49,6 +49,7 @@ export async function fillStore(path: string, { jobs = 3 }: { jobs?: number } = 
   await kit.tick()
   await kit.advance('1s')
   await app.perform('failures.list', {})
+  await fine.submit({ n: 5 }, { debounce: { key: 'a', wait: '2h' }, ttl: '1d' })
   await app.submit('hang', {})
   await app.submitMany('trusted', [{}, {}])
   await kit.tick()

@@ -102,7 +102,7 @@ async function orphansOf(call: CommandCall, target: Target): Promise<ProxxJob[]>
     const leftMs = startedMs + waitMs - performance.now()
     if (jobs.length > 0 || waitMs === 0) return jobs
     if (leftMs <= 0) {
-      throw new RedressError('WAIT_OVER', `No job became an orphan within ${call.text('timeout')}.`, {
+      throw new RedressError('WAIT_TIMEOUT', `No job became an orphan within ${call.text('timeout')}.`, {
         action: 'Wait again, or look later.',
       })
     }

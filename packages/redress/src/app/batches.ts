@@ -2,12 +2,15 @@ import { type BatchOutcome, NO_COUNTS } from '../core/batch.ts'
 import { RedressError } from '../core/errors.ts'
 import { ROLLUPS, type Rollup } from '../core/policy/flow.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
+import { packInput } from '../core/text/json-value.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import type { BatchDetail } from '../operations/batches/batches.ts'
 import type { NewBatch } from '../store/contract/batches.ts'
 import type { NewJob, Submitted } from '../store/contract/store.ts'
 import type { Duty } from '../worker/duty.ts'
 import type { AppHost } from './host.ts'
 import type { JobRequest, JobType, SubmitOptions } from './jobs/job-type.ts'
+import type { BatchChild } from './jobs/outcome.ts'
 import { checkOwnerAndId, naming } from './jobs/submission.ts'
 import { operationsOf } from './subjects.ts'
 /** A batch that this program made. */
@@ -48,6 +51,13 @@ export class Batch {
   find(): Promise<BatchDetail | null> {
     return findBatch(this.#host, this.id)
   }
+
+  /** Its jobs of one type, newest first, each with its typed outcome. */
+  results<Input, Output, Codes extends string>(
+    type: JobType<Input, Output, Codes>,
+  ): AsyncIterableIterator<BatchChild<Input, Output, Codes>> {
+    return childrenOf(this.#host, this.id, type)
+  }
 }
 
 /** The batches of an app: `app.batches`. */
@@ -58,7 +68,8 @@ export function batchesOf(host: AppHost) {
     ...operationsOf('batches', host),
 
     /** Makes a batch, with all its jobs or open for more. */
-    async create(name: string, options: BatchOptions = {}): Promise<Batch> {
+    // biome-ignore lint/suspicious/noExplicitAny: a job type that is given by name says nothing of its input
+    async create<Settled = any>(name: string, options: BatchOptions<Settled> = {}): Promise<Batch> {
       const batch = newBatch(name, options, host.makeId)
       if (batch.onSettled !== null) await checkOnSettled(host, batch, batch.onSettled)
       const { owner, jobs: requests = [] } = options
@@ -82,6 +93,12 @@ export function batchesOf(host: AppHost) {
       return (await host.store()).batchSum({ id, field })
     },
 
+    /** The jobs of one type in a batch, newest first, each with its typed outcome. */
+    results: <Input, Output, Codes extends string>(
+      id: string,
+      type: JobType<Input, Output, Codes>,
+    ): AsyncIterableIterator<BatchChild<Input, Output, Codes>> => childrenOf(host, id, type),
+
     /** No more jobs. Sealing is idempotent. */
     seal: (id: string) => sealBatch(host, id),
   }
@@ -93,6 +110,34 @@ async function findBatch(host: AppHost, id: string): Promise<BatchDetail | null>
   if (batch === null) return null
   const { detailOfBatch } = await import('../operations/batches/batches.ts')
   return detailOfBatch(store, batch)
+}
+
+const CHILDREN_PER_PAGE = 100
+
+async function* childrenOf<Input, Output, Codes extends string>(
+  host: AppHost,
+  id: string,
+  type: JobType<Input, Output, Codes>,
+): AsyncGenerator<BatchChild<Input, Output, Codes>, void> {
+  if (typeof type?.name !== 'string') throw invalid('results() takes the id of a batch and a job type')
+  const store = await host.store()
+  if ((await store.batch({ id })) === null) throw new RedressError('BATCH_NOT_FOUND', `There is no batch ${id}.`)
+  const { readOutcome } = await import('./jobs/read-outcome.ts')
+  let beforeKey: number | undefined
+  for (;;) {
+    const filter = { batch: id, type: type.name, limit: CHILDREN_PER_PAGE }
+    const page = await store.jobs({ ...filter, ...(beforeKey !== undefined && { beforeKey }) })
+    for (const job of page) {
+      const ended = await readOutcome(host, store, job)
+      // One that was retried by a person while it was read waits again.
+      const status = job.status === 'processing' ? 'processing' : 'queued'
+      const outcome = ended?.() ?? { kind: 'unfinished', jobId: job.id, status }
+      const child = { jobId: job.id, input: JSON.parse(job.payload), outcome }
+      yield child as BatchChild<Input, Output, Codes>
+    }
+    beforeKey = page.at(-1)?.key
+    if (page.length < CHILDREN_PER_PAGE) return
+  }
 }
 
 async function sealBatch(host: AppHost, id: string): Promise<void> {
@@ -139,7 +184,10 @@ export function batchExpiry(host: AppHost): Duty {
   }
 }
 
-export interface BatchOptions {
+/** The options of `app.batches.create(name, ...)`. */
+/** The options of `app.batches.create()`. `Settled` is the input of the job of `onSettled`. */
+// biome-ignore lint/suspicious/noExplicitAny: a job type that is given by name says nothing of its input
+export interface BatchOptions<Settled = any> {
   /** Whose batch it is; its jobs are that owner's too, where they do not say otherwise. */
   owner?: string
   /** Its outcome when some jobs failed; as the policy of the first job's type says when left out. */
@@ -149,7 +197,7 @@ export interface BatchOptions {
   /** Anything of yours that JSON can hold. */
   data?: object
   /** A job that is submitted each time the batch is settled; it finds the outcome as `batch` in its input. */
-  onSettled?: { job: { readonly name: string } | string; input?: object }
+  onSettled?: OnSettled<Settled>
   /** Channels that get a notice when it is settled; as the policy of the first job's type says when left out. */
   notify?: readonly string[]
   /** Its jobs, made together with it: all or none. They are all it will have, unless it stays `open`. */
@@ -160,13 +208,34 @@ export interface BatchOptions {
   id?: string
 }
 
+const OPTIONS = optionNames<BatchOptions>({
+  owner: true,
+  rollup: true,
+  expires: true,
+  data: true,
+  onSettled: true,
+  notify: true,
+  jobs: true,
+  open: true,
+  id: true,
+})
+const ON_SETTLED_FIELDS = optionNames<NonNullable<BatchOptions['onSettled']>>({ job: true, input: true })
+/** A job that follows a batch. Its type takes the outcome of the batch as `batch`, beside what `input` gives it. */
+interface OnSettled<Settled> {
+  job: (JobType<Settled> & TakesBatch<Settled>) | string
+  input?: Omit<NoInfer<Settled>, 'batch'>
+}
+
+/** Fits only types whose input has a `batch` that a BatchOutcome can be given for. */
+type TakesBatch<Settled> = { batch: BatchOutcome } extends Pick<Settled, 'batch' & keyof Settled> ? unknown : never
+
 const NAME_CHARS_MAX = 200
-const DATA_CHARS_MAX = 64 * 1024
+const DATA_BYTES_MAX = 64 * 1024
 const CHANNEL_NAME = /^[A-Za-z][\w.:-]{0,99}$/
 
 /** Checked, and put in the store's words. */
 function newBatch(name: string, options: BatchOptions, makeId: () => string): NewBatch {
-  if (typeof options !== 'object' || options === null) throw invalid('the options of a batch must be an object')
+  refuseUnknownOptions('batches.create()', options, OPTIONS)
   const { owner, rollup, expires, data = {}, onSettled, notify, jobs, open = jobs === undefined, id } = options
   if (typeof name !== 'string' || name.trim() === '' || name.length > NAME_CHARS_MAX) {
     throw invalid(`the name of a batch must be a text of 1 to ${NAME_CHARS_MAX} characters`)
@@ -196,7 +265,9 @@ function newBatch(name: string, options: BatchOptions, makeId: () => string): Ne
   }
 }
 
-function toOnSettled({ job, input = {} }: NonNullable<BatchOptions['onSettled']>): NewBatch['onSettled'] {
+function toOnSettled(onSettled: NonNullable<BatchOptions['onSettled']>): NewBatch['onSettled'] {
+  refuseUnknownOptions('onSettled', onSettled, ON_SETTLED_FIELDS)
+  const { job, input = {} } = onSettled
   const type = typeof job === 'string' ? job : job?.name
   if (typeof type !== 'string') throw invalid('onSettled.job must be a job type, or its name')
   if ('batch' in input) throw invalid('onSettled.input: `batch` is where the outcome goes')
@@ -205,17 +276,7 @@ function toOnSettled({ job, input = {} }: NonNullable<BatchOptions['onSettled']>
 
 function packObject(value: object, field: string): string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(`${field} must be an object`)
-  let text: string
-  try {
-    text = JSON.stringify(value)
-  } catch (error) {
-    throw new RedressError('PAYLOAD_NOT_JSON', `${field} cannot be written as JSON.`, { cause: error })
-  }
-  if (text.length <= DATA_CHARS_MAX) return text
-  throw new RedressError(
-    'PAYLOAD_TOO_LARGE',
-    `${field} has ${text.length} characters; at most ${DATA_CHARS_MAX} are taken.`,
-  )
+  return packInput(field, value, DATA_BYTES_MAX)
 }
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)

@@ -4,14 +4,16 @@ import { type NewNotice, NOTIFY_PREFIX, type Notice, typeOfChannel } from '../co
 import { exponential } from '../core/policy/backoff.ts'
 import { type Policy, policy } from '../core/policy/policy.ts'
 import { DAY_MS, type Duration, durationMs, HOUR_MS } from '../core/text/duration.ts'
+import { packInput } from '../core/text/json-value.ts'
 import { isName } from '../core/text/names.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { clip } from '../core/text/redact.ts'
 import type { AddedNotice } from '../store/contract/notices.ts'
 import { derivedId } from '../store/scripts/derived-id.ts'
 import type { Attempt, AttemptFailOptions } from '../worker/attempt/attempt.ts'
 import type { Duty } from '../worker/duty.ts'
 import type { AppHost } from './host.ts'
-import type { JobDefinition } from './jobs/job-type.ts'
+import type { JobDefinition } from './jobs/contract.ts'
 import { newJob } from './jobs/submission.ts'
 
 /** Slots per process that declares the channel. Other job types and other channels cannot use them. */
@@ -60,6 +62,7 @@ interface DeliveryResult extends Delivered {
   laterJob?: string
 }
 
+/** The options of `app.notify()`. */
 export interface NotifyOptions {
   channels: readonly string[]
   /** One line: what it is about. */
@@ -71,6 +74,14 @@ export interface NotifyOptions {
   /** Whatever `render` or `body` of the channel needs; kept as JSON. */
   data?: unknown
 }
+
+const NOTIFY_OPTIONS = optionNames<NotifyOptions>({
+  channels: true,
+  subject: true,
+  cause: true,
+  window: true,
+  data: true,
+})
 
 type Declare = (
   type: string,
@@ -168,7 +179,9 @@ export class Channels {
   }
 }
 
-function appNotice(kind: string, { channels, subject, cause, window, data = null }: NotifyOptions): NewNotice {
+function appNotice(kind: string, options: NotifyOptions): NewNotice {
+  refuseUnknownOptions('notify()', options, NOTIFY_OPTIONS)
+  const { channels, subject, cause, window, data = null } = options ?? {}
   if (!isName(kind) || ENGINE_KINDS.has(kind)) {
     throw invalid(
       `${JSON.stringify(kind)} is not a kind of notice of your own: begin with a letter, then letters, digits and . _ : -`,
@@ -190,26 +203,13 @@ function appNotice(kind: string, { channels, subject, cause, window, data = null
     subject: `app:${kind}`,
     cause: cause ?? '',
     windowMs: cause === undefined ? 0 : windowMs,
-    content: { kind: 'app', name: kind, subject: clip(subject, SUBJECT_CHARS_MAX), data: asJson(data) },
+    content: {
+      kind: 'app',
+      name: kind,
+      subject: clip(subject, SUBJECT_CHARS_MAX),
+      data: JSON.parse(packInput('The data of a notice', data, DATA_BYTES_MAX)),
+    },
   }
-}
-
-function asJson(data: unknown): unknown {
-  let text: string | undefined
-  try {
-    text = JSON.stringify(data)
-  } catch (error) {
-    throw new RedressError('PAYLOAD_NOT_JSON', 'The data of a notice cannot be written as JSON.', { cause: error })
-  }
-  if (text === undefined) {
-    throw new RedressError('PAYLOAD_NOT_JSON', `The data of a notice is a ${typeof data}, which JSON cannot hold.`)
-  }
-  const bytes = Buffer.byteLength(text)
-  if (bytes > DATA_BYTES_MAX) {
-    const message = `The data of a notice has ${bytes} bytes; at most ${DATA_BYTES_MAX} are taken.`
-    throw new RedressError('PAYLOAD_TOO_LARGE', message)
-  }
-  return JSON.parse(text)
 }
 
 /** A channel gives its name to a job type, which may have so many characters. */
@@ -243,6 +243,7 @@ export interface Delivery {
   fail(code: DeliveryCode, options?: AttemptFailOptions): never
 }
 
+/** The answer of a channel: which recipients a notice has reached. */
 export interface Delivered {
   /** The recipients that it reached; empty if there were none. */
   to: readonly string[]
@@ -302,4 +303,5 @@ export const DELIVERY_CODES = failureCodes({
   },
 })
 
+/** A failure code that a channel can fail with. */
 export type DeliveryCode = keyof typeof DELIVERY_CODES & string

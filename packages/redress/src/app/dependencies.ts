@@ -2,6 +2,7 @@ import { RedressError } from '../core/errors.ts'
 import { nextChangeAtMs } from '../core/limits/breaker.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
 import { isName } from '../core/text/names.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { redactAndClip } from '../core/text/redact.ts'
 import type { BreakerEvent, StoredBreaker } from '../store/contract/breakers.ts'
 import type { Store } from '../store/contract/store.ts'
@@ -15,6 +16,8 @@ export interface DependencyOptions {
   /** A probe that takes longer has failed. 5 s when left out. */
   timeout?: Duration
 }
+
+const OPTIONS = optionNames<DependencyOptions>({ probe: true, every: true, timeout: true })
 
 export interface ProbeReport {
   passed: boolean
@@ -55,7 +58,9 @@ export class Dependencies implements Duty {
     this.#guarded = guarded
   }
 
-  declare(name: string, { probe, every = EVERY_MS_DEFAULT, timeout = EVERY_MS_DEFAULT }: DependencyOptions): void {
+  declare(name: string, options: DependencyOptions): void {
+    refuseUnknownOptions(`The dependency ${name}`, options, OPTIONS)
+    const { probe, every = EVERY_MS_DEFAULT, timeout = EVERY_MS_DEFAULT } = options ?? {}
     if (!isName(name)) {
       const message = `${JSON.stringify(name)} is not a name for a dependency: begin with a letter, then letters, digits and . _ : -`
       throw new RedressError('OPTION_INVALID', message)
@@ -190,9 +195,8 @@ export class Dependencies implements Duty {
 
   #log(name: string, { kind, data }: BreakerEvent): void {
     const { status, reason, actor } = data
-    const isGood = status === 'closed'
     const by = actor === undefined ? '' : ` by ${actor}`
-    this.#host.log[isGood ? 'info' : 'warn'](
+    this.#host.log.warn(
       { breaker: name, state: status, event: `breaker.${kind}`, ...(actor !== undefined && { actor }) },
       `breaker ${name} ${WORDS[kind]}${by}: ${reason}`,
     )

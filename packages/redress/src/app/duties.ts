@@ -1,19 +1,24 @@
 import { obstacleTo } from '../core/dead-letter/replay.ts'
+import { ENGINE_CODES } from '../core/failure/taxonomy.ts'
+import { noticesOfFailure } from '../core/notice/notice.ts'
 import { Metrics } from '../metrics/metrics.ts'
 import { prepareItem } from '../operations/dead-letters/replay-letter.ts'
 import { foldAll } from '../store/contract/failure-groups.ts'
 import type { DecidedItem, ReplayTurn } from '../store/contract/replays.ts'
+import { expired } from '../worker/attempt/outcome.ts'
 import type { Duty } from '../worker/duty.ts'
 import { batchExpiry } from './batches.ts'
 import type { Channels } from './channels.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { AppHost } from './host.ts'
-import { type DeclaredSchedules, ScheduleTicker } from './schedules.ts'
+import type { DeclaredTypes } from './jobs/declared.ts'
+import type { ScheduleTicker } from './schedules/ticker.ts'
 
 /** The duties of an app: every worker runs all of them beside its jobs. */
 export function dutiesOf(
   host: AppHost,
-  schedules: DeclaredSchedules,
+  types: DeclaredTypes,
+  schedules: ScheduleTicker,
   channels: Channels,
   dependencies: Dependencies,
   metrics: Metrics,
@@ -21,10 +26,12 @@ export function dutiesOf(
   return [
     pauseEnding(host),
     batchExpiry(host),
+    jobExpiry(host, types),
+    keyForgetting(host),
     bulkReplay(host),
     failureCounting(host),
     Metrics.duty(metrics),
-    new ScheduleTicker(host, schedules),
+    schedules,
     ...channels.duties(),
     dependencies,
   ]
@@ -80,6 +87,58 @@ function failureCounting(host: AppHost): Duty {
     name: 'counting failures',
     everyMs: COUNT_MS,
     run: async () => foldAll(await host.store()),
+  }
+}
+
+const EXPIRY_MS = 5_000
+const EXPIRED_PER_STEP = 100
+
+/**
+ * Fails jobs whose time to live is over while nothing claims them: their queue is paused, their breaker is open, or no
+ * worker runs their type. So this is done for every type of the store.
+ */
+function jobExpiry(host: AppHost, declared: DeclaredTypes): Duty {
+  return {
+    name: 'expiring waiting jobs',
+    everyMs: EXPIRY_MS,
+    nextAtMs: async () => (await host.store()).nextExpiryAtMs(),
+    async run() {
+      const store = await host.store()
+      for (let found = EXPIRED_PER_STEP; found === EXPIRED_PER_STEP; ) {
+        const jobs = await store.expiredJobs({ limit: EXPIRED_PER_STEP })
+        found = jobs.length
+        if (found === 0) return
+        const policies = new Map((await store.types()).map(({ name, policy }) => [name, policy]))
+        const failures = jobs.flatMap((job) => {
+          const policy = policies.get(job.type)
+          if (policy === undefined) return []
+          const codes = declared.get(job.type)?.facts.codes ?? ENGINE_CODES
+          const { failure, spent, deadLetter } = expired(job, policy, codes, job.nowMs)
+          const notices = noticesOfFailure(job, failure, policy)
+          return [
+            { key: job.key, attempt: job.attempt, failure, spent, deadLetter, ...(notices.length > 0 && { notices }) },
+          ]
+        })
+        const answers = await store.failExpired({ jobs: failures })
+        const count = answers.filter((answer) => answer === 'failed').length
+        if (count > 0) host.log.warn({ count }, 'jobs expired before an attempt began')
+        if (count === 0) return
+      }
+    },
+  }
+}
+
+const FORGET_MS = 60_000
+const KEYS_PER_STEP = 500
+
+/** Removes the keys of `debounce`, `throttle` and `singleton` that no submission can meet any more. */
+function keyForgetting({ store }: AppHost): Duty {
+  return {
+    name: 'forgetting keys of submissions',
+    everyMs: FORGET_MS,
+    async run() {
+      while ((await (await store()).forgetKeys({ limit: KEYS_PER_STEP })) === KEYS_PER_STEP);
+    },
   }
 }
 

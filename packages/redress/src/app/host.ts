@@ -15,7 +15,7 @@ export interface AppHost {
   readonly makeId: MakeId
   /** Checks a submission in every way that needs no store. */
   prepare(type: string, input: unknown, options: SubmitOptions): Promise<NewJob>
-  /** The job types that this program has declared. */
+  /** The job types that this program implements. */
   types(): readonly string[]
   /** Asks a type's own `admitRetry`; null: nothing against it, or not known here. */
   admitRetry(question: RetryQuestion): Promise<RetryRefusal | null>

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import { RedressError } from '../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 
 /** What can be stored. A stream is read once, as fast as the store takes it, and never held in memory as a whole. */
 export type ArtifactBody = Readable | AsyncIterable<Uint8Array> | Uint8Array | string
@@ -59,6 +60,7 @@ export interface GetOptions extends SignalOption {
   verify?: boolean | undefined
 }
 
+/** The answer to a finished upload. */
 export interface StoredArtifact {
   key: string
   bytes: number
@@ -66,6 +68,7 @@ export interface StoredArtifact {
   sha256: string
 }
 
+/** An artifact without its content. */
 export interface ArtifactHead {
   key: string
   /** Of the whole artifact. */
@@ -78,6 +81,7 @@ export interface ArtifactHead {
   modifiedAtMs: number
 }
 
+/** An artifact that was opened for reading. */
 export interface ArtifactContent extends ArtifactHead {
   body: Readable
   /** What `body` gives: the bytes from `start` to `end`, both included. Null when it is the whole artifact. */
@@ -98,6 +102,7 @@ export interface ListedArtifact {
   modifiedAtMs: number
 }
 
+/** One page of a list of artifacts. */
 export interface ArtifactPage {
   artifacts: ListedArtifact[]
   /** Give it as `after` for the next page; null when this was the last. A page may be short and not the last. */
@@ -120,6 +125,38 @@ export interface RetentionStep {
 export interface SweepOptions extends SignalOption {
   /** An hour since the last write in a folder; a day since the beginning of an upload in S3, which tells no more. */
   olderThanMs?: number | undefined
+}
+
+const SIGNAL = optionNames<SignalOption>({ signal: true })
+const OPTIONS = {
+  put: optionNames<PutOptions>({
+    signal: true,
+    bytesMax: true,
+    contentType: true,
+    contentEncoding: true,
+    ifAbsent: true,
+    sha256: true,
+    keepBodyOpen: true,
+  }),
+  get: optionNames<GetOptions>({ signal: true, range: true, verify: true }),
+  head: SIGNAL,
+  remove: SIGNAL,
+  verify: SIGNAL,
+  list: optionNames<ListOptions>({ signal: true, prefix: true, after: true, limit: true }),
+  removeOlderThan: optionNames<RetentionOptions>({
+    signal: true,
+    prefix: true,
+    after: true,
+    limit: true,
+    olderThanMs: true,
+    keep: true,
+  }),
+  sweep: optionNames<SweepOptions>({ signal: true, olderThanMs: true }),
+}
+
+/** Every driver calls it first. */
+export function checkOptionNames(call: keyof typeof OPTIONS, options: unknown): void {
+  refuseUnknownOptions(`${call}() of an artifact store`, options, OPTIONS[call])
 }
 
 /** 'unknown': there is no checksum to compare with, for example because another program put the file there. */

@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto'
 import { pipeline, Readable, Transform } from 'node:stream'
 import { RedressError } from '../core/errors.ts'
-import { type ArtifactBody, artifactCorrupt, type PutOptions, rangeInvalid } from './artifact-store.ts'
+import {
+  type ArtifactBody,
+  artifactCorrupt,
+  checkOptionNames,
+  type PutOptions,
+  rangeInvalid,
+} from './artifact-store.ts'
 
 /**
  * What is being put: its chunks, counted and hashed on the way. Errors of the source and the reason of an abort come
@@ -22,6 +28,7 @@ export class Source {
   }
 
   check(): void {
+    checkOptionNames('put', this.#options)
     const { sha256, contentType, contentEncoding, signal } = this.#options
     signal?.throwIfAborted()
     if (contentType !== undefined && !/^[\x20-\x7e]{1,200}$/.test(contentType)) {

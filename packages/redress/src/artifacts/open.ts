@@ -1,10 +1,12 @@
 import { fileURLToPath } from 'node:url'
 import { RedressError } from '../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import type { ArtifactStore } from './artifact-store.ts'
 import { FolderArtifacts, type FolderOptions } from './folder/store.ts'
 import { isKey } from './key.ts'
 import type { S3Credentials, S3Options, S3Target, S3Tuning } from './s3/options.ts'
 
+/** The options of `artifactStore()`. */
 export interface ArtifactStoreOptions extends Pick<FolderOptions, 'limits' | 'onPressure' | 'clock'> {
   /** `file:./data/artifacts`, `file:///srv/artifacts`, or `s3://bucket/prefix?region=...&endpoint=...&forcePathStyle=...` */
   url: string
@@ -14,10 +16,32 @@ export interface ArtifactStoreOptions extends Pick<FolderOptions, 'limits' | 'on
   log?: S3Options['log']
 }
 
+const OPTIONS = optionNames<ArtifactStoreOptions>({
+  url: true,
+  credentials: true,
+  s3: true,
+  limits: true,
+  onPressure: true,
+  clock: true,
+  log: true,
+})
+const S3_OPTIONS = optionNames<S3Tuning>({
+  connectTimeoutMs: true,
+  requestTimeoutMs: true,
+  partBytes: true,
+  partsInFlight: true,
+  idleTimeoutMs: true,
+})
+
+const URL_MISSING = "is missing: call artifactStore({ url: 'file:./data/artifacts' })"
+
 /** Opens the store that the URL names. Nothing is sent to an S3 store until it is used. */
 export async function artifactStore(options: ArtifactStoreOptions): Promise<ArtifactStore> {
+  if (typeof options !== 'object') throw invalid(URL_MISSING)
+  refuseUnknownOptions('artifactStore()', options, OPTIONS)
   const { url, credentials, s3 = {}, limits, onPressure, clock, log } = options
-  if (typeof url !== 'string') throw invalid("is missing: call artifactStore({ url: 'file:./data/artifacts' })")
+  refuseUnknownOptions('artifactStore(): s3', s3, S3_OPTIONS)
+  if (typeof url !== 'string') throw invalid(URL_MISSING)
   if (url.startsWith('file:')) {
     return FolderArtifacts.open({ path: folderPath(url), limits, onPressure, clock })
   }

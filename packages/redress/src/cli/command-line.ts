@@ -1,6 +1,7 @@
 import { RedressError } from '../core/errors.ts'
 import { printable } from '../core/text/printable.ts'
 import { redactAddresses } from '../core/text/redact.ts'
+import { silentLog } from '../runtime/log.ts'
 import { COMMANDS, type Command, nameOf } from './language/commands.ts'
 import type { Details } from './language/help.ts'
 import { COMMON_OPTIONS, type Found, findCommand, foreignWord, readOptions } from './language/parse.ts'
@@ -20,6 +21,9 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
         return 0
       case 'command': {
         const { programOf } = await import('./programs.ts')
+        const { setDefaultLog } = await import('../app/default-log.ts')
+        // Standard error is for the messages of the command. What serves sets a log of its own.
+        setDefaultLog(silentLog)
         const program = await programOf(found.command)
         const parsed = readOptions(found.command, found.rest, [...program.options, ...COMMON_OPTIONS])
         return (await program.run(found.command, parsed)) ?? 0

@@ -8,6 +8,7 @@ import type { BatchItem } from '../operations/batches/batches.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from '../operations/catalog.ts'
 import { fieldsOf } from '../operations/field-specs.ts'
 import { OPERATIONS, type OutputOf } from '../operations/table.ts'
+import { FOLLOW_OPTION, followLogs } from './commands/jobs-logs.ts'
 import { TIMEOUT_OPTION, waitAndTell } from './commands/jobs-wait.ts'
 import { COMMANDS, type Command, commandName, nameOf } from './language/commands.ts'
 import { EXAMPLES } from './language/examples.ts'
@@ -35,6 +36,7 @@ export function programOfOperation(name: OperationName): Program {
     options: [
       ...fields.filter((field) => !isPlace(field)).map(withActor),
       ...(name === 'jobs.submit' ? WAIT_OPTIONS : []),
+      ...(name === 'jobs.logs' ? [FOLLOW_OPTION] : []),
       ...(needsConfirming(name) ? [YES_OPTION] : []),
       ...(name in LISTS ? [JSONL_OPTION] : []),
       APP_OPTION,
@@ -76,6 +78,10 @@ async function perform(name: OperationName, command: Command, parsed: Parsed, fi
   if (isToConfirm && !canAsk(values)) throw refuseUnasked(nameOf(command))
   const target = await openTarget(values, { app: values.app as string | undefined })
   try {
+    if (name === 'jobs.logs' && values.follow === true) {
+      const { id, ...rest } = input as { id: string }
+      return await followLogs(target, id, { input: rest, isJson: values.json === true || values.jsonl === true })
+    }
     if (isToConfirm) await confirmed(target, name, input)
     const output = await target.perform(name, input)
     if (name === 'jobs.submit' && values.wait === true) {

@@ -16,6 +16,8 @@ const PROGRAMS: Readonly<Record<ProgramName, () => Promise<Program>>> = {
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
   migrate: async () => (await import('./commands/migrate.ts')).migrate,
   copy: async () => (await import('./commands/copy.ts')).copy,
+  init: async () => (await import('./commands/init.ts')).init,
+  import: async () => (await import('./commands/import.ts')).importProgram,
   backup: async () => (await import('./commands/backup.ts')).backup,
   restore: async () => (await import('./commands/backup.ts')).restore,
   completion: async () => (await import('./commands/completion.ts')).completion,

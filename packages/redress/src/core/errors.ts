@@ -1,7 +1,3 @@
-/**
- * Every way Redress refuses something, in one table. HTTP answers, CLI exit codes and the reference
- * page are made from it, so a code that is not here cannot be thrown.
- */
 interface ErrorSpec {
   http: number
   exit: number
@@ -9,6 +5,10 @@ interface ErrorSpec {
   action: string
 }
 
+/**
+ * Every way Redress refuses something, in one table: HTTP status, exit code and action by code. A code that is not here cannot be
+ * thrown.
+ */
 export const ERRORS = {
   INPUT_INVALID: { http: 422, exit: 2, action: 'Correct the named fields and submit again.' },
   PAYLOAD_TOO_LARGE: {
@@ -175,6 +175,11 @@ export const ERRORS = {
     action:
       'Pause it; or take it out of the code, stop the programs that declare it, and remove it three minutes later.',
   },
+  SCHEDULE_EXISTS: {
+    http: 409,
+    exit: 4,
+    action: 'Declare it under another name, or remove the runtime schedule with `redress schedules remove`.',
+  },
   SCHEDULE_NOT_FOUND: { http: 404, exit: 3, action: 'See `redress schedules list` for those that are there.' },
   SIGN_IN_REQUIRED: {
     http: 401,
@@ -211,13 +216,14 @@ export const ERRORS = {
   },
   CONFIRMATION_REQUIRED: { http: 400, exit: 2, action: 'Look with --dry-run, then add --yes.' },
   JOB_FAILED: { http: 409, exit: 7, action: 'See `redress jobs explain JOB` for why, and what can be done.' },
-  WAIT_OVER: { http: 504, exit: 5, action: 'It goes on all the same: wait again, or look at it later.' },
+  WAIT_TIMEOUT: { http: 504, exit: 5, action: 'It goes on all the same: wait again, or look at it later.' },
   PARTLY_DONE: { http: 409, exit: 6, action: 'See which were not done, and why, in the answer.' },
   USAGE: { http: 400, exit: 2, action: 'See `redress help`.' },
   PACKAGE_MISSING: { http: 500, exit: 2, action: 'Install the package that the message names.' },
   APP_NOT_LOADED: { http: 500, exit: 2, action: 'Give a module that exports an app made by redress().' },
 } as const satisfies Record<string, ErrorSpec>
 
+/** A code of the table `ERRORS`. */
 export type ErrorCode = keyof typeof ERRORS
 
 export interface ErrorDetails {
@@ -232,6 +238,7 @@ export interface ErrorDetails {
   retryAfterMs?: number
 }
 
+/** Every refusal of a call: a code of the table `ERRORS`, a message that names the case, and what to do. */
 export class RedressError extends Error {
   override readonly name = 'RedressError'
   readonly code: ErrorCode

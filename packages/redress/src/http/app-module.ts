@@ -22,6 +22,7 @@ export interface AppModule {
   commands?: readonly AppCommand[]
 }
 
+/** What an app module gets when it is installed. */
 export interface InstallContext {
   /** A folder for files of its own, beside the store's; not made yet. */
   home: string
@@ -29,6 +30,7 @@ export interface InstallContext {
   log: Log
 }
 
+/** What an app module adds to the server. */
 export interface InstalledApp {
   mount?: Mount
   /** Where people begin: '/convert'. */
@@ -58,6 +60,7 @@ export interface AppCommand {
   run(call: CommandCall): Promise<number> | Promise<void>
 }
 
+/** One option of a command that an app adds to the command line. */
 export interface CommandOption {
   /** Without the dashes. */
   name: string
@@ -132,6 +135,7 @@ export interface ServerTarget extends OpenTarget {
   ask(request: ServerRequest): Promise<unknown>
 }
 
+/** Where a command of an app does its work: on a store, or through a server. */
 export type CommandTarget = StoreTarget | ServerTarget
 
 interface ServerRequest {

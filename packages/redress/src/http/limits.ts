@@ -22,6 +22,7 @@ export interface HttpLimits {
   wrongSecretsPerMinute: number
 }
 
+/** The default limits of the server. */
 export const HTTP_LIMITS: HttpLimits = {
   bodyBytesMax: 2_000_000,
   requestMs: 30_000,

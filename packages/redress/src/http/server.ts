@@ -4,6 +4,7 @@ import cookies from '@fastify/cookie'
 import fastify, { type FastifyInstance, type FastifyPluginAsync, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { App } from '../app/app.ts'
 import { RedressError } from '../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { type Caller, inScope } from '../operations/caller.ts'
 import { CATALOG } from '../operations/catalog.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
@@ -34,6 +35,7 @@ declare module 'fastify' {
   }
 }
 
+/** The options of `startServer()`. */
 export interface ServerOptions {
   app: App
   /** '127.0.0.1' when left out: reachable from this machine only. */
@@ -57,9 +59,24 @@ export interface ServerOptions {
   mounts?: readonly Mount[]
 }
 
+const OPTIONS = optionNames<ServerOptions>({
+  app: true,
+  host: true,
+  port: true,
+  auth: true,
+  publicUrl: true,
+  allowedHosts: true,
+  trustProxy: true,
+  limits: true,
+  log: true,
+  clock: true,
+  mounts: true,
+})
+
 /** Routes of an app, with access to the callers of the server. */
 export type Mount = (server: FastifyInstance, tools: MountTools) => void | Promise<void>
 
+/** What the routes of an app are made with. */
 export interface MountTools {
   app: App
   findCaller: FindCaller
@@ -80,6 +97,7 @@ export interface MountTools {
   welcomeOwners(path: string): void
 }
 
+/** A running server, as `startServer()` returns it. */
 export interface HttpServer {
   /** Where it listens: 'http://127.0.0.1:7373'. */
   url: string
@@ -100,7 +118,10 @@ const CLOSE_IDLE_MS = 50
 const OPEN_WHILE_DOWN: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/assets/base.css'])
 const LOOPBACK = /^(127\.|localhost$|::1$|\[::1\]$)/
 
+/** Serves the HTTP API and the dashboard for an app. */
 export async function startServer(options: ServerOptions): Promise<HttpServer> {
+  refuseUnknownOptions('startServer()', options, OPTIONS)
+  refuseUnknownOptions('startServer(): limits', options.limits, Object.keys(HTTP_LIMITS))
   const { app, host = '127.0.0.1', port = DEFAULT_PORT, auth = 'required', log = silentLog } = options
   const clock = options.clock ?? systemClock
   const limits = { ...HTTP_LIMITS, ...options.limits }

@@ -64,6 +64,11 @@ export function familiesOf({ tally, reading, mayAggregate }: Sources): Family[] 
     ),
     counter('leases_lost_total', 'Attempts whose lease was gone before their outcome counted.', (of) => of.leasesLost),
     counter('jobs_reclaimed_total', 'Jobs taken back from workers that were gone.', (of) => of.reclaimed),
+    counter(
+      'event_loop_blocked_seconds_total',
+      'How long handlers blocked the event loop of this process, in blocks of half a second and more.',
+      (of) => of.loopBlockedSeconds,
+    ),
     {
       kind: 'histogram',
       name: 'job_processing_duration_seconds',

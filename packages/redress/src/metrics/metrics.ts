@@ -12,7 +12,7 @@ import { Tally, withTally } from './tally.ts'
 
 type MetricsHost = Pick<AppHost, 'store' | 'clock' | 'log'>
 
-type Listeners = Pick<WorkerOptions, 'onOutcome' | 'onLeaseLost' | 'onTry' | 'onStart'>
+type Listeners = Pick<WorkerOptions, 'onOutcome' | 'onLeaseLost' | 'onTry' | 'onStart' | 'onBlocked'>
 
 /** Reading the store takes at most this share of the time, however large it is and however often it is scraped. */
 const READING_SHARE_MAX = 1 / 20
@@ -78,7 +78,10 @@ export class Metrics {
   }
 
   /** For the app: the listeners of its workers, which count first and then call those of the user. */
-  static listeners(metrics: Metrics, { onOutcome, onLeaseLost, onTry, onStart }: Listeners): Required<Listeners> {
+  static listeners(
+    metrics: Metrics,
+    { onOutcome, onLeaseLost, onTry, onStart, onBlocked }: Listeners,
+  ): Required<Listeners> {
     const tally = metrics.#tally
     metrics.#activity.isWorked = true
     return {
@@ -86,6 +89,7 @@ export class Metrics {
       onLeaseLost: both(tally.lost, onLeaseLost),
       onTry: both(tally.tried, onTry),
       onStart: both(tally.activity.started, onStart),
+      onBlocked: both(tally.blocked, onBlocked),
     }
   }
 

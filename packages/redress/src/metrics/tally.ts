@@ -34,6 +34,7 @@ export class TypeTally {
   manualRetries = 0
   leasesLost = 0
   reclaimed = 0
+  loopBlockedSeconds = 0
   readonly failed: ByCode = new Map()
   readonly retried: ByCode = new Map()
   readonly deadLetters: ByCode = new Map()
@@ -98,6 +99,9 @@ export class Tally {
     if (report.answer === 'closed') this.activity.ended(report.type, report.change)
   }
   readonly lost = ({ type }: { type: string }): void => void this.of(type).leasesLost++
+  readonly blocked = (type: string, ms: number): void => {
+    this.of(type).loopBlockedSeconds += ms / 1000
+  }
   readonly tried = (type: string, stage: string, ms: number): void => this.of(type).tried(stage, ms)
 
   wrote(what: string, ms: number): void {
@@ -135,11 +139,12 @@ export function withTally(store: Store, tally: Tally, clock: Clock, activity: Ac
   const created = (jobs: readonly NewJob[], submitted: readonly Submitted[]): void => {
     for (const [i, job] of jobs.entries()) if (submitted[i]?.isNew) made(job)
   }
-  const made = ({ type, rejected, retriedFrom }: NewJob): void => {
+  const made = ({ type, rejected, retriedFrom, imported }: NewJob): void => {
     const of = tally.of(type)
     of.created++
     if (retriedFrom !== null) of.manualRetries++
-    if (rejected === null) return
+    // An imported failure happened elsewhere, perhaps long ago: an alert on it would be wrong.
+    if (rejected === null || imported !== undefined) return
     of.gaveUp(rejected.code, 'none')
     forAll?.failed(type, rejected.fault)
     activity.sendSoon()
@@ -185,10 +190,12 @@ export function withTally(store: Store, tally: Tally, clock: Clock, activity: Ac
       return answer
     },
 
-    async tickSchedule(params) {
-      const answer = await store.tickSchedule(params)
-      if (answer === 'taken') for (const { job } of params.runs) made(job)
-      return answer
+    async tickSchedules(params) {
+      const answers = await store.tickSchedules(params)
+      for (const [i, { runs }] of params.ticks.entries()) {
+        if (answers[i] === 'taken') for (const { job } of runs) made(job)
+      }
+      return answers
     },
 
     async actOnSchedule(params) {

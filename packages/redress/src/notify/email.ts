@@ -4,9 +4,11 @@ import { RedressError } from '../core/errors.ts'
 import type { Notice } from '../core/notice/notice.ts'
 import { renderNotice } from '../core/notice/text.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { oneLine } from '../core/text/printable.ts'
 import { clip, read, redactAndClip } from '../core/text/redact.ts'
 
+/** The mail server that `email()` uses. */
 export interface SmtpOptions {
   host: string
   /** 465 with `secure`, else 587. */
@@ -24,6 +26,7 @@ export interface SmtpOptions {
   timeout?: Duration
 }
 
+/** One mail. */
 export interface Mail {
   subject: string
   text: string
@@ -32,6 +35,7 @@ export interface Mail {
 
 type Later<T> = T | Promise<T>
 
+/** The options of `email()`. */
 export interface EmailOptions {
   smtp: SmtpOptions
   from: Address
@@ -43,6 +47,17 @@ export interface EmailOptions {
   link?: string
 }
 
+const OPTIONS = optionNames<EmailOptions>({ smtp: true, from: true, to: true, render: true, link: true })
+const SMTP_OPTIONS = optionNames<SmtpOptions>({
+  host: true,
+  port: true,
+  secure: true,
+  requireTLS: true,
+  auth: true,
+  tls: true,
+  name: true,
+  timeout: true,
+})
 const RECIPIENTS_MAX = 50
 /** Half of what an attempt has. */
 const SENDING_MS_MAX = 60_000
@@ -53,7 +68,9 @@ const ANSWER_CHARS_MAX = 300
 
 /** Mails by SMTP. */
 export function email(options: EmailOptions): Channel {
+  refuseUnknownOptions('email()', options, OPTIONS)
   const { smtp, to, render, link } = options
+  refuseUnknownOptions('email(): smtp', smtp, SMTP_OPTIONS)
   const from = readAddress(options.from)
   if (from === null) throw invalid('from must be an address, such as redress@example.org')
   if (typeof smtp?.host !== 'string' || smtp.host === '') throw invalid('smtp.host must name a mail server')

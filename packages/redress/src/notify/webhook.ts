@@ -3,10 +3,12 @@ import type { Channel, Delivered, Delivery } from '../app/channels.ts'
 import { RedressError } from '../core/errors.ts'
 import type { Notice } from '../core/notice/notice.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { oneLine } from '../core/text/printable.ts'
 import { redactAndClip } from '../core/text/redact.ts'
 import { OutboundRefused } from '../outbound/errors.ts'
 import { type OutboundGuard, type OutboundOptions, outboundGuard } from '../outbound/guard.ts'
+/** The options of `webhook()`. */
 export interface WebhookOptions {
   /**
    * Where to send it, or a function that finds it out; null = nowhere. A text is your own word, and may be anywhere.
@@ -24,12 +26,21 @@ export interface WebhookOptions {
   body?: (notice: Notice) => unknown
 }
 
+const OPTIONS = optionNames<WebhookOptions>({
+  url: true,
+  secrets: true,
+  headers: true,
+  timeout: true,
+  outbound: true,
+  body: true,
+})
 const ANSWER_CHARS_MAX = 200
 const READ_BYTES_MAX = 1_000
 const BODY_BYTES_MAX = 1024 * 1024
 
 /** Signed HTTP requests, as the Standard Webhooks specification has them. */
 export function webhook(options: WebhookOptions): Channel {
+  refuseUnknownOptions('webhook()', options, OPTIONS)
   const { url, secrets, body = bodyOf } = options
   if (!Array.isArray(secrets) || secrets.length === 0) throw invalid('secrets must be a list of at least one secret')
   const keys = secrets.map(keyOf)

@@ -3,6 +3,7 @@ import type { CatalogEntry, OperationName } from './catalog.ts'
 
 /** From the lowest to the highest. An owner is beside them: it may do less, and only with its own jobs. */
 export const ROLES = ['owner', 'viewer', 'operator', 'admin'] as const
+/** The role of a caller, the weakest first: owner, viewer, operator, admin. */
 export type Role = (typeof ROLES)[number]
 
 /** The caller of an operation, as a door has authenticated it. */

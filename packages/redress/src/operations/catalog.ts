@@ -58,4 +58,5 @@ export const CATALOG = {
   ...ACCOUNTS,
 } as const satisfies Record<string, CatalogEntry>
 
+/** The name of an operation: `'jobs.retry'`. */
 export type OperationName = keyof typeof CATALOG

@@ -1,8 +1,10 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import type { Taxonomy } from '../core/failure/taxonomy.ts'
+import type { MissedRule } from '../core/schedule.ts'
 import { problemsOf } from '../core/text/schema.ts'
 import type { OwnerCodes } from '../core/views/for-owner.ts'
+import type { ScheduleDeclaration } from '../store/contract/schedules.ts'
 import type { NewJob, Store } from '../store/contract/store.ts'
 import { CATALOG, type CatalogEntry, type OperationName } from './catalog.ts'
 import type { RetryQuestion, RetryRefusal } from './jobs/admit-retry.ts'
@@ -28,6 +30,24 @@ export interface Context {
     tick: { schedule: string; scheduledFor: string; isTriggered: boolean },
     payload: string | null,
   ): Promise<unknown>
+  /** Checks a runtime schedule as its program would, and computes its first tick. */
+  planSchedule(name: string, asked: SchedulePlan): Promise<ScheduleDeclaration>
+}
+
+/** A runtime schedule as it is asked for. */
+export interface SchedulePlan {
+  cron?: string
+  every?: string | number
+  timezone?: string
+  from?: string
+  until?: string
+  jitter?: string | number
+  count?: number
+  missed?: MissedRule
+  job: string
+  input?: unknown
+  owner?: string
+  priority?: number
 }
 
 /** An orphan, as far as it is known. */

@@ -39,10 +39,12 @@ export const OPERATIONS = {
 } satisfies { [Name in OperationName]: Pick<Operation, 'name' | 'input' | keyof CatalogEntry> }
 
 type Table = typeof OPERATIONS
+/** The input of an operation: `OperationInput<'jobs.retry'>`. */
 export type InputOf<Name extends OperationName> = Given<z.input<Table[Name]['input']>, z.output<Table[Name]['input']>>
 /** A number may also be given as text, as the doors do and as `nextCursor` is. */
 type Given<Input, Output> = {
   [Field in keyof Input]: unknown extends Input[Field] ? TextOr<Output[Field & keyof Output]> : Input[Field]
 }
 type TextOr<Value> = unknown extends Value ? unknown : Value | string
+/** The answer of an operation: `OperationOutput<'jobs.retry'>`. */
 export type OutputOf<Name extends OperationName> = Awaited<ReturnType<Table[Name]['run']>>

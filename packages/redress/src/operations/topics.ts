@@ -9,6 +9,9 @@ export async function requireTopicAccess(store: Store, caller: Caller, topic: st
   if (!inScope(caller.scopes, 'jobs.events')) {
     throw new RedressError('ROLE_TOO_LOW', `jobs.events is not in the scopes of ${caller.name}.`)
   }
+  if (topic.startsWith('log:') && !inScope(caller.scopes, 'jobs.logs')) {
+    throw new RedressError('ROLE_TOO_LOW', `jobs.logs is not in the scopes of ${caller.name}.`)
+  }
   if (caller.role !== 'owner' && mayRole(caller.role, CATALOG['jobs.events'])) return
   const [thing = '', ...rest] = topic.split(':')
   const name = rest.join(':')

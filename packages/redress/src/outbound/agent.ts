@@ -1,6 +1,8 @@
 import { Agent, type Dispatcher } from 'undici'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { type OutboundProxy, openConnection, proxyAddress } from './connector.ts'
 import type { OutboundGuard } from './guard.ts'
+/** The options of `outboundAgent()`. */
 export interface OutboundAgentOptions {
   guard: OutboundGuard
   /** Every connection goes through it, as a tunnel to the checked address, for http and https alike. */
@@ -19,6 +21,17 @@ export interface OutboundAgentOptions {
   ca?: string
 }
 
+const OPTIONS = optionNames<OutboundAgentOptions>({
+  guard: true,
+  proxy: true,
+  connectMs: true,
+  headersMs: true,
+  bodyMs: true,
+  keepAliveMs: true,
+  connectionsPerHost: true,
+  ca: true,
+})
+
 const KEPT_MS_MAX = 60_000
 
 /**
@@ -26,6 +39,7 @@ const KEPT_MS_MAX = 60_000
  * and port) and is never used for another one; each new connection is looked up and checked again.
  */
 export function outboundAgent(options: OutboundAgentOptions): Dispatcher {
+  refuseUnknownOptions('outboundAgent()', options, OPTIONS)
   return new GuardedAgent(options)
 }
 

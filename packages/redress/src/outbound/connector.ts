@@ -127,6 +127,7 @@ function limitOf({ endsAtMs, signal }: Way, shares = 1): Limit {
   return { ms: Math.max(endsAtMs - performance.now(), 0) / shares, signal }
 }
 
+/** A proxy that requests go through. */
 export interface OutboundProxy {
   /** 'http://user:password@host:port', or https: to speak TLS with the proxy itself. */
   url: string

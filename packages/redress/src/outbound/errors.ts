@@ -14,6 +14,7 @@ export interface RefusalDetails {
   hop?: number
 }
 
+/** A request that the guard refused; nothing was sent. */
 export class OutboundRefused extends Error {
   override readonly name = 'OutboundRefused'
   readonly code: RefusalCode
@@ -43,6 +44,7 @@ export class NameNotResolved extends Error {
   }
 }
 
+/** Why a connection failed. */
 export type ConnectCode = 'CONNECT_REFUSED' | 'CONNECT_TIMEOUT' | 'CONNECT_FAILED' | 'TLS_FAILED'
 
 /** The origin could not be reached, or is not who it should be. */
@@ -60,6 +62,7 @@ export class ConnectFailed extends Error {
   }
 }
 
+/** Why a request through a proxy failed. */
 export type ProxyCode =
   /** No connection: the name, the port, the certificate, or a timeout. */
   | 'PROXY_UNREACHABLE'
@@ -88,6 +91,7 @@ export class ProxyFailed extends Error {
   }
 }
 
+/** Why a redirect was not followed. */
 export type RedirectCode =
   | 'TOO_MANY_REDIRECTS'
   | 'REDIRECT_LOOP'
@@ -97,6 +101,7 @@ export type RedirectCode =
   /** A body is not carried to strangers. */
   | 'REDIRECT_WITH_BODY'
 
+/** A redirect that was not followed. */
 export class RedirectFailed extends Error {
   override readonly name = 'RedirectFailed'
   readonly code: RedirectCode

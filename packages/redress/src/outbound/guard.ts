@@ -1,8 +1,10 @@
 import { lookup as systemLookup } from 'node:dns/promises'
 import { connect, type Socket } from 'node:net'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { parseAddress } from './addresses.ts'
 import { codeOf, NameNotResolved, OutboundRefused } from './errors.ts'
 import { Rules, type RuleTexts, withoutDot } from './rules.ts'
+/** Which addresses and ports a guard allows. */
 export interface OutboundOptions extends RuleTexts {
   /** May be reached though it is not on the internet: '10.0.0.0/8', '127.0.0.1:8080', 'intranet.example:8443'. */
   allow?: readonly string[]
@@ -16,6 +18,15 @@ export interface OutboundOptions extends RuleTexts {
   connect?: (target: { address: string; port: number }, signal: AbortSignal) => Promise<Socket>
 }
 
+const OPTIONS = optionNames<OutboundOptions>({
+  allow: true,
+  deny: true,
+  ports: true,
+  lookup: true,
+  connect: true,
+})
+
+/** One address that a host name has. */
 export interface ResolvedAddress {
   address: string
   family: 4 | 6
@@ -28,6 +39,7 @@ export interface OutboundTarget extends ResolvedAddress {
   others: readonly ResolvedAddress[]
 }
 
+/** Decides which addresses a request may reach. */
 export interface OutboundGuard {
   /** The URL by itself: http(s), no name and password, an open port, a literal address that may be reached. */
   check(url: string | URL): URL
@@ -40,7 +52,9 @@ const URL_CHARS_MAX = 8_192
 const NAME_CHARS_MAX = 253
 const LABEL_CHARS_MAX = 63
 
+/** Makes a guard, for requests that you make with another client. */
 export function outboundGuard(options: OutboundOptions = {}): OutboundGuard {
+  refuseUnknownOptions('outboundGuard()', options, OPTIONS)
   const { lookup = allAddresses, connect = dial } = options
   const rules = new Rules(options)
 

@@ -1,9 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
 import { type Dispatcher, request } from 'undici'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { OutboundRefused, OutboundTimeout, RedirectFailed } from './errors.ts'
 import type { OutboundGuard } from './guard.ts'
 
+/** The options of `outboundRequest()`. */
 export interface OutboundRequestOptions {
   guard: OutboundGuard
   /** Of `outboundAgent`, with the same guard. */
@@ -19,6 +21,18 @@ export interface OutboundRequestOptions {
   redirectsMax?: number
 }
 
+const OPTIONS = optionNames<OutboundRequestOptions>({
+  guard: true,
+  agent: true,
+  method: true,
+  headers: true,
+  body: true,
+  signal: true,
+  wholeMs: true,
+  redirectsMax: true,
+})
+
+/** The answer to a guarded request. */
 export interface OutboundResponse {
   /** Where the answer came from, after the redirects. */
   url: URL
@@ -60,6 +74,7 @@ interface Step {
 
 /** One request, with its redirects followed: each is checked, looked up and connected to like the first. */
 export async function outboundRequest(url: string | URL, options: OutboundRequestOptions): Promise<OutboundResponse> {
+  refuseUnknownOptions('outboundRequest()', options, OPTIONS)
   const { guard, redirectsMax = REDIRECTS_MAX, method = 'GET', body = null } = options
   let step: Step = { url: guard.check(url), method, headers: checkedHeaders(options.headers ?? {}), body }
   const end = endOf(options)

@@ -15,9 +15,13 @@ const INHERITED = ['PATH', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR']
 /** Marks every process of one run, so that those that leave its group are found as well. */
 const MARK_VARIABLE = 'REDRESS_PROGRAM_RUN'
 
-export function environmentOf(given: Readonly<Record<string, string>>, mark: string): Record<string, string> {
+export function environmentOf(
+  given: Readonly<Record<string, string>>,
+  mark: string,
+  alsoInherited: readonly string[] = [],
+): Record<string, string> {
   const env: Record<string, string> = { PATH: SYSTEM_FOLDERS.join(':') }
-  for (const name of INHERITED) {
+  for (const name of [...INHERITED, ...alsoInherited]) {
     const value = process.env[name]
     if (value !== undefined && value !== '') env[name] = value
   }

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { RedressError } from '../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
 
 /** Kept by the kernel for each process by itself, so children do not share one allowance. */
@@ -15,6 +16,7 @@ export interface ProgramLimits {
   processes?: number | undefined
 }
 
+/** The options of `runProgram()`. */
 export interface ProgramOptions {
   /** A name that is looked up in PATH, or a path, which is relative to `cwd`. */
   program: string
@@ -83,36 +85,42 @@ const NUMBERS: readonly [keyof ProgramOptions, min: number, max: number][] = [
   ['lineBytesMax', 1, 1 << 24],
 ]
 
-const LIMIT_NAMES: readonly string[] = [
-  'cpuSeconds',
-  'memoryBytes',
-  'fileBytes',
-  'openFiles',
-  'processes',
-] satisfies (keyof ProgramLimits)[]
+const LIMIT_NAMES = optionNames<ProgramLimits>({
+  cpuSeconds: true,
+  memoryBytes: true,
+  fileBytes: true,
+  openFiles: true,
+  processes: true,
+})
 
-const OPTION_NAMES: readonly string[] = [
-  ...(Object.keys(DEFAULTS) as Defaulted[]),
-  ...([
-    'program',
-    'cwd',
-    'input',
-    'signal',
-    'stderrFile',
-    'onStderrLine',
-    'causeIn',
-    'subject',
-  ] satisfies (keyof ProgramOptions)[]),
-]
+const OPTION_NAMES = optionNames<ProgramOptions>({
+  program: true,
+  args: true,
+  cwd: true,
+  env: true,
+  input: true,
+  signal: true,
+  timeoutMs: true,
+  killAfterMs: true,
+  stdout: true,
+  stdoutBytesMax: true,
+  stderrFile: true,
+  stderrBytesMax: true,
+  stderrTailBytes: true,
+  onStderrLine: true,
+  causeIn: true,
+  lineBytesMax: true,
+  limits: true,
+  subject: true,
+  clock: true,
+})
 
 /** Fills in the defaults, or names everything that is wrong. */
 export function checkOptions(given: ProgramOptions): CheckedOptions {
+  refuseUnknownOptions('runProgram()', given, OPTION_NAMES)
   const said = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined))
   const options = { ...DEFAULTS, ...said } as CheckedOptions
   const problems = [
-    ...Object.keys(said)
-      .filter((name) => !OPTION_NAMES.includes(name))
-      .map((name) => `${name} is not an option`),
     ...commandProblems(options),
     ...streamProblems(options),
     ...NUMBERS.flatMap(([name, min, max]) => numberProblems(name, options[name], min, max)),
@@ -156,11 +164,10 @@ function streamProblems({ input, stdout, stderrFile, onStderrLine, causeIn }: Ch
 }
 
 function limitProblems(limits: ProgramLimits): string[] {
-  if (!isRecord(limits)) return ['limits must be an object']
-  return Object.entries(limits).flatMap(([name, value]) => {
-    if (!LIMIT_NAMES.includes(name)) return [`limits.${name} is not a limit: there are ${LIMIT_NAMES.join(', ')}`]
-    return value === undefined ? [] : numberProblems(`limits.${name}`, value, 1, Number.MAX_SAFE_INTEGER)
-  })
+  refuseUnknownOptions('limits of runProgram()', limits, LIMIT_NAMES)
+  return Object.entries(limits).flatMap(([name, value]) =>
+    value === undefined ? [] : numberProblems(`limits.${name}`, value, 1, Number.MAX_SAFE_INTEGER),
+  )
 }
 
 /** The kernel ends a text at its first NUL byte: what follows would be lost, and with it what the caller meant. */

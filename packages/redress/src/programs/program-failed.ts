@@ -2,6 +2,7 @@ import { constants } from 'node:os'
 import { redactAndClip, redactText } from '../core/text/redact.ts'
 import type { CheckedOptions, ProgramLimits } from './options.ts'
 
+/** How a program failed. */
 export type ProgramFailure =
   /** It ended with an exit code other than 0. */
   | 'exit'

@@ -9,6 +9,7 @@ import { type CheckedOptions, checkOptions, type ProgramOptions } from './option
 import { LineSplitter, StderrFile, Tail, WholeText } from './output.ts'
 import { causeLine, endingInWords, explain, ProgramFailed } from './program-failed.ts'
 import { ProcessGroup, processIds, Stopper } from './stopper.ts'
+/** What a program that succeeded left. */
 export interface ProgramResult {
   exitCode: 0
   signal: null

@@ -23,6 +23,9 @@ export const systemClock: Clock = {
   },
 }
 
+/** A timer that does not keep the process alive: what it wakes is lost when the process ends. */
+export const idleTimer = (ms: number, wake: () => void): void => void setTimeout(wake, ms).unref()
+
 interface PendingTimer {
   atMs: number
   order: number

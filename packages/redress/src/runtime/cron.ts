@@ -2,7 +2,7 @@ import { Cron } from 'croner'
 import { RedressError } from '../core/errors.ts'
 
 /** The moments that an expression means in a time zone. */
-export interface CronTicks {
+interface CronTicks {
   /** The first one after a moment; null when there will be none. */
   nextMs(afterMs: number): number | null
   /** The last ones up to and with a moment, oldest first. */
@@ -105,9 +105,20 @@ interface Zone {
   instantMs(wallMs: number): number
 }
 
-function openZone(timezone: string): Zone {
-  const format = formatOf(timezone)
+/** There are only some hundred zones, and each is dear to open. They can be written in many ways, hence the limit. */
+const zones = new Map<string, Zone>()
+const ZONES_MAX = 1_000
 
+function openZone(timezone: string): Zone {
+  const known = zones.get(timezone)
+  if (known !== undefined) return known
+  const zone = zoneOf(formatOf(timezone))
+  if (zones.size >= ZONES_MAX) zones.clear()
+  zones.set(timezone, zone)
+  return zone
+}
+
+function zoneOf(format: Intl.DateTimeFormat): Zone {
   const offsetMs = (instantMs: number): number => {
     const parts: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {}
     for (const { type, value } of format.formatToParts(instantMs)) parts[type] = Number(value)

@@ -45,6 +45,19 @@ export const ENVIRONMENT = {
     fallback: '10',
     meaning: 'How many jobs `redress start` and `redress worker` run at once, where `--concurrency` does not say it.',
   },
+  WORKER_QUEUES: {
+    fallback: null,
+    meaning:
+      'The only queues whose job types `redress start` and `redress worker` run, where `--queues` is absent: `mail,pdf`.',
+  },
+  WORKER_TYPES: {
+    fallback: null,
+    meaning: 'The only job types that they run, where `--types` is absent: `pdf.convert,mail.send`.',
+  },
+  WORKER_PER_TYPE: {
+    fallback: null,
+    meaning: 'How many jobs of a type each of them runs at once, where `--per-type` is absent: `pdf.convert=2`.',
+  },
   REDRESS_PROGRAM_RUN: {
     fallback: null,
     meaning: 'Set for the programs that a handler runs, so that all their processes are found. Not to be set by you.',

@@ -1,12 +1,9 @@
 import pino from 'pino'
 import { redactAddresses } from '../core/text/redact.ts'
-import type { Log } from './log.ts'
+import { type Log, NEVER_LOGGED } from './log.ts'
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
-
-/** Fields that may carry what a job was given. A log is read by more people than a job is. */
-const NEVER_LOGGED = ['payload', 'input', 'result', 'password', 'token', 'authorization']
 
 /** JSON lines on standard error, so that standard output stays what the command answers. */
 export function jsonLog({ level = 'info' }: { level?: LogLevel } = {}): Log {

@@ -3,8 +3,10 @@ export type { HubEvent, MappableEvent, MappedEvent, Mapper } from '../app/events
 export type { EndReason, Subscription } from '../app/events/subscription.ts'
 
 import { RedressError } from '../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { type Clock, systemClock, type Timer } from '../runtime/clock.ts'
 
+/** One message of an event stream. */
 export interface SseMessage {
   /** What the browser sends back as Last-Event-ID when it comes again; left as it was when there is none. */
   id?: string | number | null
@@ -15,6 +17,7 @@ export interface SseMessage {
   retryMs?: number
 }
 
+/** The options of `sseStream()`. */
 export interface SseStreamOptions {
   /** A comment after so long a silence: proxies close connections that say nothing. */
   heartbeatMs?: number
@@ -22,6 +25,7 @@ export interface SseStreamOptions {
   clock?: Clock
 }
 
+const OPTIONS = optionNames<SseStreamOptions>({ heartbeatMs: true, retryMs: true, clock: true })
 const HEARTBEAT_MS = 15_000
 const RETRY_MS = 2_000
 /** So much may wait in the stream; more is left with the subscription, which is bounded, too. */
@@ -58,8 +62,10 @@ export function sseComment(text = ''): string {
  */
 export function sseStream(
   events: AsyncIterator<{ id: string | null; event: string; data: unknown }>,
-  { heartbeatMs = HEARTBEAT_MS, retryMs = RETRY_MS, clock = systemClock }: SseStreamOptions = {},
+  options: SseStreamOptions = {},
 ): ReadableStream<Uint8Array> {
+  refuseUnknownOptions('sseStream()', options, OPTIONS)
+  const { heartbeatMs = HEARTBEAT_MS, retryMs = RETRY_MS, clock = systemClock } = options
   const encoder = new TextEncoder()
   let timer: Timer | null = null
   const beat = (controller: ReadableStreamDefaultController<Uint8Array>): void => {

@@ -1,3 +1,4 @@
+import { refuseUnknownOptions } from '../core/text/options.ts'
 import type { PostgresRows } from './postgres/connection/side-rows.ts'
 
 /** What a store does, for drivers of your own, and an app's own rows beside the store's: `redress/store`. */
@@ -12,6 +13,7 @@ export type { PostgresAnswer, PostgresQuery, PostgresRows, PostgresValue } from 
  * these follow the primary.
  */
 export async function openPostgresRows(options: { url: string; schema: string }): Promise<PostgresRows> {
+  refuseUnknownOptions('openPostgresRows()', options, ['url', 'schema'])
   // Loaded at first use: a program on SQLite must not load the client of PostgreSQL.
   const driver = await import('./postgres/connection/side-rows.ts')
   return driver.openPostgresRows(options)

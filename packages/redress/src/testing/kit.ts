@@ -1,6 +1,7 @@
 import { App, type AppOptions } from '../app/app.ts'
 import type { EventKind } from '../core/job/events.ts'
 import { type Duration, durationMs } from '../core/text/duration.ts'
+import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
 import { type Chance, seededChance } from '../runtime/chance.ts'
 import { VirtualClock } from '../runtime/clock.ts'
 import { fillFromChance, idMaker } from '../runtime/id.ts'
@@ -9,6 +10,7 @@ import { STEPS, type Step } from '../worker/attempt/steps.ts'
 import type { WorkerOptions } from '../worker/options.ts'
 import type { Worker } from '../worker/worker.ts'
 
+/** The options of `testKit()`. */
 export interface KitOptions extends Pick<AppOptions, 'log' | 'failureLog' | 'payloadBytesMax'> {
   /** The same seed gives the same ids, the same jitter and the same order of things. */
   seed?: number
@@ -18,6 +20,7 @@ export interface KitOptions extends Pick<AppOptions, 'log' | 'failureLog' | 'pay
   store?: (params: { nowMs: () => number }) => Store
 }
 
+/** The options of `kit.crashingWorker()`. */
 export interface CrashOptions extends Omit<WorkerOptions, 'store' | 'handlers' | 'probe'> {
   /** The worker falls dead when an attempt enters this step. */
   at: Step
@@ -37,8 +40,15 @@ interface PlannedCrash {
   entered: number
 }
 
-/** Passed on to the app. */
-const APP_OPTIONS: ReadonlySet<string> = new Set(['log', 'failureLog', 'payloadBytesMax'])
+const OPTIONS = optionNames<KitOptions>({
+  log: true,
+  failureLog: true,
+  payloadBytesMax: true,
+  seed: true,
+  startMs: true,
+  store: true,
+})
+const WITHIN = optionNames<{ within?: Duration }>({ within: true })
 /** Jobs that are looked at when the kit works out what happens next. */
 const JOBS_MAX = 10_000
 const HELD_MAX = 1_000
@@ -61,12 +71,11 @@ export class TestKit {
   readonly #others: Worker[] = []
   readonly #crashes: PlannedCrash[] = []
   #worker: Worker | null = null
-  #workerTypes = ''
   #workersMade = 0
 
-  constructor({ seed = 1, startMs, store, ...options }: KitOptions = {}) {
-    const unknown = Object.keys(options).filter((name) => !APP_OPTIONS.has(name))
-    if (unknown.length > 0) throw new Error(`testKit has no option ${unknown.join(', ')}`)
+  constructor(given: KitOptions = {}) {
+    refuseUnknownOptions('testKit()', given, OPTIONS)
+    const { seed = 1, startMs, store, ...options } = given
     this.clock = new VirtualClock(startMs)
     this.chance = seededChance(seed)
     // A chance of their own: the ids of a test must not depend on how often something else was drawn.
@@ -78,20 +87,16 @@ export class TestKit {
       chance: this.chance,
       makeId,
       hubPollMs: NEVER_MS,
+      log: false,
       ...options,
     })
   }
 
   /** The worker that runs whatever the app has declared. It is made when it is first needed. */
   async worker(): Promise<Worker> {
-    const types = this.app.types.join()
-    if (this.#worker === null || this.#workerTypes !== types) {
-      const before = this.#worker
-      this.#worker = await this.#makeWorker('worker', {})
-      this.#workerTypes = types
-      // The one before did not know the newest types; it goes on with those it knows.
-      if (before !== null) this.#others.push(before)
-    }
+    this.#worker ??= await this.#makeWorker('worker', {})
+    // Also makes the workers pick up the newest types.
+    await this.app.store()
     return this.#worker
   }
 
@@ -132,7 +137,9 @@ export class TestKit {
    * Lets time go by until every job has ended. Orphans that were reported are left alone: they wait for a person, and
    * so would this.
    */
-  async drain({ within = '30d' }: { within?: Duration } = {}): Promise<void> {
+  async drain(options: { within?: Duration } = {}): Promise<void> {
+    refuseUnknownOptions('kit.drain()', options, WITHIN)
+    const { within = '30d' } = options
     await this.until('every job has ended', async () => (await this.#open()).length === 0, { within })
   }
 
@@ -140,8 +147,10 @@ export class TestKit {
   async until(
     what: string,
     condition: () => boolean | Promise<boolean>,
-    { within = '1d' }: { within?: Duration } = {},
+    options: { within?: Duration } = {},
   ): Promise<void> {
+    refuseUnknownOptions('kit.until()', options, WITHIN)
+    const { within = '1d' } = options
     let leftMs = durationMs(within, 'within')
     await this.#settle()
     while (!(await condition())) {
@@ -271,6 +280,7 @@ function missedCrash({ worker, at, nth, entered }: PlannedCrash): string {
   return `The planned crash of ${worker} at '${at}' never happened: ${came}. ${check}`
 }
 
+/** Makes a world for tests in which time and chance are yours. */
 export function testKit(options?: KitOptions): TestKit {
   return new TestKit(options)
 }

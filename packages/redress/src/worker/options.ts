@@ -34,6 +34,8 @@ export interface WorkerOptions {
   onStart?: (type: string, waitedMs: number) => void
   /** Called when a try of a stage has ended, either way. */
   onTry?: (type: string, stage: string, ms: number) => void
+  /** Called when the code of a type blocked the event loop, with the milliseconds. */
+  onBlocked?: (type: string, ms: number) => void
   /** Called as an attempt enters a step; answering 'crash' makes the worker fall dead there, as if killed. */
   probe?: (step: Step, attempt: { jobId: string; number: number }) => 'crash' | undefined
 }
@@ -73,7 +75,7 @@ const DEFAULTS = {
 const COUNTS_MIN = { concurrency: 1, prefetchMax: 0, pollMs: 1, maintenanceMs: 1, pruneMs: 1, resultBytesMax: 0 }
 
 /** Options without a default. */
-type Unset = 'onOutcome' | 'onLeaseLost' | 'onStart' | 'onTry' | 'probe' | 'id'
+type Unset = 'onOutcome' | 'onLeaseLost' | 'onStart' | 'onTry' | 'onBlocked' | 'probe' | 'id'
 
 export type FullWorkerOptions = Required<Omit<WorkerOptions, Unset>> & Pick<WorkerOptions, Unset>
 

@@ -35,9 +35,10 @@ export class StartRecorder {
   /** Before the attempt begins. False when it may not begin, because the lease is lost. */
   async recordNow(worker: WorkerKey, flight: Flight): Promise<boolean> {
     this.#underWay++
-    const { key, attempt } = flight.lease
+    const { key, attempt, expiresAtMs } = flight.lease
+    const hasTtl = expiresAtMs !== null
     try {
-      const started = this.#store.start({ worker, attempts: [{ key, attempt, agoMs: 0 }] })
+      const started = this.#store.start({ worker, attempts: [{ key, attempt, agoMs: 0, ...(hasTtl && { hasTtl }) }] })
       const { lost } = await answerOrThrow(this.#clock, started)
       if (lost.length === 0) return true
     } catch (error) {

@@ -14,11 +14,12 @@ import { DutyLoop } from './duty.ts'
 import { Deadlines } from './leases/deadlines.ts'
 import { LeaseKeeper } from './leases/lease-keeper.ts'
 import { Maintenance, type MaintenanceReport } from './leases/maintenance.ts'
+import { LoopWatch } from './loop-watch.ts'
 import { type FullWorkerOptions, fullOptions, type WorkerOptions } from './options.ts'
 import { beforeProcessExit, Recorder, recordAtExit, StartRecorder } from './recorder.ts'
-import { answerOrThrow } from './store-calls.ts'
+import { Reporter } from './reporter.ts'
+import { answerOrThrow, Trouble } from './store-calls.ts'
 
-const BLOCKED_MS_WORTH_TELLING = 1_000
 const STOP_SETTLE_MS = 250
 /** How long a stopping worker goes on trying to record outcomes when its store does not take them. */
 const STOP_RECORD_MS = 10_000
@@ -37,33 +38,42 @@ export class Worker {
   readonly #recorder: Recorder
   readonly #maintenance: Maintenance
   readonly #attempts: Attempts
-  readonly #breakers: BreakerWatch | null
+  readonly #breakers: BreakerWatch
   readonly #starts: StartRecorder
+  readonly #reporter: Reporter
   readonly #poll: Alarm
   readonly #deadlines: Deadlines
+  readonly #loop: LoopWatch
   readonly #idle: IdleWatch
   readonly #duties: readonly DutyLoop[]
   readonly #held = new Map<number, Flight>()
   readonly #pools: SlotPools
+  readonly #handlers = new Map<string, Handler>()
+  readonly #listTrouble: Trouble
+  /** How many of its types the store lists. */
+  #listed = 0
   #key: WorkerKey | null = null
   #state: 'new' | 'running' | 'stopping' | 'stopped' | 'dead' = 'new'
   #isCycleScheduled = false
+  #isListing = false
   #cancelling: Promise<void> | null = null
   #forgetWakes: () => void = () => undefined
   #forgetExit: () => void = () => undefined
 
   constructor(options: WorkerOptions) {
-    this.#options = fullOptions(options)
-    const { store, clock, log, handlers } = this.#options
+    const handlers = this.#handlers
+    this.#options = { ...fullOptions(options), handlers }
+    const { store, clock, log } = this.#options
     this.#store = store
     this.#clock = clock
     this.#log = log
     this.id = options.id ?? `${hostname()}:${process.pid}:${Math.floor(systemChance() * 2 ** 32).toString(36)}`
-    const shortestMs = Math.min(...[...handlers.values()].map(({ policy }) => policy.lease.ttlMs))
+    this.#listTrouble = new Trouble(clock, log)
     const lost = (flight: Flight) => this.#attempts.lose(flight)
-    this.#keeper = new LeaseKeeper(store, clock, log, shortestMs, lost)
+    this.#keeper = new LeaseKeeper(store, clock, log, lost)
     this.#recorder = new Recorder(store, clock, log, (flight, answer) => this.#attempts.recorded(flight, answer))
     this.#starts = new StartRecorder(store, clock, log, lost)
+    this.#reporter = new Reporter(store, clock, log, lost, () => this.#scheduleCycle())
     this.#maintenance = new Maintenance({
       ...{ store, log, codesOf: (type) => handlers.get(type)?.codes },
       keepsOutcomeOf: ({ key, attempt }) => {
@@ -71,7 +81,7 @@ export class Worker {
         return flight?.lease.attempt === attempt && flight.state.kind === 'closing'
       },
     })
-    this.#breakers = BreakerWatch.of({
+    this.#breakers = new BreakerWatch({
       ...this.#options,
       toSend: () => this.#scheduleCycle(),
       looked: () => this.#pools.begin(),
@@ -82,13 +92,17 @@ export class Worker {
         }
       },
     })
-    this.#pools = new SlotPools(handlers.values(), this.#options.concurrency, this.#makePool)
+    this.#pools = new SlotPools(this.#options.concurrency, this.#makePool)
     this.#idle = new IdleWatch(clock, () => this.#isIdle || this.#state === 'dead')
-    this.#poll = new Alarm(clock, (lateMs) => this.#onPoll(lateMs))
+    this.#poll = new Alarm(clock, () => this.#onPoll())
     this.#deadlines = new Deadlines({
       ...{ clock, held: this.#held, lost },
       timedOut: (flight) => this.#attempts.endByTimeout(flight),
       stoodStill: () => void this.#keepLeases(),
+    })
+    this.#loop = new LoopWatch({
+      ...{ clock, log, onBlocked: this.#options.onBlocked },
+      running: () => [...this.#held.values()].filter(({ state }) => state.kind === 'running'),
     })
     this.#attempts = new Attempts({
       id: this.id,
@@ -98,7 +112,9 @@ export class Worker {
       breakers: this.#breakers,
       starts: this.#starts,
       recorder: this.#recorder,
+      reporter: this.#reporter,
       deadlines: this.#deadlines,
+      loop: this.#loop,
       key: () => this.#workerKey,
       isAlive: () => this.#isAlive,
       crash: () => this.crash(),
@@ -111,14 +127,39 @@ export class Worker {
       ...this.#options.duties,
     ]
     this.#duties = duties.map((duty) => new DutyLoop(clock, log, duty))
+    this.#serve([...options.handlers.values()])
   }
 
   get held(): number {
     return this.#held.size
   }
 
+  /** The job types that it runs. */
+  get types(): string[] {
+    return [...this.#handlers.keys()]
+  }
+
+  /** Runs jobs of these types from now on, too: a program may declare types while it works. */
+  serve(handlers: readonly Handler[]): void {
+    const added = handlers.filter(({ type }) => !this.#handlers.has(type))
+    if (added.length === 0 || (this.#state !== 'new' && this.#state !== 'running')) return
+    this.#serve(added)
+    if (this.#state !== 'running') return
+    this.#log.info({ worker_id: this.id, types: added.map(({ type }) => type) }, 'the worker runs new job types, too')
+    void this.#list()
+    this.#wantWork()
+  }
+
+  #serve(handlers: readonly Handler[]): void {
+    for (const handler of handlers) this.#handlers.set(handler.type, handler)
+    this.#keeper.serve(handlers)
+    this.#breakers.serve(handlers)
+    this.#pools.serve(handlers)
+  }
+
   /** Begins to work, until `stop`. */
   async start(): Promise<void> {
+    await Promise.all([...this.#options.handlers.values()].map(({ isolated, type }) => isolated?.check(type)))
     await this.enlist()
     if (this.#state !== 'running') return
     this.#forgetWakes = this.#store.onWake(() => this.#wake())
@@ -131,9 +172,10 @@ export class Worker {
   async enlist(): Promise<void> {
     if (this.#state !== 'new') return
     this.#state = 'running'
-    const types = [...this.#options.handlers.keys()]
+    const { types } = this
     try {
       this.#key = await this.#store.enlist({ id: this.id, host: hostname(), pid: process.pid, types })
+      this.#listed = types.length
     } catch (error) {
       // A caller that tries again must find a new worker, not one that claims to run and never does.
       if (this.#state === 'running') this.#state = 'new'
@@ -186,15 +228,18 @@ export class Worker {
       if (!this.#isAlive) return
       await this.#leave()
     }
+    await Promise.all([...this.#options.handlers.values()].map(({ isolated }) => isolated?.end('idle')))
     this.#poll.cancel()
     this.#deadlines.cancel()
+    this.#reporter.stop()
+    this.#loop.stop()
     this.#forgetExit()
     this.#state = 'stopped'
     this.#log.info({ worker_id: this.id }, 'worker stopped')
   }
 
   async #leave(): Promise<void> {
-    await this.#breakers?.end(this.#clock.monoMs())
+    await this.#breakers.end(this.#clock.monoMs())
     const unrecorded = this.#recorder.end().length
     if (unrecorded > 0) {
       this.#log.error({ outcomes: unrecorded }, 'outcomes were not recorded before the worker stopped')
@@ -213,9 +258,11 @@ export class Worker {
     this.#forgetWakes()
     this.#poll.cancel()
     this.#deadlines.cancel()
+    this.#loop.stop()
     for (const duty of this.#duties) duty.stop()
     this.#forgetExit()
-    this.#breakers?.crash()
+    this.#breakers.crash()
+    this.#reporter.stop()
     this.#recorder.end()
     this.#attempts.crash()
     this.#idle.check()
@@ -246,14 +293,13 @@ export class Worker {
     this.#scheduleCycle()
   }
 
-  readonly #makePool = (served: readonly Handler[], slots: number): SlotPool => {
+  readonly #makePool = (slots: number): SlotPool => {
     const { clock, pollMs } = this.#options
     return new SlotPool({
       ...{ clock, slots, pollMs },
       intake: new Intake({
         ...this.#options,
-        served,
-        onBreakers: (standings, askedMonoMs) => this.#breakers?.update(standings, askedMonoMs),
+        onBreakers: (standings, askedMonoMs) => this.#breakers.update(standings, askedMonoMs),
       }),
       isRunning: () => this.#state === 'running',
       held: () => this.#held.values(),
@@ -280,8 +326,9 @@ export class Worker {
     this.#isCycleScheduled = false
     if (!this.#isAlive || this.#key === null) return
     this.#starts.send(this.#key)
+    this.#reporter.send(this.#key)
     this.#recorder.send(this.#key)
-    this.#breakers?.send(this.#clock.monoMs())
+    this.#breakers.send(this.#clock.monoMs())
     if (this.#state === 'running') this.#pools.claim(this.#key)
     else this.#poll.setWithin(this.#options.pollMs)
     this.#idle.check()
@@ -291,9 +338,26 @@ export class Worker {
   async #keepLeases(): Promise<void> {
     if (this.#key === null || !this.#isAlive) return
     await this.#keeper.keep(this.#key, this.#held)
+    void this.#list()
     this.#deadlines.endOverdue()
     this.#attempts.giveBackWaiting()
     this.#mustLookFirst()
+  }
+
+  /** The list of workers follows what this one runs. Until it does, the jobs run all the same. */
+  async #list(): Promise<void> {
+    if (this.#handlers.size === this.#listed || this.#key === null || this.#isListing) return
+    if (this.#listTrouble.isWaiting) return
+    const { types } = this
+    this.#isListing = true
+    try {
+      await answerOrThrow(this.#clock, this.#store.serve({ worker: this.#key, types }))
+      this.#listed = types.length
+      this.#listTrouble.ended()
+    } catch (error) {
+      this.#listTrouble.failed({ err: error, types }, 'the list of workers does not show new job types; will try again')
+    }
+    this.#isListing = false
   }
 
   async #readCancellations(): Promise<void> {
@@ -310,7 +374,7 @@ export class Worker {
   }
 
   #mustLookFirst(): boolean {
-    return this.#breakers !== null && this.#pools.isAnyWaiting && this.#breakers.looksFirst(this.#clock.monoMs())
+    return this.#breakers.isNeeded && this.#pools.isAnyWaiting && this.#breakers.looksFirst(this.#clock.monoMs())
   }
 
   /** At the end of the grace period: signal the handlers, wait a moment, then interrupt them. */
@@ -338,14 +402,8 @@ export class Worker {
 
   // ---- timers and waiting -------------------------------------------------------------------------------------
 
-  #onPoll(lateMs: number): void {
+  #onPoll(): void {
     if (!this.#isAlive) return
-    if (lateMs > BLOCKED_MS_WORTH_TELLING) {
-      const running = [...this.#held.values()]
-        .filter(({ state }) => state.kind === 'running')
-        .map(({ lease }) => lease.id)
-      this.#log.warn({ blocked_ms: Math.round(lateMs), running }, 'something held up the event loop of this worker')
-    }
     // These run in parallel: a slow answer of the store must not hold up the others.
     void this.#keepLeases()
     this.#cancelling ??= this.#readCancellations().finally(() => {
@@ -359,8 +417,14 @@ export class Worker {
     for (let still = 0; still < 3; ) {
       await new Promise<void>((resolve) => setImmediate(resolve))
       const isMoving =
-        this.#isCycleScheduled || this.#pools.isClaiming || !this.#starts.isIdle || this.#recorder.isMoving
-      still = isMoving || this.#breakers?.isMoving ? 0 : still + 1
+        this.#isCycleScheduled ||
+        this.#isListing ||
+        this.#pools.isClaiming ||
+        !this.#starts.isIdle ||
+        !this.#reporter.isIdle ||
+        this.#recorder.isMoving ||
+        this.#breakers.isMoving
+      still = isMoving ? 0 : still + 1
     }
   }
 }

@@ -33,7 +33,11 @@ describe('a job that failed', () => {
       await verdict.getByText(said).waitFor()
     }
     await verdict.getByText('Cancel: no, only a queued or processing job can be cancelled').waitFor()
-    expect(await verdict.getByRole('button').allTextContents()).toEqual(['Retry', 'Edit and retry'])
+    expect(await verdict.getByRole('button').allTextContents()).toEqual([
+      'Retry',
+      'Edit and retry',
+      'Delete with its letter',
+    ])
     await page.getByText('converter.internal answered 503').first().waitFor()
     await page.getByText('retry.max, which went from 0 to 1 of 1').waitFor()
     await page.getByRole('img', { name: /^Timeline: it .*ran for/ }).waitFor()
@@ -114,7 +118,11 @@ describe('a job that failed', () => {
     // It was retried once; a second retry is refused with the id of the new job.
     const [first = ''] = (await desk.app.jobs.list({ retriedFrom: id })).jobs.map((job) => job.id)
     await verdictOf(page).getByText(`It was retried as job ${first}, which is complete.`).waitFor()
-    expect(await verdictOf(page).getByRole('button').allTextContents()).toEqual(['Retry again', 'Edit and retry again'])
+    expect(await verdictOf(page).getByRole('button').allTextContents()).toEqual([
+      'Retry again',
+      'Edit and retry again',
+      'Delete',
+    ])
     await verdictOf(page).getByRole('button', { name: 'Retry again', exact: true }).click()
     const again = page.getByRole('dialog', { name: 'Retry this job once more' })
     await again.getByText('It was retried already, as job').getByRole('link', { name: first }).waitFor()
@@ -124,6 +132,91 @@ describe('a job that failed', () => {
     await again.getByRole('button', { name: 'Retry', exact: true }).click()
     await again.waitFor({ state: 'detached' })
     expect((await desk.app.jobs.list({ retriedFrom: id })).jobs).toHaveLength(2)
+  })
+})
+
+describe('a job that waits', () => {
+  test('is moved in time and in the order, gets another input, and is made due, each with its preview', async () => {
+    const desk = await makeDesk()
+    const job = desk.app.jobs
+    const input = { does: 'refuse', host: 'example.org' }
+    const { id } = await desk.app.submit('mail.send', input, { delay: '1h', owner: 'ann' })
+    const page = await desk.open(`/jobs/${id}`)
+    const verdict = verdictOf(page)
+    await verdict.getByRole('button', { name: 'Reschedule' }).waitFor()
+    expect(await verdict.getByRole('button').allTextContents()).toEqual([
+      'Mark failed',
+      'Cancel',
+      'Reschedule',
+      'Run now',
+      'Priority',
+      'Edit input',
+    ])
+
+    await verdict.getByRole('button', { name: 'Reschedule' }).click()
+    const times = page.getByRole('dialog', { name: 'Change the time of this job' })
+    await times.getByLabel('From now').fill('soon')
+    await times.getByText('Not possible:').waitFor()
+    await times.getByLabel('From now').fill('3h')
+    await times.getByText('Not possible:').waitFor({ state: 'detached' })
+    await expectAccessible(page)
+    const before = (await job.find(id))?.retryAfter
+    await times.getByLabel('Reason').fill('the relay is slow')
+    await times.getByRole('button', { name: 'Reschedule', exact: true }).click()
+    await times.waitFor({ state: 'detached' })
+    expect(Date.parse((await job.find(id))?.retryAfter ?? '')).toBeGreaterThan(Date.parse(before ?? '') + 3_600_000)
+
+    await verdict.getByRole('button', { name: 'Priority' }).click()
+    const order = page.getByRole('dialog', { name: 'Change the priority of this job' })
+    expect(await order.getByLabel('Priority').inputValue()).toBe('0')
+    await order.getByLabel('Priority').fill('7')
+    await order.getByLabel('Reason').fill('a customer waits')
+    await order.getByRole('button', { name: 'Priority', exact: true }).click()
+    await order.waitFor({ state: 'detached' })
+    expect(await job.find(id)).toMatchObject({ priority: 7 })
+
+    await verdict.getByRole('button', { name: 'Edit input' }).click()
+    const edit = page.getByRole('dialog', { name: 'Replace the input of this job' })
+    await edit.getByLabel('Input').fill('{ "does": "dance" }')
+    await edit.getByText('Not possible:').waitFor()
+    await edit.getByLabel('Input').fill('{ "does": "succeed" }')
+    await edit.getByText('Not possible:').waitFor({ state: 'detached' })
+    await edit.getByLabel('Reason').fill('it was a GIF')
+    await edit.getByRole('button', { name: 'Replace the input' }).click()
+    await edit.waitFor({ state: 'detached' })
+    await page.getByText('"does": "succeed"').waitFor()
+
+    await act(page, { open: 'Run now', verb: 'Run now', reason: 'it is needed' })
+    const trail = page.getByRole('table', { name: 'Acts on this job, the newest first' })
+    for (const name of ['jobs.reschedule', 'jobs.reprioritise', 'jobs.replace-input', 'jobs.promote']) {
+      await trail.getByText(name).waitFor()
+    }
+    await desk.kit.tick()
+    await verdict.getByText('COMPLETE at the first attempt').waitFor()
+  })
+})
+
+describe('a job that has ended', () => {
+  test('is deleted after a preview, and its page says that it is gone', async () => {
+    const desk = await makeDesk()
+    const id = await worked(desk, 'mail.send', { does: 'succeed' }, { owner: 'ann' })
+    const page = await desk.open(`/jobs/${id}`)
+    const preview = await act(page, { open: 'Delete', verb: 'Delete', reason: 'ann asked for it' })
+    expect(preview).toContain('this removes it with its history, its files and its dead letter, if any')
+    await page.getByText(`There is no job ${id}`).waitFor()
+    expect(await desk.app.jobs.find(id)).toBeNull()
+  })
+
+  test('with an open dead letter is deleted only together with its letter', async () => {
+    const desk = await makeDesk()
+    const id = await worked(desk, 'mail.send', { does: 'unreachable' }, { owner: 'ann' })
+    const page = await desk.open(`/jobs/${id}`)
+    const preview = await act(page, { open: 'Delete with its letter', verb: 'Delete', reason: 'ann asked for it' })
+    expect(preview).toContain('this removes it with its history, its files and its dead letter, if any')
+    await page.getByText(`There is no job ${id}`).waitFor()
+    expect((await desk.app.perform('dead-letters.list', {})).deadLetters.filter(({ jobId }) => jobId === id)).toEqual(
+      [],
+    )
   })
 })
 

@@ -96,6 +96,27 @@ test('a schedule is paused, resumed and triggered', async () => {
   await expectAccessible(page)
 })
 
+test('a runtime schedule is found by its name and removed', async () => {
+  const desk = await makeDesk()
+  const by = { actor: 'olga', reason: 'a test' }
+  for (const n of [17, 18]) {
+    const asked = { every: '90s', count: 5, jitter: '10s', job: 'mail.send', owner: `customer-${n}`, ...by }
+    await desk.app.schedules.upsert(`report:customer-${n}`, asked)
+  }
+  const page = await desk.open('/schedules')
+  await page.getByLabel('Search').fill('customer-17')
+  await page.getByLabel('Search').press('Enter')
+  const row = page.getByRole('row').filter({ hasText: 'report:customer-17' })
+  await row.getByText('every 1m30s').waitFor()
+  await row.getByText('0 of 5 runs').waitFor()
+  await page.getByRole('row').filter({ hasText: 'report:customer-18' }).waitFor({ state: 'detached' })
+  await expectAccessible(page)
+  await act(page, { open: 'Remove', verb: 'Remove' })
+  await page.getByText('No matching schedules.').waitFor()
+  await page.getByRole('link', { name: 'Show all' }).click()
+  await page.getByRole('row').filter({ hasText: 'report:customer-18' }).waitFor()
+})
+
 test('a policy is shown field by field and previewed', async () => {
   const desk = await makeDesk()
   const page = await desk.open('/policies')

@@ -12,7 +12,7 @@ export function callOf(
     delete rest[field]
     return encodeURIComponent(String(value))
   })
-  if (method === 'POST') return { path, asking: { method, body: rest } }
+  if (method !== 'GET') return { path, asking: { method, body: rest } }
   const query = new URLSearchParams()
   for (const [field, value] of Object.entries(rest)) query.set(field, String(value))
   return { path: query.size === 0 ? path : `${path}?${query}`, asking: { method } }

@@ -26,6 +26,11 @@ interface Scene {
   batch(): Promise<string>
 }
 
+async function onWaiting(app: App, input: object): Promise<{ input: object; ids: string[] }> {
+  const { id } = await app.submit('wait', {}, { delay: '1h' })
+  return { input: { id, ...input }, ids: [id] }
+}
+
 interface Trial {
   /** Brings about what the operation is done to, and answers with its input (without who and why) and the ids of it. */
   on(scene: Scene): Promise<{ input: object; ids?: string[] }>
@@ -41,6 +46,11 @@ const TRIALS: Partial<Record<OperationName, Trial>> = {
   'jobs.submit': { on: async () => ({ input: { type: 'wait' } }), reason: 'submitted by hand' },
   'jobs.retry': { on: async ({ failed }) => onJob(await failed()) },
   'jobs.cancel': { on: async ({ app }) => onJob((await app.submit('wait', {}, { delay: '1h' })).id) },
+  'jobs.reschedule': { on: async ({ app }) => onWaiting(app, { delay: '2h' }) },
+  'jobs.promote': { on: async ({ app }) => onWaiting(app, {}) },
+  'jobs.reprioritise': { on: async ({ app }) => onWaiting(app, { priority: 7 }) },
+  'jobs.replace-input': { on: async ({ app }) => onWaiting(app, { input: { n: 2 } }) },
+  'jobs.delete': { on: async ({ failed }) => onJob(await failed()) },
   'jobs.mark-failed': { on: async ({ app }) => onJob((await app.submit('wait', {}, { delay: '1h' })).id) },
   'failures.resolve': { on: async ({ group }) => onGroup(await group()) },
   'failures.snooze': { on: async ({ group }) => onGroup(await group(), { for: '1h' }) },
@@ -80,6 +90,9 @@ const TRIALS: Partial<Record<OperationName, Trial>> = {
   'breakers.close': { on: async () => onNamed('gateway') },
   'breakers.release': { on: (scene) => after(scene, 'breakers.open', onNamed('gateway')) },
   'breakers.probe': { on: (scene) => brokenBreaker(scene) },
+  'schedules.upsert': {
+    on: async () => ({ ...onNamed('hourly'), input: { name: 'hourly', job: 'wait', every: '1h' } }),
+  },
   'schedules.pause': { on: async () => onNamed('nightly') },
   'schedules.resume': { on: (scene) => after(scene, 'schedules.pause', onNamed('nightly')) },
   'schedules.trigger': { on: async () => onNamed('nightly') },

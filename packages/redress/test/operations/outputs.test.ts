@@ -27,6 +27,7 @@ afterAll(() => server.stop())
 interface Found {
   failed: string[]
   queued: string[]
+  done: string
   running: string
   batch: string
   replay: string
@@ -43,6 +44,7 @@ const ASKED = {
   'jobs.show': ({ failed, queued, running }) => [...failed, ...queued, running].map((id) => ({ id })),
   'jobs.explain': ({ failed, queued, running }) => [...failed, ...queued, running].map((id) => ({ id })),
   'jobs.events': ({ failed, queued, running }) => [...failed, ...queued, running].map((id) => ({ id })),
+  'jobs.logs': ({ failed, queued }) => [...failed, ...queued].flatMap((id) => [{ id }, { id, tail: 1, attempt: 1 }]),
   'jobs.failures': ({ failed, queued }) => [...failed, ...queued].map((id) => ({ id })),
   'orphans.list': () => [{}],
   'failures.list': () => [{}],
@@ -64,11 +66,15 @@ const ASKED = {
   'breakers.show': () => [{ name: 'gateway' }],
   'policy.show': () => ['fine', 'letter', 'guarded'].map((type) => ({ type })),
   'policy.preview': () => [{ type: 'letter' }, { type: 'guarded', failures: 'TIMEOUT,crash,unknown,ok', seed: 3 }],
-  'schedules.list': () => [{}],
+  'schedules.list': () => [{}, { q: 'night', limit: 1 }],
   'schedules.show': () => [{ name: 'nightly' }],
   'accounts.list': () => [{}],
   'tokens.list': () => [{}, { kind: 'link' }],
   'jobs.submit': () => [{ type: 'fine', input: { n: 1 } }],
+  'jobs.reschedule': ({ queued: [id] }) => [{ id, delay: '1h' }],
+  'jobs.promote': ({ queued: [id] }) => [{ id }],
+  'jobs.reprioritise': ({ queued: [id] }) => [{ id, priority: 3 }],
+  'jobs.replace-input': ({ queued: [id] }) => [{ id, input: { n: 2 } }],
   'jobs.retry': ({ failed: [id] }) => [{ id }],
   'jobs.cancel': ({ queued: [id] }) => [{ id }],
   'jobs.mark-failed': ({ running }) => [{ id: running }],
@@ -92,6 +98,9 @@ const ASKED = {
   'breakers.close': () => [{ name: 'gateway' }],
   'breakers.release': () => [{ name: 'gateway' }],
   'breakers.probe': () => [{ name: 'gateway' }],
+  'schedules.upsert': () => [
+    { name: 'soon', job: 'fine', every: '90s', jitter: '5s', count: 3, until: '2999-01-01T00:00:00Z' },
+  ],
   'schedules.pause': () => [{ name: 'nightly' }],
   'schedules.resume': () => [{ name: 'nightly' }],
   'schedules.trigger': () => [{ name: 'nightly' }],
@@ -101,6 +110,7 @@ const ASKED = {
   'tokens.revoke': (_, last) => [{ id: last['tokens.create']?.id }],
   'sign-in-links.create': () => [{ role: 'admin' }],
   'accounts.disable': () => [{ name: 'ben' }],
+  'jobs.delete': ({ done }) => [{ id: done }],
 } satisfies Record<OperationName, (found: Found, last: Partial<Record<OperationName, Input>>) => Input[]>
 
 const drivers: Record<string, (path: string) => Promise<Store>> = {
@@ -154,6 +164,7 @@ async function look(app: App): Promise<Found> {
   // A retry in place and one as a new job, of types that differ; what is queued waits for its time.
   const failed = await idsOf({ status: 'failed', limit: 20 })
   const queued = await idsOf({ status: 'queued', type: 'fine', limit: 3 })
+  const [done = ''] = await idsOf({ status: 'complete', limit: 1 })
   const [running = ''] = await idsOf({ status: 'processing', type: 'hang' })
   const { replay } = await app.perform('replays.plan', { ...WHO, type: 'letter', again: true })
   const { deadLetters } = await app.perform('dead-letters.list', {})
@@ -162,6 +173,7 @@ async function look(app: App): Promise<Found> {
   return {
     failed,
     queued,
+    done,
     running,
     batch: batches[0]?.id ?? '',
     replay: replay?.id ?? '',

@@ -109,7 +109,13 @@ export function resolver(names: Readonly<Record<string, readonly string[] | ((ti
     const answer = typeof known === 'function' ? known(asked.filter((name) => name === host).length) : known
     return answer.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
   }
-  return { lookup, asked }
+  return beside({ lookup }, { asked })
+}
+
+/** Options of a guard, with a record that is not an option: spreading the options leaves it out. */
+function beside<Options extends object, Record extends object>(options: Options, record: Record): Options & Record {
+  for (const [name, value] of Object.entries(record)) Object.defineProperty(options, name, { value })
+  return options as Options & Record
 }
 
 /** Stands for the internet: writes down where a connection would go, and leads it to a port of this machine. */
@@ -124,7 +130,7 @@ export function internet(ports: Readonly<Record<string, number>>) {
       socket.once('connect', () => resolve(socket)).once('error', reject)
     })
   }
-  return { connect: connectTo, dialled }
+  return beside({ connect: connectTo }, { dialled })
 }
 
 type Sent = Partial<Omit<OutboundRequestOptions, 'guard' | 'agent'>>

@@ -168,15 +168,15 @@ describe('options that cannot be meant', () => {
     [{ program: 'ls', args: [1] }, 'args[0] must be a string'],
     [{ program: 'ls', env: { A: undefined } }, 'env.A must be a string'],
     [{ program: 'ls', env: { 'A=B': 'x' } }, 'env has the name "A=B"'],
-    [{ program: 'ls', shell: true }, 'shell is not an option'],
-    [{ program: 'ls', timeout: 5 }, 'timeout is not an option'],
+    [{ program: 'ls', shell: true }, 'runProgram() has no option "shell"'],
+    [{ program: 'ls', timeout: 5 }, 'runProgram() has no option "timeout"'],
     [{ program: 'ls', timeoutMs: Number.NaN }, 'timeoutMs must be a whole number from 1'],
     [{ program: 'ls', timeoutMs: 1e10 }, 'timeoutMs must be a whole number from 1 to 2147483647'],
     [{ program: 'ls', stdout: 'inherit' }, "stdout must be 'ignore', 'text', { file } or { onLine }"],
     [{ program: 'ls', input: 5 }, 'input must be a string, bytes or a Readable'],
     [{ program: 'ls', input: ended }, 'input is a stream that has ended already'],
     [{ program: 'ls', signal: {} }, 'signal must be an AbortSignal'],
-    [{ program: 'ls', limits: { memory: 5 } }, 'limits.memory is not a limit: there are cpuSeconds'],
+    [{ program: 'ls', limits: { memory: 5 } }, 'limits of runProgram() has no option "memory"'],
     [{ program: 'ls', limits: { cpuSeconds: 0.5 } }, 'limits.cpuSeconds must be a whole number from 1'],
   ]
   test.each(cases)('%j', async (options, problem) => {

@@ -21,7 +21,8 @@ export type Step =
   | { do: 'zombie'; pick: number; write: 'start' | 'renew' | 'close'; outcome: Outcome }
   | { do: 'look' | 'reclaim' | 'maintain' }
   | { do: 'glance'; pick: number }
-  | { do: 'intervene'; act: 'retry' | 'mark-failed' | 'cancel'; pick: number; isFresh: boolean }
+  | { do: 'intervene'; act: Act; pick: number; isFresh: boolean }
+  | { do: 'delete'; pick: number; isFresh: boolean; isForced: boolean }
   | { do: 'advance'; ms: number }
   | { do: 'jump'; ms: number }
   | { do: 'prune'; keepMs: number }
@@ -33,7 +34,9 @@ const pick = fc.nat(1_000)
 const worker = fc.nat(2)
 const outcome = fc.constantFrom<Outcome>('complete', 'complete', 'transient', 'transient', ...OUTCOMES)
 const zombieWrite = fc.constantFrom('start', 'renew', 'close')
-const act = fc.constantFrom('retry', 'retry', 'mark-failed', 'cancel')
+const WAITING_ACTS = ['postpone', 'promote', 'reprioritise', 'replace-input'] as const
+export type Act = 'retry' | 'mark-failed' | 'cancel' | (typeof WAITING_ACTS)[number]
+const act = fc.constantFrom<Act>('retry', 'retry', 'retry', 'mark-failed', 'cancel', ...WAITING_ACTS)
 const timeMs = fc.constantFrom(1, 999, 5_000, 10_001, 30_000, 30_000, 61_000)
 /** A clock that went back an hour holds everything up for an hour: seldom. */
 const jumpMs = fc.constantFrom(-10_000, -10_000, -60_000, 10_000, 60_000, 3_600_000, -3_600_000)
@@ -64,7 +67,8 @@ const WEIGHTED: [weight: number, step: fc.Arbitrary<unknown>][] = [
   [4, fc.record({ do: fc.constant('zombie'), pick, write: zombieWrite, outcome })],
   [6, fc.record({ do: fc.constantFrom('maintain', 'maintain', 'look', 'reclaim') })],
   [1, fc.record({ do: fc.constant('glance'), pick })],
-  [5, fc.record({ do: fc.constant('intervene'), act, pick, isFresh: fc.boolean() })],
+  [8, fc.record({ do: fc.constant('intervene'), act, pick, isFresh: fc.boolean() })],
+  [0.8, fc.record({ do: fc.constant('delete'), pick, isFresh: fc.boolean(), isForced: fc.boolean() })],
   [6, fc.record({ do: fc.constant('advance'), ms: timeMs })],
   [0.3, fc.record({ do: fc.constant('jump'), ms: jumpMs })],
   [0.8, fc.record({ do: fc.constant('prune'), keepMs: fc.constantFrom(0, 0, 20_000) })],

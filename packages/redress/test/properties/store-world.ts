@@ -1,8 +1,7 @@
 import { expect } from 'vitest'
-import { engineFailure } from '../../src/core/failure/capture.ts'
-import type { Change, DecidedFailure } from '../../src/core/job/change.ts'
+import type { Change } from '../../src/core/job/change.ts'
 import type { JobEvent } from '../../src/core/job/events.ts'
-import { packSpent, spendManualRetry, spendRelease, spendSnooze, unpackSpent } from '../../src/core/policy/budget.ts'
+import { packSpent, spendRelease, spendSnooze, unpackSpent } from '../../src/core/policy/budget.ts'
 import { decide } from '../../src/core/policy/decide.ts'
 import { type Policy, policy } from '../../src/core/policy/policy.ts'
 import { seededChance } from '../../src/runtime/chance.ts'
@@ -11,7 +10,6 @@ import { fillFromChance, idMaker } from '../../src/runtime/id.ts'
 import type {
   CloseAnswer,
   DedupeScope,
-  Intervention,
   JobRow,
   Lane,
   Lease,
@@ -22,6 +20,7 @@ import type {
 } from '../../src/store/contract/store.ts'
 import { openSqlite } from '../../src/store/sqlite/store.ts'
 import { changeForLost } from '../../src/worker/attempt/outcome.ts'
+import { actFor, causeOfAct, someFailure } from './acts.ts'
 import { type Cause, checkAlone, checkMove, holdsKey } from './laws.ts'
 import type { Outcome, Step } from './steps.ts'
 
@@ -119,6 +118,8 @@ export class StoreWorld {
         return
       case 'intervene':
         return this.#intervene(step)
+      case 'delete':
+        return this.#delete(step)
       case 'advance':
         return this.clock.advance(step.ms)
       case 'jump':
@@ -232,7 +233,7 @@ export class StoreWorld {
       const { lost } = await this.store.start({ worker, attempts: [{ key, attempt, agoMs: 10 }] })
       answer = lost.includes(key) ? 'lost' : 'closed'
     } else if (write === 'renew') {
-      const leases = [{ key, attempt, ttlMs: TTL_MS, progress: 0.5 }]
+      const leases = [{ key, attempt, ttlMs: TTL_MS }]
       const { lost } = await this.store.renew({ worker, leases })
       answer = lost.includes(key) ? 'lost' : 'closed'
     } else {
@@ -308,12 +309,45 @@ export class StoreWorld {
       row.attempt !== page.attempt ||
       ('spent' in wanted && retriesOf(row) !== retriesOf(page))
     const isTaken = wanted.kind === 'retry-in-place' && holder !== undefined && holder.id !== id
+    if (wanted.kind === 'replace-input' && page.attempt > 0 && !isMoved) {
+      const refused = this.store.intervene({
+        ...{ id, actor: 'olga', reason: 'chance', act: wanted },
+        expect: { status: page.status, attempt: page.attempt },
+      })
+      await expect(refused).rejects.toMatchObject({ code: 'JOB_WRONG_STATE' })
+      return this.#observe(new Map())
+    }
     const answer = await this.store.intervene({
       ...{ id, actor: 'olga', reason: 'chance', act: wanted },
       expect: { status: page.status, attempt: page.attempt },
     })
     expect(answer).toBe(isMoved ? 'moved-on' : isTaken ? 'dedupe-taken' : 'done')
     await this.#observe(new Map(answer === 'done' ? [[id, causeOfAct(wanted.kind, page)]] : []))
+    // A job may get the time that it has: then only its history shows it.
+    if (answer === 'done') this.#lastSeq = Math.max(this.#lastSeq, this.#newestOf(id, await this.store.events({ id })))
+  }
+
+  async #delete({ pick, isFresh, isForced }: Extract<Step, { do: 'delete' }>): Promise<void> {
+    const page = isFresh ? among([...this.#rows.values()], pick) : this.#glanced
+    if (page === undefined || page === null || page.finishedAtMs === null) return
+    const { id, status, attempt } = page
+    const row = this.#rows.get(id)
+    const isMoved = row === undefined || row.status !== status || row.attempt !== attempt
+    const letters = await this.store.deadLetters({ afterOffset: 0, limit: 1_000 })
+    const isOpen = letters.some((letter) => letter.jobId === id)
+    const answer = await this.store.deleteJob({
+      ...{ id, actor: 'olga', reason: 'chance', expect: { status, attempt }, isForced, cleanup: null },
+    })
+    expect(answer).toBe(isMoved ? 'moved-on' : isOpen && !isForced ? 'letter-open' : 'done')
+    if (answer === 'done') {
+      this.#rows.delete(id)
+      this.#submissions.delete(id)
+      // Its event is numbered after everything that was there.
+      this.#lastSeq = Math.max(this.#lastSeq, await this.store.lastSeq())
+      expect(await this.store.events({ id })).toEqual([])
+      expect(await this.store.failures({ id })).toEqual([])
+    }
+    await this.#observe(new Map())
   }
 
   async #prune(keepMs: number): Promise<void> {
@@ -422,33 +456,6 @@ export class StoreWorld {
       }
     }
   }
-}
-
-function someFailure(type: string, code: string): Omit<DecidedFailure, 'decision'> {
-  return { ...engineFailure({ code: 'UNKNOWN', phase: 'execution', type, detail: 'a test' }), code }
-}
-
-function causeOfAct(kind: Intervention['act']['kind'], { status }: JobRow): Cause {
-  const causes = { 'retry-in-place': 'manual-retry', cancel: 'cancel', 'request-cancel': 'none' } as const
-  if (kind !== 'mark-failed') return causes[kind]
-  return status === 'queued' ? 'mark-failed' : 'close'
-}
-
-function actFor(act: 'retry' | 'mark-failed' | 'cancel', page: JobRow): Intervention['act'] | null {
-  const { status, policy: each } = page
-  const spent = unpackSpent(page.spent)
-  if (act === 'retry') {
-    if (status !== 'failed' || each.manualRetry.mode !== 'in-place') return null
-    return { kind: 'retry-in-place', spent: packSpent(spendManualRetry(spent, page.attempt, each.manualRetry.budget)) }
-  }
-  if (status !== 'queued' && status !== 'processing') return null
-  if (act === 'cancel') {
-    if (!each.cancel) return null
-    return status === 'queued' ? { kind: 'cancel' } : { kind: 'request-cancel' }
-  }
-  const decision = { because: 'a person', rule: 'person', budget: { name: 'none', before: 0, after: 0, max: 0 } }
-  const failure = { ...someFailure(page.type, 'MARKED_FAILED'), decision }
-  return { kind: 'mark-failed', failure, spent: page.spent, deadLetter: each.deadLetter }
 }
 
 function causeOf(write: string, change: Change | null, row: JobRow | undefined): Cause {

@@ -7,6 +7,7 @@ import { policy } from '../../src/core/policy/policy.ts'
 import type { Store } from '../../src/store/contract/store.ts'
 import { openPool } from '../../src/store/postgres/connection/client.ts'
 import { KNOWN_VERSION, versionOf } from '../../src/store/postgres/schema/migrate.ts'
+import { MIGRATIONS as POSTGRES_MIGRATIONS } from '../../src/store/postgres/schema/schema.ts'
 import { openPostgres } from '../../src/store/postgres/store.ts'
 import { APPLICATION_ID } from '../../src/store/sqlite/connection/connection.ts'
 import { MIGRATIONS } from '../../src/store/sqlite/schema/schema.ts'
@@ -21,7 +22,10 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-/** A job that waits since before the store was brought up to date says since when, and what happens is counted. */
+/**
+ * A job that waits since before the store was brought up to date says since when, and what happens is counted. A schedule
+ * from then is one of the code, and due at its tick.
+ */
 async function expectUpToDate(store: Store): Promise<void> {
   onTestFinished(() => store.stop())
   const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: [] })
@@ -32,6 +36,9 @@ async function expectUpToDate(store: Store): Promise<void> {
   const change = { to: 'queued', cause: 'released', delayMs: 0, spent: null, failure: null, note: null } as const
   expect(await store.close({ worker, closes: [{ key, attempt, change, ranMs: null }] })).toEqual(['closed'])
   expect(await claim()).toMatchObject({ queuedAtMs: 5, dueSinceMs: NOW_MS })
+  const { due } = await store.dueSchedules({ declared: ['nightly'], limit: 10 })
+  expect(due).toMatchObject([{ name: 'nightly', origin: 'code', cron: '@daily', everyMs: null, nextAtMs: 7 }])
+  expect((await store.dueSchedules({ declared: [], limit: 10 })).due).toEqual([])
   await store.addActivity({ counts: [{ agoMs: 0, type: 'old', what: 'complete', count: 2 }] })
   expect(await store.activity({ types: ['old'], sinceMs: 0 })).toEqual([
     { minuteMs: NOW_MS, what: 'complete', count: 2 },
@@ -41,7 +48,9 @@ async function expectUpToDate(store: Store): Promise<void> {
 const JOB = `
   INSERT INTO job_types (key, name, queue, policy, forward_only, registered_at) VALUES (1, 'old', 'default', '{}', 0, 0);
   INSERT INTO job_specs (key, id, type, payload, created_at) VALUES (1, 'one', 1, '{}', 5);
-  INSERT INTO jobs (key, type, status, priority, queued_at, ready, forward_only) VALUES (1, 1, 'queued', 0, 5, 1, 0);`
+  INSERT INTO jobs (key, type, status, priority, queued_at, ready, forward_only) VALUES (1, 1, 'queued', 0, 5, 1, 0);
+  INSERT INTO schedules (name, revision, type, payload, cron, timezone, missed, priority, next_at, declared_at, seen_at)
+    VALUES ('nightly', 1, 'old', '{}', '@daily', 'UTC', 'once', 0, 7, 5, 5);`
 
 test('a file from before activity was counted is brought up to date', async () => {
   const path = join(temporaryFolder(), 'redress.db')
@@ -54,12 +63,13 @@ test('a file from before activity was counted is brought up to date', async () =
 
 test('a schema from before activity was counted is brought up to date, and older programs may go on with it', async () => {
   const schema = 'before_activity'
-  await (await openPostgres({ url: server.url, schema, nowMs })).stop()
   const sql = openPool({ url: server.url, schema, connectionsMax: 1 })
   onTestFinished(() => sql.end())
+  await sql`CREATE SCHEMA ${sql(schema)}`
+  for (const { sql: migration } of POSTGRES_MIGRATIONS.slice(0, 2)) await sql.unsafe(migration)
   await sql.unsafe(`
-    DROP TABLE activity; ALTER TABLE jobs DROP COLUMN due_since, DROP COLUMN counts_from;
-    ALTER TABLE job_specs DROP COLUMN retried_as; ALTER TABLE job_types DROP COLUMN stuck_after; UPDATE redress_version SET version = 2; ${JOB}`)
+    CREATE TABLE redress_version (version int NOT NULL, oldest int NOT NULL, store uuid NOT NULL DEFAULT gen_random_uuid());
+    INSERT INTO redress_version (version, oldest) VALUES (2, 1); ${JOB}`)
   await expectUpToDate(await openPostgres({ url: server.url, schema, nowMs }))
   expect(await versionOf(sql)).toMatchObject({ version: KNOWN_VERSION, oldest: 1 })
 })

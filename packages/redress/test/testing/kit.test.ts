@@ -334,7 +334,7 @@ describe('a worker that is killed', () => {
     for (const nth of [0, -1, 1.5, Number.NaN]) {
       await expect(kit.crashingWorker({ at: 'run', nth })).rejects.toThrow('nth: must be a whole number from 1')
     }
-    expect(() => testKit({ sede: 7 } as object)).toThrow('testKit has no option sede')
+    expect(() => testKit({ sede: 7 } as object)).toThrow('testKit() has no option "sede"')
   })
 
   test('can be the one that has the nth job', async () => {

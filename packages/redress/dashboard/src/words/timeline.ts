@@ -65,7 +65,7 @@ export function phasesOf(events: readonly EventView[], { nowMs, isHeld, holds = 
 
   for (const { kind, at, attempt, data } of events) {
     const atMs = Date.parse(at)
-    const next = NEXT[kind]
+    const next = kind === 'input-replaced' && data.dueAt === undefined ? null : NEXT[kind]
     if (next === null) continue
     close(atMs, OUTCOMES[kind] ?? null)
     const dueMs = data.dueAt === undefined ? atMs : Date.parse(data.dueAt)
@@ -93,6 +93,10 @@ const NEXT: Readonly<Record<EventView['kind'], Phase['kind'] | null>> = {
   recovered: 'running',
   'cancel-requested': null,
   'manual-retry': 'waiting',
+  rescheduled: 'waiting',
+  reprioritised: null,
+  'input-replaced': 'waiting',
   expired: null,
   lost: null,
+  deleted: null,
 }

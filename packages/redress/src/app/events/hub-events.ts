@@ -26,6 +26,7 @@ export type MappableEvent = FeedEvent & {
   input(): Promise<unknown>
 }
 
+/** Makes events of an app's own from an event of the store. */
 export type Mapper = (
   event: MappableEvent,
 ) => readonly MappedEvent[] | null | undefined | Promise<readonly MappedEvent[] | null | undefined>
@@ -41,7 +42,12 @@ export function ownEvent(event: FeedEvent): HubEvent {
   return { id, topics: topicsOf(event), event: `job.${event.kind}`, data: publicData(event) }
 }
 
-function topicsOf({ jobId, type, queue, owner, batchId, data }: JobFeedEvent): string[] {
+/**
+ * Owners may hear the topics of their jobs, batches and their own name. A line of a log is for operators, so it is on none of
+ * these.
+ */
+function topicsOf({ kind, jobId, type, queue, owner, batchId, data }: JobFeedEvent): string[] {
+  if (kind === 'log') return [`log:${jobId}`, `type:${type}`, `queue:${queue}`]
   const topics = [`job:${jobId}`, `type:${type}`, `queue:${queue}`]
   if (owner !== null) topics.push(`owner:${owner}`)
   if (batchId !== null) topics.push(`batch:${batchId}`)
@@ -67,7 +73,14 @@ function publicData(event: JobFeedEvent): object {
     errorMessage: shown?.message ?? null,
     ...(retriedFrom !== null && { retriedFrom }),
     ...(data.dueAtMs !== undefined && { retryAfter: isoTime(data.dueAtMs) }),
+    ...reportOf(event),
   }
+}
+
+function reportOf({ kind, data }: JobFeedEvent): object {
+  const { line, message, fields = null, progress, done = null, total = null, note = null } = data
+  if (kind === 'log') return { line, message, fields }
+  return kind === 'progress' ? { progress, done, total, note } : {}
 }
 
 /**
@@ -97,7 +110,7 @@ export const isAfter = (one: Position, other: Position): boolean =>
  * Topics of the store's own events. An app's mapper may use the topics of its event, and topics of the app's own
  * kinds.
  */
-const STORE_KINDS: ReadonlySet<string> = new Set(['job', 'type', 'owner', ...Object.keys(SUBJECT_EVENTS)])
+const STORE_KINDS: ReadonlySet<string> = new Set(['job', 'log', 'type', 'owner', ...Object.keys(SUBJECT_EVENTS)])
 
 const kindOf = (topic: string): string => topic.slice(0, topic.indexOf(':'))
 
@@ -115,7 +128,7 @@ export function filterOf(topics: Iterable<string>): FeedFilter | undefined {
   }
   const of = (kind: string): string[] => named.get(kind) ?? []
   return {
-    jobs: of('job'),
+    jobs: [...of('job'), ...of('log')],
     types: of('type'),
     queues: of('queue'),
     owners: of('owner'),

@@ -1,4 +1,5 @@
 import { RedressError } from '../../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 import type { Timer } from '../../runtime/clock.ts'
 import type { FeedEvent } from '../../store/contract/feed.ts'
 import type { Store } from '../../store/contract/store.ts'
@@ -16,8 +17,9 @@ import {
 } from './hub-events.ts'
 import { Subscription } from './subscription.ts'
 
+/** The options of `app.hub.subscribe()`. */
 export interface SubscribeOptions {
-  /** `job:ID`, `batch:ID`, `type:NAME`, `owner:NAME`, `queue:NAME`, `breaker:NAME`, `schedule:NAME`, the app's own, or `*`. */
+  /** `job:ID`, `log:ID` (the lines of a job), `batch:ID`, `type:NAME`, `owner:NAME`, `queue:NAME`, `breaker:NAME`, `schedule:NAME`, the app's own, or `*`. */
   topics: readonly string[]
   /** The id of the last event that was seen (Last-Event-ID); from now on when left out. */
   after?: string | number | null
@@ -30,6 +32,14 @@ export interface SubscribeOptions {
    */
   behindMax?: number
 }
+
+const SUBSCRIBE_OPTIONS = optionNames<SubscribeOptions>({
+  topics: true,
+  after: true,
+  signal: true,
+  bufferMax: true,
+  behindMax: true,
+})
 
 /** Events of other processes are found within this time; those of this one at once. */
 const POLL_MS = 250
@@ -89,7 +99,9 @@ export class Hub {
     this.#mappers.push(mapper)
   }
 
-  subscribe({ topics, after, signal, bufferMax = BUFFER_MAX, behindMax }: SubscribeOptions): Subscription {
+  subscribe(options: SubscribeOptions): Subscription {
+    refuseUnknownOptions('hub.subscribe()', options, SUBSCRIBE_OPTIONS)
+    const { topics, after, signal, bufferMax = BUFFER_MAX, behindMax } = options ?? {}
     if (!Array.isArray(topics) || topics.length === 0 || !topics.every(isTopic)) {
       throw invalid("topics must be a list such as ['job:ID', 'owner:NAME'], or ['*'] for everything")
     }

@@ -1,4 +1,5 @@
 import type { Change } from '../../core/job/change.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 import type { Log } from '../../runtime/log.ts'
 import type { AttemptReport } from '../../worker/options.ts'
 
@@ -7,8 +8,12 @@ export interface OutcomeLogOptions {
   complete?: 'debug' | 'info'
 }
 
+const OPTIONS = optionNames<OutcomeLogOptions>({ complete: true })
+
 /** For `app.work({ onOutcome: outcomeLog(log) })`: one line per attempt that ended, always with the same fields. */
-export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions = {}): (report: AttemptReport) => void {
+export function outcomeLog(log: Log, options: OutcomeLogOptions = {}): (report: AttemptReport) => void {
+  refuseUnknownOptions('outcomeLog()', options, OPTIONS)
+  const { complete = 'debug' } = options
   return (report) => {
     // The worker has logged already that this outcome does not count.
     if (report.answer === 'lost') return
@@ -24,7 +29,8 @@ export function outcomeLog(log: Log, { complete = 'debug' }: OutcomeLogOptions =
         return log.warn({ ...fields, ...whyOf(change.failure), retry_in_ms: change.delayMs }, 'to be retried')
       case 'failed': {
         const said = change.failure.detail.split('\n', 1)[0]
-        return log.error({ ...fields, ...whyOf(change.failure), detail: said }, 'failed')
+        const why = { ...whyOf(change.failure), detail: said, dead_letter: change.deadLetter !== 'none' }
+        return log.error({ ...fields, ...why }, 'failed')
       }
     }
   }

@@ -1,40 +1,48 @@
 import { RedressError } from '../../core/errors.ts'
+import { OutputInvalid } from '../../core/failure/attempt-failed.ts'
 import { captureFailure } from '../../core/failure/capture.ts'
 import { checkRules } from '../../core/failure/classify.ts'
 import { describe } from '../../core/failure/facts.ts'
-import { ENGINE_CODES, failureCodes, type Taxonomy, withEngineCodes } from '../../core/failure/taxonomy.ts'
-import { checkPolicyCodes, policy as makePolicy } from '../../core/policy/policy.ts'
-import { isName } from '../../core/text/names.ts'
+import { ENGINE_CODES, type Taxonomy, withEngineCodes } from '../../core/failure/taxonomy.ts'
 import { problemsOf, type Schema } from '../../core/text/schema.ts'
 import type { IsMapped, OwnerCode, OwnerCodes } from '../../core/views/for-owner.ts'
+import { isolatedOf } from '../../isolation/isolated.ts'
 import type { RetryQuestion, RetryRefusal } from '../../operations/jobs/admit-retry.ts'
 import type { LastSeenJob } from '../../operations/operation.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import { type AttemptFailOptions, failWith } from '../../worker/attempt/attempt.ts'
-import type { Handler } from '../../worker/attempt/call-handler.ts'
-import type { JobDefinition } from './job-type.ts'
+import type { Handler, TypeFacts } from '../../worker/attempt/call-handler.ts'
+import type { AnyMiddleware } from '../../worker/attempt/middleware.ts'
+import { type AnyContract, type AnyImplementation, namingType } from './contract.ts'
 
 /** A job type as an app keeps it: what its workers need, and what is asked at submission and before a retry. */
 export interface Declared {
-  handler: Handler
-  admit: ((input: unknown, owner: string | null) => unknown) | null
+  contract: AnyContract
+  facts: TypeFacts
   limitKey: ((input: unknown) => unknown) | null
-  admitRetry: RetryHook | null
-  lastSeen: LastSeenHook | null
   queuedAs: string | null
   /** The failure codes that the type's author declared, without the engine's codes. */
   ownCodes: Taxonomy
   /** The code that owners see instead of engine codes; null shows them unchanged. */
   ownersSee: OwnerCode | null
+  /** null in a program that only submits its jobs. */
+  implemented: Implemented | null
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: it takes every job type, and what its handler says of it is not its business
-export type AnyDefinition = JobDefinition<any, any, any, any>
+const NO_MIDDLEWARE: readonly AnyMiddleware[] = []
+
+interface Implemented {
+  handler: Handler
+  admit: ((input: unknown, owner: string | null) => unknown) | null
+  admitRetry: RetryHook | null
+  lastSeen: LastSeenHook | null
+}
 
 /** The job types that a program declares. */
 export class DeclaredTypes {
   readonly #clock: Clock
   readonly #byName = new Map<string, Declared>()
+  readonly #around: AnyMiddleware[] = []
   readonly codes = codesOf(this.#byName)
 
   constructor(clock: Clock) {
@@ -45,85 +53,115 @@ export class DeclaredTypes {
     return [...this.#byName.keys()]
   }
 
+  /** All types, also those that this program only submits. */
+  get facts(): TypeFacts[] {
+    return [...this.#byName.values()].map(({ facts }) => facts)
+  }
+
+  /** The types that the workers of this program run. */
   get handlers(): Handler[] {
-    return [...this.#byName.values()].map(({ handler }) => handler)
+    return [...this.#byName.values()].flatMap(({ implemented }) => implemented?.handler ?? [])
   }
 
   get(type: string): Declared | undefined {
     return this.#byName.get(type)
   }
 
-  declare(name: string, definition: AnyDefinition, ownSlots: number | null): Declared {
-    if (!isName(name))
+  /** Adds a middleware, inside those that are there. Attempts that begin from now on have it, of every type of the app. */
+  use(middleware: AnyMiddleware): void {
+    if (typeof middleware !== 'function') {
       throw new RedressError(
         'OPTION_INVALID',
-        `${JSON.stringify(name)} is not a name for a job type: begin with a letter, then letters, digits and . _ : -`,
+        `app.use() takes a function such as async (attempt, next) => next({ db }); got ${typeof middleware}.`,
       )
-    if (this.#byName.has(name))
-      throw new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} was declared already.`)
-    if (typeof definition?.run !== 'function')
-      throw new RedressError('OPTION_INVALID', `The job type ${name} has no \`run\`: a function that does the work.`)
-    const declared = namingType(name, () => declaredOf(name, definition, ownSlots))
-    this.#byName.set(name, declared)
-    return declared
+    }
+    this.#around.push(middleware)
   }
 
-  /** Asks the type's own `admitRetry`; null when it has no objection, or this program does not declare the type. */
+  /** Adds a type, or the handler of one that was declared without. Answers whether anything is new. */
+  declare(contract: AnyContract, implementation: AnyImplementation | null, ownSlots: number | null): boolean {
+    const { name } = contract
+    const earlier = this.#byName.get(name)
+    if (earlier !== undefined) {
+      const isSame = earlier.contract === contract
+      if (isSame && implementation === null) return false
+      if (!isSame || earlier.implemented !== null) throw declaredTwice(name, isSame)
+    }
+    const declared = namingType(name, () => declaredOf(contract, implementation, ownSlots, this.#around))
+    this.#byName.set(name, declared)
+    return true
+  }
+
+  /** Asks the type's own `admitRetry`; null when it has no objection, or this program does not implement the type. */
   async admitRetry(question: RetryQuestion): Promise<RetryRefusal | null> {
-    const declared = this.#byName.get(question.type)
-    if (declared === undefined || declared.admitRetry === null) return null
-    return askRetryHook(declared.admitRetry, declared.handler, question, this.#clock)
+    const implemented = this.#byName.get(question.type)?.implemented ?? null
+    if (implemented === null || implemented.admitRetry === null) return null
+    return askRetryHook(implemented.admitRetry, implemented.handler, question, this.#clock)
   }
 
   /** Asks the type's own `lastSeen`. */
   async lastSeen(job: LastSeenJob): Promise<Readonly<Record<string, unknown>>> {
-    const declared = this.#byName.get(job.type)
-    if (declared === undefined || declared.lastSeen === null) return {}
-    return askLastSeen(declared.lastSeen, declared.handler, job, this.#clock)
+    const implemented = this.#byName.get(job.type)?.implemented ?? null
+    if (implemented === null || implemented.lastSeen === null) return {}
+    return askLastSeen(implemented.lastSeen, implemented.handler, job, this.#clock)
   }
 }
 
-/** A program declares many types: the error names the one that is wrong. */
-function namingType<T>(name: string, check: () => T): T {
-  try {
-    return check()
-  } catch (error) {
-    if (!(error instanceof RedressError)) throw error
-    const { code, message, action, problems } = error
-    throw new RedressError(code, `The job type ${name} cannot be declared. ${message}`, {
-      action,
-      problems,
-      cause: error,
-    })
-  }
+function declaredTwice(name: string, isSame: boolean): RedressError {
+  const what = isSame ? 'was implemented already' : 'was declared already'
+  return new RedressError('TYPE_DECLARED_TWICE', `The job type ${name} ${what}.`)
 }
 
-/** Checks a definition; what contradicts itself is refused before it is used. */
-function declaredOf(name: string, definition: AnyDefinition, ownSlots: number | null): Declared {
-  const ownCodes: Taxonomy = failureCodes(definition.codes ?? {})
-  const codes: Taxonomy = withEngineCodes<string>(ownCodes)
-  const rules = definition.classify ?? []
-  checkRules(rules, codes)
-  const policy = makePolicy(definition.policy)
-  checkPolicyCodes(policy, codes)
-  const { admit, admitRetry, limitKey, slotsMax, lastSeen, queuedAs, acquire, verify } = definition
+function declaredOf(
+  contract: AnyContract,
+  implementation: AnyImplementation | null,
+  ownSlots: number | null,
+  around: readonly AnyMiddleware[],
+): Declared {
+  const { name, queue, policy, codes: ownCodes, limitKey, queuedAs, ownersSee, classify } = contract
+  const facts: TypeFacts = {
+    type: name,
+    queue,
+    policy,
+    codes: withEngineCodes<string>(ownCodes),
+    rules: classify,
+    readInput: (payload) => readInput(name, contract.input, payload),
+  }
   return {
+    contract,
+    facts,
+    limitKey: limitKey ?? null,
+    queuedAs: queuedAs ?? null,
     ownCodes,
-    ownersSee: definition.ownersSee === undefined ? null : shownAs(definition.ownersSee, ownCodes),
+    ownersSee: ownersSee === undefined ? null : shownAs(ownersSee, ownCodes),
+    implemented: implementation === null ? null : implementedOf(facts, contract, implementation, ownSlots, around),
+  }
+}
+
+function implementedOf(
+  facts: TypeFacts,
+  { output, classify }: AnyContract,
+  implementation: AnyImplementation,
+  ownSlots: number | null,
+  around: readonly AnyMiddleware[],
+): Implemented {
+  const { type } = facts
+  const { admit, admitRetry, slotsMax, lastSeen, acquire, verify, classify: ownRules = [] } = implementation
+  checkRules(ownRules, facts.codes)
+  const isolated = isolatedOf(implementation.run)
+  return {
     admit:
       admit === undefined
         ? null
         : (input, owner) =>
-            admit(input as never, {
-              type: name,
+            admit.call(implementation, input as never, {
+              type,
               owner,
               fail: (code, options) => {
                 throw failWith(code, options)
               },
             }),
-    limitKey: limitKey?.bind(definition) ?? null,
-    lastSeen: lastSeen?.bind(definition) ?? null,
-    queuedAs: queuedAs ?? null,
+    lastSeen: lastSeen?.bind(implementation) ?? null,
     admitRetry:
       admitRetry === undefined
         ? null
@@ -132,31 +170,29 @@ function declaredOf(name: string, definition: AnyDefinition, ownSlots: number | 
               throw failWith(code, options)
             }
             const before = failure === null ? null : { code: failure.code, context: failure.context }
-            return admitRetry(input as never, { jobId, type, owner, actor, mode, failure: before, fail })
+            const question = { jobId, type, owner, actor, mode, failure: before, fail }
+            return admitRetry.call(implementation, input as never, question)
           },
     handler: {
-      type: name,
-      queue: definition.queue ?? 'default',
-      policy,
-      codes,
+      ...facts,
+      rules: [...ownRules, ...classify],
       ownSlots,
-      rules,
-      readInput: (payload) => readInput(name, definition.input, payload),
-      slotsMax: slotsMax?.bind(definition) ?? null,
+      slotsMax: slotsMax?.bind(implementation) ?? null,
       // Bound, not wrapped: a wrapper would stand in every stack.
-      acquire: (acquire?.bind(definition) as Handler['acquire'] | undefined) ?? null,
-      run: definition.run.bind(definition) as Handler['run'],
-      verify: (verify?.bind(definition) as Handler['verify'] | undefined) ?? null,
+      acquire: (acquire?.bind(implementation) as Handler['acquire'] | undefined) ?? null,
+      // The engine's own types deliver notices and have nothing to do with the program's middleware.
+      around: ownSlots === null ? around : NO_MIDDLEWARE,
+      run: isolated?.run ?? (implementation.run.bind(implementation) as Handler['run']),
+      verify: (verify?.bind(implementation) as Handler['verify'] | undefined) ?? null,
+      checkOutput: output === undefined ? null : (value) => checkOutput(type, output, value),
+      isolated,
     },
   }
 }
 
 function shownAs(code: string, codes: Taxonomy): OwnerCode {
-  const spec = Object.hasOwn(codes, code) ? codes[code] : undefined
-  if (spec === undefined) {
-    throw new RedressError('TAXONOMY_INVALID', `ownersSee must be one of the type's own codes; got ${code}.`)
-  }
-  return { code, message: spec.message, waiting: spec.waiting ?? spec.message }
+  const { message, waiting } = codes[code] as Taxonomy[string]
+  return { code, message, waiting: waiting ?? message }
 }
 
 /** Lookups that HTTP and the CLI make about the codes of the declared job types. */
@@ -263,13 +299,20 @@ async function within(clock: Clock, ms: number, run: () => Promise<void>): Promi
 /** Checks a value against a job type's schema; answers at once where the schema does, for the hot path's sake. */
 function readInput(type: string, schema: Schema | undefined, value: unknown): unknown {
   if (schema === undefined) return value
-  const checked = schema['~standard'].validate(value)
-  return checked instanceof Promise
-    ? checked.then((answer) => acceptedValue(type, answer))
-    : acceptedValue(type, checked)
+  return checkedWith(schema, value, (problems) => {
+    return new RedressError('INPUT_INVALID', `The input does not fit ${type}.`, { problems })
+  })
 }
 
-function acceptedValue(type: string, checked: Awaited<ReturnType<Schema['~standard']['validate']>>): unknown {
-  if (checked.issues === undefined) return checked.value
-  throw new RedressError('INPUT_INVALID', `The input does not fit ${type}.`, { problems: problemsOf(checked.issues) })
+function checkOutput(type: string, schema: Schema, value: unknown): unknown {
+  return checkedWith(schema, value, (problems) => new OutputInvalid(type, problems))
+}
+
+function checkedWith(schema: Schema, value: unknown, refusal: (problems: string[]) => Error): unknown {
+  const accepted = (checked: Awaited<ReturnType<Schema['~standard']['validate']>>): unknown => {
+    if (checked.issues === undefined) return checked.value
+    throw refusal(problemsOf(checked.issues))
+  }
+  const checked = schema['~standard'].validate(value)
+  return checked instanceof Promise ? checked.then(accepted) : accepted(checked)
 }

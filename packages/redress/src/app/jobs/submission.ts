@@ -3,23 +3,30 @@ import { captureFailure, engineFailure } from '../../core/failure/capture.ts'
 import type { Rule } from '../../core/failure/classify.ts'
 import type { Taxonomy } from '../../core/failure/taxonomy.ts'
 import type { DecidedFailure } from '../../core/job/change.ts'
+import { PRIORITY_MAX } from '../../core/job/record.ts'
+import { isSingletonKey } from '../../core/limits/singleton.ts'
 import { noticesOfFailure, refuseOwnType } from '../../core/notice/notice.ts'
 import type { Policy } from '../../core/policy/policy.ts'
 import { durationMs } from '../../core/text/duration.ts'
+import { type DateInValue, dateNotReadBack, dateRefused, packInput } from '../../core/text/json-value.ts'
+import { refuseUnknownOptions } from '../../core/text/options.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { MakeId } from '../../runtime/id.ts'
-import type { DedupeScope, NewJob, Store, Submitted } from '../../store/contract/store.ts'
+import type { NewJob, Store, Submitted } from '../../store/contract/store.ts'
 import type { Executor } from '../../store/contract/transactional.ts'
 import { currentTrace, traceSubmission } from '../../tracing/tracing.ts'
 import type { DeclaredTypes } from './declared.ts'
-import type { DedupeKey, SubmitManyOptions, SubmitOptions } from './job-type.ts'
+import {
+  type OptionPerInput,
+  SUBMIT_MANY_OPTIONS,
+  SUBMIT_OPTIONS,
+  type SubmitManyOptions,
+  type SubmitOptions,
+} from './job-type.ts'
+import { mergeOf } from './merge-options.ts'
 
-const PAYLOAD_BYTES_MAX = 1024 * 1024
-const PRIORITY_MAX = 1_000_000
-const DEDUPE_CHARS_MAX = 1_000
+export const PAYLOAD_BYTES_MAX = 1024 * 1024
 const OWNER_CHARS_MAX = 200
-const LIMIT_KEY_CHARS_MAX = 200
-const DEDUPE_SCOPES: readonly DedupeScope[] = ['live', 'always']
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** A submission that was checked and is in no store yet: `submitIn` puts it there. */
@@ -48,6 +55,9 @@ export class Submissions {
   /** Kept beside them: a prepared job cannot be changed afterwards, and nothing else can be submitted. */
   readonly #prepared = new WeakMap<PreparedJob, Prepared>()
 
+  /** The types whose claims compare singletons. */
+  readonly #singletons = new Set<string>()
+
   constructor(options: SubmissionsOptions) {
     this.#options = options
   }
@@ -64,6 +74,7 @@ export class Submissions {
     inputs: readonly Input[],
     options: SubmitManyOptions<Input>,
   ): Promise<Submitted[]> {
+    refuseUnknownOptions('submitMany()', options, SUBMIT_MANY_OPTIONS)
     const store = await this.#options.store()
     const submit = async () => {
       const jobs = await checkMany(inputs, options, (input, own) => this.check(type, input, own))
@@ -75,26 +86,46 @@ export class Submissions {
   /** Finds everything that can be wrong with a submission, before the store is asked. */
   async check(type: string, input: unknown, options: SubmitOptions): Promise<NewJob> {
     const { clock, makeId, types, payloadBytesMax = PAYLOAD_BYTES_MAX } = this.#options
+    refuseUnknownOptions('A submission', options, SUBMIT_OPTIONS)
     refuseOwnType(type)
     const declared = types.get(type)
-    const payload = packPayload(type, input, payloadBytesMax)
+    const what = `The input of ${type}`
+    const dates: DateInValue[] = []
+    const payload = packInput(what, input, payloadBytesMax, dates)
     // A type of another program: its worker checks the input before it runs.
-    if (declared === undefined) return newJob(type, payload, options, makeId)
-    const { handler, admit, limitKey } = declared
+    if (declared === undefined) {
+      if (dates[0] !== undefined) throw dateRefused(what, dates[0])
+      return this.#ready(newJob(type, payload, options, makeId))
+    }
+    const { facts, implemented, limitKey } = declared
     let own = options
+    let lostDate: DateInValue | null = null
     try {
       // As it will be read back: a Date fits its schema today, and is a text when the worker gets it.
-      const read = handler.readInput(JSON.parse(payload))
+      const read = facts.readInput(JSON.parse(payload))
       const value = read instanceof Promise ? await read : read
-      await admit?.(value, options.owner ?? null)
+      lostDate = dates.length === 0 ? null : dateNotReadBack(dates, value)
+      if (lostDate !== null) throw dateRefused(what, lostDate)
+      await implemented?.admit?.(value, options.owner ?? null)
       const key = limitKey === null ? undefined : await limitKey(value)
       if (key !== undefined) own = { ...options, limitKey: key as string }
     } catch (thrown) {
-      if (handler.policy.reject === 'refuse') throw refusal(handler, thrown, clock.nowMs())
-      const rejected = rejection(type, handler.codes, handler.rules, thrown, clock.nowMs())
-      return asRejected(newJob(type, payload, options, makeId), rejected, handler.policy, clock.nowMs())
+      // A wrong program, not a wrong input: there is nothing to record.
+      if (lostDate !== null) throw thrown
+      const asked = implemented?.handler ?? facts
+      if (asked.policy.reject === 'refuse') throw refusal(asked, thrown, clock.nowMs())
+      const rejected = rejection(type, asked.codes, asked.rules, thrown, clock.nowMs())
+      return asRejected(newJob(type, payload, options, makeId), rejected, asked.policy, clock.nowMs())
     }
-    return newJob(type, payload, own, makeId)
+    return this.#ready(newJob(type, payload, own, makeId))
+  }
+
+  /** Before the first job that must run alone, the claims of its type are told to compare. */
+  async #ready(job: NewJob): Promise<NewJob> {
+    if (!isSingletonKey(job.limitKey) || this.#singletons.has(job.type)) return job
+    const store = await this.#options.store()
+    if (await store.enforceSingletons({ type: job.type })) this.#singletons.add(job.type)
+    return job
   }
 
   /** Waits for everything that takes time, so that the caller's transaction need not wait. */
@@ -131,14 +162,13 @@ const isMany = (jobs: PreparedJob | readonly PreparedJob[]): jobs is readonly Pr
 
 /** Options of a submission, checked and put in the store's words. */
 export function newJob(type: string, payload: string, options: SubmitOptions, makeId: MakeId): NewJob {
-  const { owner, priority = 0, delay, dedupe, id, batch, limitKey } = options
+  const { owner, priority = 0, delay, id, batch } = options
   if (!Number.isSafeInteger(priority) || Math.abs(priority) > PRIORITY_MAX) {
     throw invalid(`priority must be a whole number from -${PRIORITY_MAX} to ${PRIORITY_MAX}, not ${String(priority)}`)
   }
   checkOwnerAndId(options)
   if (batch !== undefined && (typeof batch !== 'string' || batch === ''))
     throw invalid('batch must be the id of a batch')
-  checkLimitKey(limitKey)
   return {
     id: id ?? makeId(),
     type,
@@ -146,11 +176,10 @@ export function newJob(type: string, payload: string, options: SubmitOptions, ma
     owner: owner ?? null,
     priority,
     delayMs: delay === undefined ? 0 : durationMs(delay, 'delay'),
-    dedupe: dedupe === undefined ? null : toDedupe(dedupe),
     retriedFrom: null,
     rejected: null,
     batch: batch ?? null,
-    limitKey: limitKey ?? null,
+    ...mergeOf(options),
     trace: currentTrace(),
   }
 }
@@ -175,34 +204,43 @@ export function checkOwnerAndId({ owner, id }: Pick<SubmitOptions, 'owner' | 'id
   if (id !== undefined && !UUID.test(id)) throw invalid('id must be a UUID in lower case')
 }
 
-function checkLimitKey(limitKey: unknown): void {
-  if (limitKey === undefined) return
-  if (typeof limitKey === 'string' && limitKey !== '' && limitKey.length <= LIMIT_KEY_CHARS_MAX) return
-  throw invalid(`limitKey must be a text of 1 to ${LIMIT_KEY_CHARS_MAX} characters`)
-}
-
 /** Each with what its own options say; a refusal names the one it is about. */
 async function checkMany<Input>(
   inputs: readonly Input[],
-  { dedupe, limitKey, ...options }: SubmitManyOptions<Input>,
+  options: SubmitManyOptions<Input>,
   check: (input: Input, options: SubmitOptions) => Promise<NewJob>,
 ): Promise<NewJob[]> {
   const jobs: NewJob[] = []
   for (const [i, input] of inputs.entries()) {
-    const key = dedupe?.(input, i)
-    const ownLimitKey = typeof limitKey === 'function' ? limitKey(input, i) : limitKey
-    const own = {
-      ...(key !== undefined && { dedupe: key }),
-      ...(ownLimitKey !== undefined && { limitKey: ownLimitKey }),
-    }
     try {
-      jobs.push(await check(input, { ...options, ...own }))
+      jobs.push(await check(input, optionsFor(options, input, i)))
     } catch (error) {
       throw naming(error, i, inputs.length)
     }
   }
   return jobs
 }
+
+const PER_INPUT: readonly OptionPerInput[] = ['dedupe', 'debounce', 'throttle', 'singleton', 'limitKey']
+
+function optionsFor<Input>(options: SubmitManyOptions<Input>, input: Input, index: number): SubmitOptions {
+  const own: Record<string, unknown> = { ...options }
+  for (const name of PER_INPUT) {
+    const given = options[name]
+    if (given === undefined) continue
+    const isForEach = typeof given === 'function'
+    // A key of several inputs would make one job of them all.
+    if (!isForEach && typeof given !== 'string') throw perInput(name)
+    if (!isForEach && (name === 'dedupe' || name === 'debounce' || name === 'throttle')) throw perInput(name)
+    const value = isForEach ? given(input, index) : given
+    if (value === undefined) delete own[name]
+    else own[name] = value
+  }
+  return own as SubmitOptions
+}
+
+const perInput = (name: OptionPerInput): RedressError =>
+  invalid(`${name} of submitMany() must be a function of the input: ${name}: (input, index) => ...`)
 
 /** The same refusal, saying which of many inputs it is about. */
 export function naming(error: unknown, index: number, count: number): unknown {
@@ -211,32 +249,6 @@ export function naming(error: unknown, index: number, count: number): unknown {
   const message = `Input ${index} (counted from 0) of ${count}: ${error.message} Nothing was submitted.`
   return new RedressError(code, message, { action, problems, cause })
 }
-
-function toDedupe(dedupe: NonNullable<SubmitOptions['dedupe']>): NewJob['dedupe'] {
-  if (typeof dedupe !== 'object' || dedupe === null || isKeyParts(dedupe))
-    return { key: packKey(dedupe), scope: 'live' }
-  const { key, scope } = dedupe
-  if (!DEDUPE_SCOPES.includes(scope)) {
-    throw invalid(`the scope of a dedupe key must be one of ${DEDUPE_SCOPES.join(', ')}, not ${String(scope)}`)
-  }
-  return { key: packKey(key), scope }
-}
-
-const isKeyParts = (dedupe: object): dedupe is Exclude<DedupeKey, string> => Array.isArray(dedupe)
-
-/** ['a', 'b,c'] and ['a,b', 'c'] must not be one key. */
-function packKey(key: DedupeKey): string {
-  // Checked although it is typed: null and NaN are the same in JSON, and a key that says nothing joins all jobs in one.
-  const isKey = typeof key === 'string' || (Array.isArray(key) && key.length > 0 && key.every(isKeyPart))
-  if (!isKey) throw invalid('a dedupe key must be a text, or a list of texts, numbers and nulls')
-  const packed = typeof key === 'string' ? key : JSON.stringify(key)
-  if (packed === '' || packed.length > DEDUPE_CHARS_MAX) {
-    throw invalid(`a dedupe key must have 1 to ${DEDUPE_CHARS_MAX} characters, not ${packed.length}`)
-  }
-  return packed
-}
-
-const isKeyPart = (part: unknown): boolean => typeof part === 'string' || part === null || Number.isFinite(part)
 
 const invalid = (message: string) => new RedressError('OPTION_INVALID', `${message}.`)
 
@@ -289,26 +301,4 @@ interface Refusing {
   type: string
   codes: Taxonomy
   rules: readonly Rule[]
-}
-
-/** Payloads are kept as JSON text of bounded size. */
-export function packPayload(type: string, value: unknown, bytesMax: number): string {
-  let text: string | undefined
-  try {
-    text = JSON.stringify(value)
-  } catch (error) {
-    throw new RedressError('PAYLOAD_NOT_JSON', `The input of ${type} cannot be written as JSON.`, { cause: error })
-  }
-  if (text === undefined) {
-    throw new RedressError('PAYLOAD_NOT_JSON', `The input of ${type} is ${typeof value}, which JSON cannot hold.`)
-  }
-  // At most three bytes per UTF-16 unit: only a long text must be measured.
-  if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
-    const bytes = Buffer.byteLength(text)
-    throw new RedressError(
-      'PAYLOAD_TOO_LARGE',
-      `The input of ${type} has ${bytes} bytes; at most ${bytesMax} are taken.`,
-    )
-  }
-  return text
 }

@@ -7,7 +7,8 @@ import type { Log } from '../../runtime/log.ts'
 import type { Store, TypeDeclaration } from '../../store/contract/store.ts'
 import { withWriteAhead } from '../../store/decorators/write-ahead.ts'
 import { answerWithin, NO_ANSWER } from '../../worker/store-calls.ts'
-import { defaultLocation, openDriver, placeOf } from './open-store.ts'
+import { notice } from '../default-log.ts'
+import { defaultLocation, openDriver, placeOf, shownLocation } from './open-store.ts'
 
 /** A PostgreSQL store that is not answered stops within 45 s. */
 const STOP_MS_MAX = 60_000
@@ -36,7 +37,7 @@ interface Opened {
 /** The store of an app: opened when it is first needed, with everything that the program declares registered in it. */
 export class AppStore {
   readonly #options: AppStoreOptions
-  readonly #locationDefault = defaultLocation()
+  readonly #default = defaultLocation()
   #opened: Opened | null = null
   #opening: Promise<Opened> | null = null
   #ready: Promise<Store> | null = null
@@ -49,7 +50,7 @@ export class AppStore {
   /** Null when the app was given a store, not a location. */
   get location(): string | null {
     const { store } = this.#options
-    return typeof store === 'object' ? null : (store ?? this.#locationDefault)
+    return typeof store === 'object' ? null : (store ?? this.#default.location)
   }
 
   /** The store, opened, with every job type and schedule declared so far registered in it. */
@@ -86,6 +87,20 @@ export class AppStore {
     log().error({ waited_ms: STOP_MS_MAX }, 'the store did not stop in time; the app goes on without it')
   }
 
+  /** The first line of a log: which store this is, and what named it. */
+  #tellPlace(given: string | Store): void {
+    const log = this.#options.log()
+    const from = this.#options.store === undefined ? this.#default.from : 'the option `store`'
+    const store = typeof given === 'string' ? shownLocation(given) : 'opened by the program'
+    if (from !== 'DATABASE_URL') {
+      notice(log, { store, from }, 'using this store')
+      return
+    }
+    // Platforms set this variable for the program's own database: using it must not go unnoticed.
+    const advice = 'to use another one, give redress() a `store` or set REDRESS_STORE'
+    log.warn({ store, from }, `using this store, which DATABASE_URL names; ${advice}`)
+  }
+
   async #open(): Promise<Store> {
     if (this.#isStopped) throw new RedressError('STORE_STOPPED', 'The app was stopped.')
     // Once, also when a type is declared meanwhile: nothing would stop a second connection pool.
@@ -106,8 +121,9 @@ export class AppStore {
    * outside, so it counts a change only when its line is on disk and the driver has stored it.
    */
   async #openOnce(): Promise<Opened> {
-    const { store: given = this.#locationDefault, failureLog, clock, log, withTally, queuedAs } = this.#options
+    const { store: given = this.#default.location, failureLog, clock, log, withTally, queuedAs } = this.#options
     const place = typeof given === 'string' ? placeOf(given) : null
+    this.#tellPlace(given)
     const driver = place === null ? (given as Store) : await openDriver(place, clock)
     const path = failureLog ?? (place?.kind === 'file' ? join(dirname(place.path), 'failures.jsonl') : null)
     const onLogBroken = (error: unknown) =>

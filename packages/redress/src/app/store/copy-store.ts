@@ -150,7 +150,7 @@ export async function restoreStore(options: RestoreOptions): Promise<Restored> {
 }
 
 async function pauseAll(path: string, by: ActorAndReason, clock: Clock): Promise<void> {
-  const app = new App({ store: `sqlite:${path}`, clock })
+  const app = new App({ store: `sqlite:${path}`, clock, log: false })
   try {
     const { queues } = await app.perform('queues.list', {})
     const running = new Set(queues.flatMap(({ queue, paused }) => (paused === null ? [queue] : [])))

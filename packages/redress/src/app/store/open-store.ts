@@ -12,10 +12,11 @@ const IS_POSTGRES = /^postgres(ql)?:\/\//
  * Where an app that does not say keeps its jobs. The environment comes first, so that one program can be run on
  * another store without being changed: `redress worker app.ts --data DIR` sets it.
  */
-export function defaultLocation(): string {
+export function defaultLocation(): { location: string; from: 'REDRESS_STORE' | 'DATABASE_URL' | 'default' } {
   const { REDRESS_STORE, DATABASE_URL } = process.env
-  if (REDRESS_STORE) return REDRESS_STORE
-  return DATABASE_URL && IS_POSTGRES.test(DATABASE_URL) ? DATABASE_URL : STORE_DEFAULT
+  if (REDRESS_STORE) return { location: REDRESS_STORE, from: 'REDRESS_STORE' }
+  if (DATABASE_URL && IS_POSTGRES.test(DATABASE_URL)) return { location: DATABASE_URL, from: 'DATABASE_URL' }
+  return { location: STORE_DEFAULT, from: 'default' }
 }
 
 export type StorePlace = { kind: 'file'; path: string } | { kind: 'memory' } | { kind: 'postgres'; url: string }

@@ -1,5 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import { RedressError } from '../../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 import type { Pressure, Usage } from '../artifact-store.ts'
 import { SharedSteps } from './place.ts'
 
@@ -12,11 +13,14 @@ interface SpaceLimit {
   bytesUsedMax?: number | undefined
 }
 
+/** How full a disk may become: beyond `soft` it is time to clean up, beyond `hard` writes are refused with STORAGE_FULL. */
 export interface SpaceLimits {
   soft?: SpaceLimit | undefined
   hard?: SpaceLimit | undefined
 }
 
+const LIMITS = optionNames<SpaceLimits>({ soft: true, hard: true })
+const LIMIT = optionNames<SpaceLimit>({ bytesFreeMin: true, percentFreeMin: true, bytesUsedMax: true })
 const MEBIBYTE = 2 ** 20
 /** The database of jobs is often on the same disk: when artifacts have filled it, failures cannot be recorded either. */
 const DEFAULT_LIMITS: SpaceLimits = { soft: { bytesFreeMin: 512 * MEBIBYTE }, hard: { bytesFreeMin: 64 * MEBIBYTE } }
@@ -126,7 +130,9 @@ function brokenLimit(limit: SpaceLimit | undefined, usage: Usage, bytesMore: num
 }
 
 function checkLimits(limits: SpaceLimits): void {
+  refuseUnknownOptions('limits', limits, LIMITS)
   for (const level of ['soft', 'hard'] as const) {
+    refuseUnknownOptions(`limits.${level}`, limits[level], LIMIT)
     for (const [name, value] of Object.entries(limits[level] ?? {})) {
       const isRight = typeof value === 'number' && value >= 0 && (name !== 'percentFreeMin' || value <= 100)
       if (value === undefined || isRight) continue

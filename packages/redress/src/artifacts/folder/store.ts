@@ -3,7 +3,7 @@ import { lstat, rmdir, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../../runtime/clock.ts'
 import type * as Api from '../artifact-store.ts'
-import { artifactExists, type ListedArtifact } from '../artifact-store.ts'
+import { artifactExists, checkOptionNames, type ListedArtifact } from '../artifact-store.ts'
 import { readingFrom } from '../body.ts'
 import { checkedAge, isKey, pageBounds } from '../key.ts'
 import { attempting, dropSidecar, isMissing, type Place, parseSidecarName, Root, versionOf } from './place.ts'
@@ -59,6 +59,7 @@ export class FolderArtifacts implements Api.ArtifactStore {
   }
 
   async get(key: string, options: Api.GetOptions = {}): Promise<Api.ArtifactContent> {
+    checkOptionNames('get', options)
     options.signal?.throwIfAborted()
     const opened = await this.#open(key)
     try {
@@ -69,19 +70,23 @@ export class FolderArtifacts implements Api.ArtifactStore {
     }
   }
 
-  async head(key: string, { signal }: Api.SignalOption = {}): Promise<Api.ArtifactHead> {
-    signal?.throwIfAborted()
+  async head(key: string, options: Api.SignalOption = {}): Promise<Api.ArtifactHead> {
+    checkOptionNames('head', options)
+    options.signal?.throwIfAborted()
     const place = this.#root.place(key)
     return attempting(`reading ${key}`, () => headOfArtifact(this.#root, place))
   }
 
-  async verify(key: string, { signal }: Api.SignalOption = {}): Promise<Api.Verification> {
+  async verify(key: string, options: Api.SignalOption = {}): Promise<Api.Verification> {
+    checkOptionNames('verify', options)
+    const { signal } = options
     signal?.throwIfAborted()
     return verifyContent(await this.#open(key), signal)
   }
 
-  async remove(key: string, { signal }: Api.SignalOption = {}): Promise<void> {
-    signal?.throwIfAborted()
+  async remove(key: string, options: Api.SignalOption = {}): Promise<void> {
+    checkOptionNames('remove', options)
+    options.signal?.throwIfAborted()
     const place = this.#root.place(key)
     await attempting(`removing ${key}`, async () => {
       const stats = await this.#root.look(place)
@@ -90,11 +95,13 @@ export class FolderArtifacts implements Api.ArtifactStore {
   }
 
   async list(options: Api.ListOptions = {}): Promise<Api.ArtifactPage> {
+    checkOptionNames('list', options)
     const { found, next } = await this.#page(options)
     return { artifacts: found.map(({ key, bytes, modifiedAtMs }) => ({ key, bytes, modifiedAtMs })), next }
   }
 
   async removeOlderThan(options: Api.RetentionOptions): Promise<Api.RetentionStep> {
+    checkOptionNames('removeOlderThan', options)
     const beforeMs = this.#clock.nowMs() - checkedAge(options.olderThanMs)
     const { found, next } = await this.#page(options)
     let removed = 0
@@ -109,7 +116,9 @@ export class FolderArtifacts implements Api.ArtifactStore {
     return { removed, bytesRemoved, next }
   }
 
-  async sweep({ olderThanMs = SWEEP_AFTER_MS, signal }: Api.SweepOptions = {}): Promise<{ removed: number }> {
+  async sweep(options: Api.SweepOptions = {}): Promise<{ removed: number }> {
+    checkOptionNames('sweep', options)
+    const { olderThanMs = SWEEP_AFTER_MS, signal } = options
     const beforeMs = this.#clock.nowMs() - checkedAge(olderThanMs, Number.NEGATIVE_INFINITY)
     return attempting('sweeping', async () => {
       const removed = (await sweepTemp(this.#root, beforeMs)) + (await sweepSidecars(this.#root, beforeMs, signal))

@@ -2,6 +2,7 @@
 import type { Clock } from '../../runtime/clock.ts'
 import type { Log } from '../../runtime/log.ts'
 
+/** The keys for a bucket. */
 export interface S3Credentials {
   accessKeyId: string
   secretAccessKey: string

@@ -2,7 +2,7 @@ import { RedressError } from '../../core/errors.ts'
 import { type Clock, systemClock } from '../../runtime/clock.ts'
 import { type Log, silentLog } from '../../runtime/log.ts'
 import type * as Api from '../artifact-store.ts'
-import { artifactExists } from '../artifact-store.ts'
+import { artifactExists, checkOptionNames } from '../artifact-store.ts'
 import { checked, checkRange, readingFrom } from '../body.ts'
 import { checkedAge, checkKey } from '../key.ts'
 import { answerOf, attempting, Bucket } from './bucket.ts'
@@ -60,7 +60,9 @@ export class S3Artifacts implements Api.ArtifactStore {
     })
   }
 
-  async get(key: string, { range, verify, signal }: Api.GetOptions = {}): Promise<Api.ArtifactContent> {
+  async get(key: string, options: Api.GetOptions = {}): Promise<Api.ArtifactContent> {
+    checkOptionNames('get', options)
+    const { range, verify, signal } = options
     checkKey(key)
     signal?.throwIfAborted()
     if (range !== undefined) checkRange(key, range)
@@ -69,35 +71,44 @@ export class S3Artifacts implements Api.ArtifactStore {
     return check === null ? content : { ...content, body: checked(content.body, key, check) }
   }
 
-  async head(key: string, { signal }: Api.SignalOption = {}): Promise<Api.ArtifactHead> {
+  async head(key: string, options: Api.SignalOption = {}): Promise<Api.ArtifactHead> {
+    checkOptionNames('head', options)
+    const { signal } = options
     checkKey(key)
     signal?.throwIfAborted()
     return headOf(key, await look(this.#bucket, key, signal))
   }
 
-  async verify(key: string, { signal }: Api.SignalOption = {}): Promise<Api.Verification> {
+  async verify(key: string, options: Api.SignalOption = {}): Promise<Api.Verification> {
+    checkOptionNames('verify', options)
+    const { signal } = options
     checkKey(key)
     signal?.throwIfAborted()
     const { content, check } = await readWithCheck(this.#bucket, key, this.#reading({ signal }))
     return verifyBody(content.body, check)
   }
 
-  async remove(key: string, { signal }: Api.SignalOption = {}): Promise<void> {
+  async remove(key: string, options: Api.SignalOption = {}): Promise<void> {
+    checkOptionNames('remove', options)
+    const { signal } = options
     checkKey(key)
     signal?.throwIfAborted()
     const command = new this.#bucket.sdk.DeleteObjectCommand(this.#bucket.object(key))
     await attempting(`removing ${key}`, signal, () => this.#bucket.send(command, signal))
   }
 
-  list(options: Api.ListOptions = {}): Promise<Api.ArtifactPage> {
+  async list(options: Api.ListOptions = {}): Promise<Api.ArtifactPage> {
+    checkOptionNames('list', options)
     return listPage(this.#bucket, options)
   }
 
   async removeOlderThan(options: Api.RetentionOptions): Promise<Api.RetentionStep> {
+    checkOptionNames('removeOlderThan', options)
     return removeOld(this.#bucket, options, this.#clock.nowMs() - checkedAge(options.olderThanMs))
   }
 
   async sweep(options: Api.SweepOptions = {}): Promise<{ removed: number }> {
+    checkOptionNames('sweep', options)
     return sweepUploads(this.#bucket, options, this.#clock.nowMs())
   }
 

@@ -11,7 +11,7 @@ export const events: Program = {
     ownOption(
       'topic TOPIC',
       'text',
-      'only this topic: job:ID, batch:ID, owner:NAME, type:NAME, queue:NAME, ...; repeatable',
+      'only this topic: job:ID, log:ID, batch:ID, owner:NAME, type:NAME, queue:NAME, ...; repeatable',
       {
         isList: true,
         fallback: 'all',

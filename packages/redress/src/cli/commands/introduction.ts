@@ -11,6 +11,8 @@ import { currentUser } from '../terminal/terminal.ts'
 export interface Started {
   app: App
   worker: string | null
+  /** The job types that run here. Without a worker, those that the app declares. */
+  types: readonly string[]
   /** Where it listens; null without HTTP. */
   url: string | null
   publicUrl: string | null
@@ -34,8 +36,8 @@ export function introduction(started: Started, choice: StoreChoice): string {
   const me = (words: string) => `  ${commandName()} ${words}${flags}\n`
   const sample = `submit sample.convert '{"file":"a.pdf","gateway":"down"}'`
   // Deliveries of notices are jobs too, but are not submitted by hand.
-  const types = app.types.filter((type) => !isOwnType(type))
-  const channels = app.types.flatMap((type) => channelOfType(type) ?? [])
+  const types = started.types.filter((type) => !isOwnType(type))
+  const channels = started.types.flatMap((type) => channelOfType(type) ?? [])
   const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
   return [
     `redress is ${worker === null ? 'serving' : 'running'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,

@@ -71,16 +71,16 @@ async function verdictOn(target: Target, id: string): Promise<string> {
 
 const resultLine = ({ result }: Job): string => (result === null ? '' : `${JSON.stringify(result)}\n`)
 
-const ENDED: ReadonlySet<string> = new Set(['complete', 'failed', 'cancelled'])
+export const ENDED: ReadonlySet<string> = new Set(['complete', 'failed', 'cancelled'])
 /** Poll interval: the event stream may be refused or break. */
-const LOOK_AGAIN_MS = 1_000
+export const LOOK_AGAIN_MS = 1_000
 /** A server that is started anew is waited for; one that stays away is not. */
 const AWAY_MS_MAX = 30_000
 
 async function untilEnded(target: Target, id: string, timeoutMs: number | null): Promise<Job> {
   const startedMs = performance.now()
   const done = new AbortController()
-  const changes = listen(target, id, done.signal)
+  const changes = listen(target, [`job:${id}`], done.signal)
   const progress = progressOn(process.stderr, process.env)
   let answeredMs: number | null = null
   let orphanedAt: string | null = null
@@ -97,7 +97,10 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
           process.stderr.write(`Job ${id} is an orphan: its worker is lost, and it waits for a decision.\n`)
         }
         orphanedAt = job.orphanedAt
-        progress.show({ what: `${job.status}: job ${id}`, done: job.progress, total: 1 })
+        const { progressNote, progressDone, progressTotal } = job
+        const note = progressNote === null ? '' : `, ${oneLine(progressNote)}`
+        const [done, total] = progressTotal ? [progressDone ?? 0, progressTotal] : [job.progress, 1]
+        progress.show({ what: `${job.status}: job ${id}${note}`, done, total })
       } catch (error) {
         const isPassing = error instanceof RedressError && error.exitCode === 5
         if (!isPassing || answeredMs === null || performance.now() - answeredMs > AWAY_MS_MAX) throw error
@@ -113,13 +116,13 @@ async function untilEnded(target: Target, id: string, timeoutMs: number | null):
 }
 
 const tooLong = (id: string, timeoutMs: number): RedressError =>
-  new RedressError('WAIT_OVER', `Job ${id} did not end within ${formatMs(timeoutMs)}.`, { jobId: id })
+  new RedressError('WAIT_TIMEOUT', `Job ${id} did not end within ${formatMs(timeoutMs)}.`, { jobId: id })
 
 /** `next` resolves when something has happened to the job since it was called. */
-function listen(target: Target, id: string, signal: AbortSignal): { next(): Promise<void> } {
+export function listen(target: Target, topics: readonly string[], signal: AbortSignal): { next(): Promise<void> } {
   let wake = Promise.withResolvers<void>()
   const follow = async (): Promise<void> => {
-    for await (const _ of target.follow({ topics: [`job:${id}`], after: null, signal, onTrouble: () => undefined })) {
+    for await (const _ of target.follow({ topics, after: null, signal, onTrouble: () => undefined })) {
       wake.resolve()
       wake = Promise.withResolvers<void>()
     }
@@ -129,7 +132,7 @@ function listen(target: Target, id: string, signal: AbortSignal): { next(): Prom
   return { next: () => wake.promise }
 }
 
-async function atMost(ms: number, earlier: Promise<void>): Promise<void> {
+export async function atMost(ms: number, earlier: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, ms)

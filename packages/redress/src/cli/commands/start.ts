@@ -1,4 +1,6 @@
 import { type App, redress } from '../../app/app.ts'
+import type { TypeChoice } from '../../app/chosen-types.ts'
+import { setDefaultLog } from '../../app/default-log.ts'
 import { outcomeLog } from '../../app/events/outcome-log.ts'
 import { shownLocation } from '../../app/store/open-store.ts'
 import { RedressError } from '../../core/errors.ts'
@@ -29,6 +31,13 @@ const WORKER_OPTIONS: readonly OptionSpec[] = [
   ownOption('concurrency', 'number', 'maximum number of jobs that run at once; else $WORKER_CONCURRENCY', {
     fallback: '10',
   }),
+  ownOption('queues LIST', 'text', 'run only job types of these queues, separated by commas; else $WORKER_QUEUES'),
+  ownOption('types LIST', 'text', 'run only these job types, separated by commas; else $WORKER_TYPES'),
+  ownOption(
+    'per-type LIST',
+    'text',
+    'maximum number of jobs of a type that run at once, such as pdf.convert=2,mail.send=5; else $WORKER_PER_TYPE',
+  ),
   ownOption('grace TIME', 'text', 'how long running jobs may finish after a stop signal', {
     fallback: '30s',
   }),
@@ -72,6 +81,7 @@ export const worker: Program = {
     'redress worker app.ts',
     'redress worker app.ts --concurrency 4 --data /var/lib/redress',
     'redress worker --apps pdf-xml --store "$DATABASE_URL"',
+    'redress worker app.ts --queues mail,pdf --per-type pdf.convert=2',
   ],
   run: async (_command, parsed) => {
     const file = parsed.positionals[0]
@@ -104,16 +114,57 @@ function concurrencyOf(option: unknown): number | null {
   throw new RedressError('OPTION_INVALID', `${name} must be a whole number of at least 1, not ${given}.`)
 }
 
+const CHOICE_FLAGS = ['queues', 'types', 'per-type'] as const
+
+/** Which jobs the worker runs: flags first, then the environment. */
+function typeChoiceOf(values: Parsed['values']): TypeChoice {
+  const { WORKER_QUEUES, WORKER_TYPES, WORKER_PER_TYPE } = process.env
+  const queues = listOf('--queues', values.queues) ?? listOf('WORKER_QUEUES', WORKER_QUEUES || undefined)
+  const types = listOf('--types', values.types) ?? listOf('WORKER_TYPES', WORKER_TYPES || undefined)
+  const perType = slotsOf('--per-type', values['per-type']) ?? slotsOf('WORKER_PER_TYPE', WORKER_PER_TYPE || undefined)
+  return {
+    ...(queues !== null && { queues }),
+    ...(types !== null && { types }),
+    ...(perType !== null && { perType }),
+  }
+}
+
+function listOf(option: string, given: unknown): string[] | null {
+  if (typeof given !== 'string') return null
+  const names = given.split(',').map((name) => name.trim())
+  if (names.every((name) => name !== '')) return names
+  throw new RedressError('OPTION_INVALID', `${option} must be names separated by commas, not ${JSON.stringify(given)}.`)
+}
+
+function slotsOf(option: string, given: unknown): Record<string, number> | null {
+  const pairs = listOf(option, given)
+  if (pairs === null) return null
+  const slots = Object.fromEntries(
+    pairs.map((pair) => {
+      const [, type, slots] = /^([^=\s]+)\s*=\s*([1-9]\d*)$/.exec(pair) ?? []
+      if (type !== undefined) return [type, Number(slots)]
+      throw new RedressError('OPTION_INVALID', `${option} must be such as pdf.convert=2, not ${JSON.stringify(pair)}.`)
+    }),
+  )
+  if (Object.keys(slots).length === pairs.length) return slots
+  throw new RedressError('OPTION_INVALID', `${option} names a type twice: ${JSON.stringify(given)}.`)
+}
+
 /** Serves and works until a stop signal. */
 async function serve({ values }: Parsed, served: Served, http: HttpChoice): Promise<void> {
   const choice = chooseStore(values)
   const concurrency = concurrencyOf(values.concurrency)
+  const typeChoice = typeChoiceOf(values)
+  const unused = CHOICE_FLAGS.find((flag) => !http.hasWorker && values[flag] !== undefined)
+  if (unused !== undefined)
+    throw new RedressError('USAGE', `--${unused} and --no-worker cannot be combined: no job runs here.`)
   const graceMs = durationMs(typeof values.grace === 'string' ? values.grace : '30s', '--grace')
-  const app = await appOf(served.file, choice)
   const isQuiet = values.quiet === true
   const log: Log = isQuiet
     ? silentLog
     : (await import('../../runtime/json-log.ts')).jsonLog({ level: (values['log-level'] ?? 'info') as LogLevel })
+  setDefaultLog(log)
+  const app = await appOf(served.file, choice)
   exitOnUncaughtErrors(log)
   const traces = await traceExport(log)
   const parts: Parts = { server: null, worker: null, apps: await installApps(served.apps, app, log) }
@@ -130,7 +181,14 @@ async function serve({ values }: Parsed, served: Served, http: HttpChoice): Prom
     const tell = outcomeLog(log, { complete: values['log-complete'] === true ? 'info' : 'debug' })
     if (http.hasWorker) {
       for (const one of parts.apps) await one.start?.()
-      parts.worker = await app.work({ log, onOutcome: tell, ...(concurrency !== null && { concurrency }) })
+      parts.worker = await app.work({
+        // The command stops its server, too: see stopOnSignals.
+        signals: false,
+        log,
+        onOutcome: tell,
+        ...typeChoice,
+        ...(concurrency !== null && { concurrency }),
+      })
     } else {
       await app.startMaintenance({ log, onOutcome: tell })
     }
@@ -170,6 +228,7 @@ async function introduce(
   const started: Started = {
     app,
     worker: worker?.id ?? null,
+    types: worker?.types ?? app.types,
     url: server?.url ?? null,
     publicUrl: server?.publicUrl ?? null,
     isOpen,
@@ -182,7 +241,7 @@ async function introduce(
   else {
     const { url, publicUrl } = started
     const store = app.location === null ? null : shownLocation(app.location)
-    const facts = { store, types: app.types, worker: started.worker, url, publicUrl, signIn }
+    const facts = { store, types: started.types, worker: started.worker, url, publicUrl, signIn }
     process.stdout.write(`${JSON.stringify(facts)}\n`)
   }
 }
@@ -202,7 +261,10 @@ async function stopAll(
 
 async function appOf(file: string | undefined, choice: StoreChoice): Promise<App> {
   const { location } = choice
-  if (file === undefined) return redress({ store: location, failureLog: failureLogOf(location) })
+  if (file === undefined) {
+    // Not named where it is not given: the log says what named it.
+    return redress({ failureLog: failureLogOf(location), ...(choice.isGiven && { store: location }) })
+  }
   const app = await (await import('../apps/load.ts')).loadApp(file, choice)
   if (choice.isGiven && app.location !== choice.location) {
     process.stderr.write(

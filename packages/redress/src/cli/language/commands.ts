@@ -21,6 +21,8 @@ export type ProgramName =
   | 'doctor'
   | 'migrate'
   | 'copy'
+  | 'import'
+  | 'init'
   | 'backup'
   | 'restore'
   | 'completion'
@@ -37,6 +39,11 @@ interface ProgramLine {
 
 /** Commands of one word. */
 const SINGLE: readonly ProgramLine[] = [
+  {
+    cli: 'init [folder]',
+    program: 'init',
+    summary: 'Make a TypeScript project with a job type and a test, or add them to an existing project.',
+  },
   {
     cli: 'start',
     program: 'start',
@@ -58,6 +65,11 @@ const SINGLE: readonly ProgramLine[] = [
     cli: 'copy',
     program: 'copy',
     summary: 'Copy a store into an empty store, for example from SQLite to PostgreSQL.',
+  },
+  {
+    cli: 'import <system>',
+    program: 'import',
+    summary: 'Import what waits and what failed from BullMQ or pg-boss. The source is only read.',
   },
   {
     cli: 'backup <file>',

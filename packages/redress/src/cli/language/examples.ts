@@ -12,9 +12,14 @@ export const EXAMPLES: Partial<Record<OperationName, readonly string[]>> = {
     'redress jobs list --type sample.convert --json',
   ],
   'jobs.count': ['redress jobs count --code GW_5XX --since 1d'],
+  'jobs.logs': ['redress jobs logs JOB --follow', 'redress jobs logs JOB --tail 20 --attempt 2'],
   'jobs.retry': [
     `redress retry JOB --reason 'the gateway is back'`,
     `redress retry JOB --reason 'disk was full' --input '{"file":"a.pdf"}'`,
+  ],
+  'schedules.upsert': [
+    `redress schedules upsert report:customer-17 --job report --every 90s --reason 'the customer asked for it'`,
+    `redress schedules upsert nightly --job report --cron '0 3 * * *' --timezone Europe/Berlin --reason 'new'`,
   ],
   'schedules.pause': [`redress schedules pause nightly --reason 'the ledger is being moved'`],
   'schedules.trigger': [`redress schedules trigger nightly --reason 'the run of last night was incomplete'`],
@@ -49,5 +54,13 @@ export const EXAMPLES: Partial<Record<OperationName, readonly string[]>> = {
     'redress tokens create --name mirror --role owner --account ann --scopes jobs.list,jobs.show --expires never',
   ],
   'sign-in-links.create': ['redress sign-in', 'redress sign-in --role operator --account ann --for 1h'],
+  'jobs.reschedule': [
+    `redress jobs reschedule JOB --delay 2h --reason 'the gateway is down until noon'`,
+    `redress jobs reschedule JOB --at 2026-01-31T08:00Z --reason 'after the release'`,
+  ],
+  'jobs.promote': [`redress jobs promote JOB --reason 'the gateway is back'`],
+  'jobs.reprioritise': [`redress jobs reprioritise JOB 10 --reason 'the customer waits'`],
+  'jobs.replace-input': [`redress jobs replace-input JOB '{"file":"b.pdf"}' --reason 'wrong file'`],
+  'jobs.delete': [`redress jobs delete JOB --reason 'personal data'`],
   'jobs.mark-failed': [`redress jobs mark-failed JOB --reason 'its machine is gone for good'`],
 }

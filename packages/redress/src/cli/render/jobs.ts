@@ -5,10 +5,11 @@ import { holdText } from '../../core/job/hold.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import { oneLine, printable } from '../../core/text/printable.ts'
 import type { EventView, FailureView, JobView } from '../../core/views/job.ts'
+import type { LogLineView } from '../../operations/jobs/logs.ts'
 import type { OutputOf } from '../../operations/table.ts'
 import { quoted } from '../language/commands.ts'
 import { type Column, columns, facts } from '../terminal/columns.ts'
-import { age, ago, type Style } from '../terminal/terminal.ts'
+import { age, ago, type Style, type Terminal } from '../terminal/terminal.ts'
 import type { Renderers, Rendering } from './rendering.ts'
 
 function styleOf({ status, orphanedAt, errorCode }: JobView): Style {
@@ -62,7 +63,7 @@ function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): st
     ...shown.held.map((hold): [string, string] => ['waits', holdText(hold)]),
     ['started', when(shown.startedAt)],
     ['finished', when(shown.finishedAt)],
-    ['progress', shown.status === 'processing' ? `${Math.round(shown.progress * 100)} %` : null],
+    ['progress', progressText(shown)],
     ['worker', shown.worker],
     ['lease until', when(shown.leaseUntil)],
     ['orphaned', when(shown.orphanedAt)],
@@ -79,11 +80,53 @@ function job(shown: OutputOf<'jobs.show'>, { terminal, command }: Rendering): st
         .join(', ') || 'nothing',
     ],
   ]
-  return `${terminal.paint('quiet', 'status'.padEnd(16))}  ${status}\n${facts(lines, terminal)}\nWhy: ${command('explain', shown.id)}\n`
+  return `${terminal.paint('quiet', 'status'.padEnd(16))}  ${status}\n${facts(lines, terminal)}${lastLines(shown, terminal, command('jobs', 'logs', shown.id))}\nWhy: ${command('explain', shown.id)}\n`
+}
+
+function progressText({ status, progress, progressDone, progressTotal, progressNote }: JobView): string | null {
+  if (status !== 'processing') return null
+  const done = progressDone === null ? '' : ` (${progressDone} of ${progressTotal})`
+  return `${Math.round(progress * 100)} %${done}${progressNote === null ? '' : `, ${progressNote}`}`
+}
+
+function lastLines({ logs }: OutputOf<'jobs.show'>, terminal: Terminal, more: string): string {
+  const { lines, count, dropped } = logs
+  if (count + dropped === 0) return ''
+  const left = count > lines.length ? `the last ${lines.length} of ${count} lines: ${more}` : `${count} lines`
+  const title = terminal.paint('quiet', `log (${left}${droppedText(dropped)})`)
+  return `\n${title}\n${lines.map((line) => logLine(line, terminal)).join('')}`
+}
+
+const droppedText = (dropped: number): string => (dropped === 0 ? '' : `; ${dropped} more were dropped`)
+
+/** The further lines of a message are indented, and its fields follow it. */
+export function logLine({ at, attempt, message, fields }: LogLineView, terminal: Terminal): string {
+  const facts = Object.entries(fields ?? {}).map(
+    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  )
+  const said = printable(message).trimEnd().replaceAll('\n', '\n    ')
+  const rest = facts.length === 0 ? '' : `  ${terminal.paint('quiet', oneLine(facts.join(' ')))}`
+  return `${terminal.paint('quiet', `${at}  attempt ${attempt}`)}  ${said}${rest}\n`
+}
+
+function jobLogs({ lines, attempts, nextCursor }: OutputOf<'jobs.logs'>, { terminal, hint }: Rendering): string {
+  if (nextCursor !== null) hint(`More: add --cursor ${nextCursor}`)
+  for (const { attempt, dropped } of attempts) {
+    if (dropped > 0) hint(`Attempt ${attempt} logged too much: ${dropped} more lines were dropped.`)
+  }
+  return lines.map((line) => logLine(line, terminal)).join('')
+}
+
+/** What an action needs beside the id of the job, as an example. */
+const WANTS: Readonly<Partial<Record<Action['name'], readonly string[]>>> = {
+  reschedule: ['--delay', '10m'],
+  reprioritise: ['10'],
+  'replace-input': ['@input.json'],
 }
 
 function explanation(shown: OutputOf<'jobs.explain'>, { terminal, command }: Rendering): string {
-  const commandFor = ({ name }: Action) => `${command('jobs', name, shown.id)} --reason ${quoted('say why')}`
+  const commandFor = ({ name }: Action) =>
+    `${command('jobs', name, shown.id, ...(WANTS[name] ?? []))} --reason ${quoted('say why')}`
   return renderExplanation(shown, {
     ...(terminal.columns !== null && { columns: Math.min(120, terminal.columns) }),
     paint: terminal.paint,
@@ -156,6 +199,11 @@ function did(output: OutputOf<'jobs.retry'>, { hint, command }: Rendering): stri
   return `${output.did}\n`
 }
 
+function deleted({ did, filesRemovedBy }: OutputOf<'jobs.delete'>, { hint, command }: Rendering): string {
+  if (filesRemovedBy !== null) hint(`Next: ${command('explain', filesRemovedBy)}`)
+  return `${did}\n`
+}
+
 function submitted(output: OutputOf<'jobs.submit'>, { hint, command }: Rendering): string {
   if (output.job !== null) hint(`Next: ${command('explain', output.job.id)}`)
   return `${output.did}\n`
@@ -168,9 +216,15 @@ export const jobRenderers = {
   'jobs.explain': explanation,
   'jobs.events': events,
   'jobs.failures': failures,
+  'jobs.logs': jobLogs,
   'jobs.submit': submitted,
   'jobs.retry': did,
   'jobs.cancel': did,
   'jobs.mark-failed': did,
+  'jobs.reschedule': did,
+  'jobs.promote': did,
+  'jobs.reprioritise': did,
+  'jobs.replace-input': did,
+  'jobs.delete': deleted,
   'orphans.list': jobList,
 } satisfies Partial<Renderers>

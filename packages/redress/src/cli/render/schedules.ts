@@ -11,15 +11,20 @@ const STYLES: Readonly<Record<ScheduleView['state'], Style>> = {
   ended: 'quiet',
 }
 
+const when = ({ cron, every }: ScheduleView): string => cron ?? `every ${every}`
+
 const inWords = ({ state, problem }: ScheduleView): string =>
   state === 'undeclared' ? 'no longer declared' : problem === null ? state : 'stuck'
 
-function scheduleList({ schedules }: OutputOf<'schedules.list'>, { terminal, hint, command }: Rendering): string {
+function scheduleList(
+  { schedules, nextCursor }: OutputOf<'schedules.list'>,
+  { terminal, hint, command }: Rendering,
+): string {
   const shape: Column<ScheduleView>[] = [
     { title: 'SCHEDULE', of: ({ name }) => name },
     { title: 'STATE', of: inWords, style: (one) => (one.problem === null ? STYLES[one.state] : 'bad') },
-    { title: 'CRON', of: ({ cron }) => cron },
-    { title: 'ZONE', of: ({ timezone }) => timezone, charsMin: 6 },
+    { title: 'WHEN', of: when },
+    { title: 'ZONE', of: ({ cron, timezone }) => cron && timezone, charsMin: 6 },
     { title: 'JOB', of: ({ type }) => type, charsMin: 8 },
     { title: 'NEXT', of: ({ nextAt }) => nextAt },
     { title: 'LAST', of: ({ lastAt }) => lastAt && ago(lastAt, terminal) },
@@ -29,31 +34,38 @@ function scheduleList({ schedules }: OutputOf<'schedules.list'>, { terminal, hin
   ]
   const stuck = schedules.find(({ problem }) => problem !== null)
   if (stuck !== undefined) hint(`See why: ${command('schedules', 'show', stuck.name)}`)
+  if (nextCursor !== null) hint(`More: add --cursor ${nextCursor}`)
   return columns(schedules, shape, terminal)
 }
 
 function schedule(shown: OutputOf<'schedules.show'>, { terminal }: Rendering): string {
-  const when = (at: string | null): string | null => (at === null ? null : `${at}  (${ago(at, terminal)})`)
-  const { paused, problem, lastJob } = shown
+  const since = (at: string | null): string | null => (at === null ? null : `${at}  (${ago(at, terminal)})`)
+  const { paused, problem, lastJob, count, jitter } = shown
   const undeclared = `no working program declares it; last seen ${ago(shown.seenAt, terminal)}`
   return facts(
     [
       ['schedule', shown.name],
       ['state', shown.state === 'undeclared' ? `no longer declared: ${undeclared}` : inWords(shown)],
-      ['paused', paused && `${when(paused.at)} by ${paused.actor}: ${paused.reason}`],
+      ['paused', paused && `${since(paused.at)} by ${paused.actor}: ${paused.reason}`],
       ['problem', problem && `${problem.message}  (since ${problem.at})`],
-      ['cron', `${shown.cron}  (${shown.timezone})`],
+      ['tried again', problem?.retryAt ?? null],
+      ['kind', shown.origin === 'code' ? 'declared in code' : 'stored at runtime'],
+      ['when', shown.cron === null ? when(shown) : `${shown.cron}  (${shown.timezone})`],
+      ['from', shown.from],
+      ['until', shown.until],
+      ['jitter', jitter && `up to ${jitter} after each tick`],
+      ['count', count === null ? null : `${shown.counted} of ${count} runs made`],
       ['job', shown.type],
       ['input', shown.input === null ? 'made by the program for each run' : JSON.stringify(shown.input)],
       ['missed ticks', MISSED[shown.missed]],
       ['owner', shown.owner],
       ['priority', shown.priority === 0 ? null : shown.priority],
       ['next', shown.nextAt],
-      ['last', when(shown.lastAt)],
+      ['last', since(shown.lastAt)],
       ['last job', lastJob && `${lastJob.id}  (${lastJob.status ?? 'removed after its retention'})`],
       ['runs', String(shown.runs)],
       ['skipped', String(shown.skipped)],
-      ['declared', when(shown.declaredAt)],
+      [shown.origin === 'code' ? 'declared' : 'stored', since(shown.declaredAt)],
     ],
     terminal,
   )
@@ -73,6 +85,7 @@ function scheduleActed(output: OutputOf<'schedules.pause'>, { hint, command }: R
 export const scheduleRenderers = {
   'schedules.list': scheduleList,
   'schedules.show': schedule,
+  'schedules.upsert': scheduleActed,
   'schedules.pause': scheduleActed,
   'schedules.resume': scheduleActed,
   'schedules.trigger': scheduleActed,

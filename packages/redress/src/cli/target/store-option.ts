@@ -17,7 +17,7 @@ export function chooseStore({ data, store }: { data?: unknown; store?: unknown }
     throw new RedressError('USAGE', '--data and --store cannot be combined.', { action: 'Give only one of them.' })
   }
   if (typeof store === 'string') return { location: store, flags: storeFlag(store), isGiven: true }
-  if (typeof data !== 'string') return { location: defaultLocation(), flags: '', isGiven: false }
+  if (typeof data !== 'string') return { location: defaultLocation().location, flags: '', isGiven: false }
   return { location: `sqlite:${join(data, 'redress.db')}`, flags: ` --data ${quoted(data)}`, isGiven: true }
 }
 

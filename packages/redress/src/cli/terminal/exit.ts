@@ -1,9 +1,9 @@
+import { EXIT_OF_SIGNAL } from '../../app/signals.ts'
 import { describe } from '../../core/failure/facts.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import type { Log } from '../../runtime/log.ts'
 
-/** As a shell reports a process that a signal ended. Not SIGHUP: a listener would defeat nohup. */
-const EXIT_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const
+/** Not SIGHUP: a listener would defeat nohup. */
 const SIGNALS = Object.keys(EXIT_OF_SIGNAL) as (keyof typeof EXIT_OF_SIGNAL)[]
 const REPORT_MS = 1_000
 

@@ -140,6 +140,9 @@ function stepsOf(job: JobRecord, events: readonly JobEvent[], failures: readonly
         break
       case 'queued':
       case 'manual-retry':
+      case 'rescheduled':
+      case 'reprioritised':
+      case 'input-replaced':
       case 'expired':
       case 'lost':
         steps.push({ ...step(event, since, '', 'plain'), attempt: null, ...outside(event, failure) })
@@ -167,23 +170,45 @@ function outside(event: JobEvent, failure: FailureView | null): Partial<Explaine
   const { kind, data } = event
   switch (kind) {
     case 'queued': {
-      const origin = data.actor === undefined ? 'submitted' : `submitted as a retry by ${by(event)}`
+      const own = data.importedFrom === undefined ? 'submitted' : `imported from ${data.importedFrom}`
+      const origin = data.actor === undefined ? own : `submitted as a retry by ${by(event)}`
       const due = data.dueAtMs === undefined ? '' : `, not to begin before ${isoTime(data.dueAtMs)}`
       return { text: origin + due }
     }
     case 'manual-retry':
       return { text: `sent back to the queue by ${by(event)}`, tone: 'waiting' }
+    case 'rescheduled':
+    case 'reprioritised':
+    case 'input-replaced':
+      return { text: changed(event) }
     case 'expired':
       return { text: data.reason ?? 'a file of this job is gone', tone: 'waiting' }
     case 'lost':
       return { text: lostWrite(event), tone: 'waiting' }
     case 'failed': {
-      const text = data.actor === undefined ? 'refused at submission; nothing was executed' : 'ended while it waited'
+      const text = failedOutside(data)
       return { text, tone: 'bad', failure, ended: endingOf(event, failure) }
     }
     default:
       return { text: endingOf(event, failure).text, failure }
   }
+}
+
+/** A submission that replaces a waiting job has no actor. */
+function changed(event: JobEvent): string {
+  const { kind, data } = event
+  const who = data.actor === undefined ? 'by a later submission' : `by ${by(event)}`
+  if (kind === 'reprioritised') return `priority set to ${data.priority ?? 0} ${who}`
+  const did = data.dueAtMs === undefined ? 'made due at once' : `rescheduled to ${isoTime(data.dueAtMs)}`
+  if (kind === 'rescheduled') return `${did} ${who}`
+  return data.dueAtMs === undefined ? `input replaced ${who}` : `input replaced and ${did} ${who}`
+}
+
+function failedOutside({ actor, code, importedFrom }: JobEvent['data']): string {
+  if (importedFrom !== undefined) return `imported as failed from ${importedFrom}; nothing was executed here`
+  if (actor !== undefined) return 'ended while it waited'
+  if (code === 'TTL_EXPIRED') return 'expired while it waited; nothing was executed'
+  return 'refused at submission; nothing was executed'
 }
 
 function lostWrite({ attempt, worker, data }: JobEvent): string {
@@ -274,10 +299,13 @@ const VERDICTS: Readonly<Record<Status, Judge>> = {
   cancelled: onCancelled,
 }
 
-function onFailed(job: JobRecord): VerdictOnJob {
+function onFailed(job: JobRecord, events: readonly JobEvent[]): VerdictOnJob {
   const { latestFailure: failure, attempt, isDeadLettered, retriedAs, retriedAsStatus } = job
   const verdict = failure === null ? ['FAILED.'] : ['FAILED.', ...faultOf(failure, failure.message)]
-  verdict.push(attempt === 0 ? 'It was never dispatched: nothing was executed.' : tried(job))
+  const [first] = events
+  if (attempt > 0) verdict.push(tried(job))
+  else if (first?.data.importedFrom !== undefined) verdict.push(`Imported from ${first.data.importedFrom}.`)
+  else verdict.push('It was never dispatched: nothing was executed.')
   if (isDeadLettered) verdict.push('It is kept as a dead letter.')
   const next =
     retriedAs === null ? NOTHING_BY_ITSELF : sentence(capitalised(retriedInWords(retriedAs, retriedAsStatus)))
@@ -318,9 +346,18 @@ function onQueuedOrHeld(
   return { tone: 'waiting', verdict: [head, ...held, ...rest, ...over] }
 }
 
+/** Changes of a job that waits. */
+const CHANGES: ReadonlySet<JobEvent['kind']> = new Set(['rescheduled', 'reprioritised', 'input-replaced'])
+
+/** Whether this event has set the time of the job since it came to the queue. */
+const isTimeSet = ({ kind, seq, data }: JobEvent, since: JobEvent): boolean =>
+  seq > since.seq && (kind === 'rescheduled' || (kind === 'input-replaced' && data.dueAtMs !== undefined))
+
 function onQueued(job: JobRecord, events: readonly JobEvent[], nowMs: number, isHeld: boolean): string[] {
   const { latestFailure, dueAtMs, queuedAtMs } = job
-  const lastMove = events.findLast(({ kind }) => kind !== 'lost')
+  const lastMove = events.findLast(({ kind }) => kind !== 'lost' && !CHANGES.has(kind))
+  const moved = lastMove === undefined ? undefined : events.findLast((event) => isTimeSet(event, lastMove))
+  const set = moved === undefined ? [] : [`${sentence(capitalised(changed(moved)))}`]
   const isDue = dueAtMs === null || dueAtMs <= nowMs
   const free = isHeld ? 'as soon as nothing holds it' : 'as soon as a worker is free'
   const next = isDue ? free : `in ${formatMs(dueAtMs - nowMs)}, at ${isoTime(dueAtMs)}`
@@ -331,21 +368,21 @@ function onQueued(job: JobRecord, events: readonly JobEvent[], nowMs: number, is
       const count = `Failed ${failures} of ${job.policy.retry.max}.`
       const { reason } = lastMove.data
       const slowed = reason === undefined ? [] : [sentence(capitalised(reason))]
-      return ['QUEUED, to be tried again.', ...fault, count, `Next attempt ${next}.`, ...slowed]
+      return ['QUEUED, to be tried again.', ...fault, count, `Next attempt ${next}.`, ...slowed, ...set]
     }
     case 'manual-retry': {
       const { actor, reason } = lastMove.data
-      return [`QUEUED again by ${actor}: ${sentence(reason ?? '')}`, `It goes ${next}.`]
+      return [`QUEUED again by ${actor}: ${sentence(reason ?? '')}`, `It goes ${next}.`, ...set]
     }
     case 'released':
     case 'reclaimed':
     case 'snoozed':
-      return [`QUEUED again: it was ${lastMove.kind}.`, `Next attempt ${next}.`]
+      return [`QUEUED again: it was ${lastMove.kind}.`, `Next attempt ${next}.`, ...set]
     default: {
       const since = isDue
         ? `It has waited for ${formatMs(Math.max(0, nowMs - queuedAtMs))}.`
         : 'It was submitted with a delay.'
-      return ['QUEUED.', `It goes ${next}.`, since]
+      return ['QUEUED.', `It goes ${next}.`, ...(set.length > 0 ? set : [since])]
     }
   }
 }

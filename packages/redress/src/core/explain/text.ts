@@ -1,7 +1,8 @@
 import { stageInWords } from '../failure/stage.ts'
-import type { Action } from '../job/actions.ts'
+import { type Action, DECISIONS } from '../job/actions.ts'
 import type { Budget, DelayInputs, Reasons } from '../policy/decide.ts'
 import { formatMs } from '../text/duration.ts'
+import { optionNames, refuseUnknownOptions } from '../text/options.ts'
 import { oneLine, printable } from '../text/printable.ts'
 import type { FailureView } from '../views/job.ts'
 import type { ExplainedStep, Explanation, Tone } from './explain.ts'
@@ -14,6 +15,7 @@ export interface RenderOptions {
   commandFor?: (action: Action) => string | null
 }
 
+const OPTIONS = optionNames<RenderOptions>({ columns: true, paint: true, commandFor: true })
 const COLUMNS_DEFAULT = 100
 const DETAIL_CHARS_MAX = 300
 const DETAIL_LINES_MAX = 4
@@ -23,7 +25,9 @@ const STEPS_MAX = 40
 const LABEL_CHARS = 9
 const INDENT = '  '
 
+/** Renders the answer of `app.jobs.explain(id)` as text for a person. */
 export function renderExplanation(explanation: Explanation, options: RenderOptions = {}): string {
+  refuseUnknownOptions('renderExplanation()', options, OPTIONS)
   const { columns = COLUMNS_DEFAULT, paint = (_tone, text) => text, commandFor = () => null } = options
   const { verdict, tone, alike, steps, actions } = explanation
   const [headline = '', ...rest] = sentencesOnTwoLines(verdict)
@@ -32,6 +36,9 @@ export function renderExplanation(explanation: Explanation, options: RenderOptio
   const begin = steps.slice(0, left === 0 ? steps.length : STEPS_MAX / 4)
   const end = left === 0 ? [] : steps.slice(begin.length + left)
   const sinceWidth = Math.max(...steps.map((step) => `+${formatMs(step.sinceSubmittedMs)}`.length), 0)
+  // A deletion helps nothing; other changes are worth a line only where they are possible.
+  const remedies = actions.filter(({ name, allowed }) => DECISIONS.has(name) || (allowed && name !== 'delete'))
+  const nameWidth = Math.max(...remedies.map(({ name }) => name.length), 0) + 2
   const lines = [
     ...wrap(headline, columns).map((line) => paint(tone, line)),
     ...rest.flatMap((line) => wrap(line, columns)),
@@ -43,7 +50,7 @@ export function renderExplanation(explanation: Explanation, options: RenderOptio
     ...(left === 0 ? [] : [paint('quiet', `${INDENT}... ${left} more of the same history ...`), '']),
     ...end.flatMap((step) => [...renderStep(step, sinceWidth, columns, paint), '']),
     paint('strong', 'What can be done now'),
-    ...actions.flatMap((action) => renderAction(action, columns, paint, commandFor(action))),
+    ...remedies.flatMap((action) => renderAction(action, nameWidth, columns, paint, commandFor(action))),
   ]
   return `${lines.join('\n')}\n`
 }
@@ -151,8 +158,14 @@ function waiting(delay: DelayInputs): string {
   }
 }
 
-function renderAction({ name, allowed, why }: Action, columns: number, paint: Paint, command: string | null): string[] {
-  const head = `${INDENT}${name.padEnd(13)}${allowed ? 'yes' : 'no '}${INDENT}`
+function renderAction(
+  { name, allowed, why }: Action,
+  nameWidth: number,
+  columns: number,
+  paint: Paint,
+  command: string | null,
+): string[] {
+  const head = `${INDENT}${name.padEnd(nameWidth)}${allowed ? 'yes' : 'no '}${INDENT}`
   const lines = wrap(why, columns - head.length).map((line, i) => {
     const start = i === 0 ? paint(allowed ? 'good' : 'quiet', head) : ' '.repeat(head.length)
     return start + (allowed ? line : paint('quiet', line))

@@ -1,8 +1,8 @@
 import { type Duration, durationMs } from '../text/duration.ts'
+import { optionNames, unknownOption } from '../text/options.ts'
+import { publicLine } from '../text/public-line.ts'
 
 /** The errors a handler or the engine throws on purpose; everything else that is thrown is a surprise to classify. */
-
-const NOTE_CHARS_MAX = 200
 
 export interface FailOptions {
   /** For operators: what really happened. */
@@ -87,34 +87,84 @@ export class StageTimeout extends Error {
   }
 }
 
-/** 'at run (/srv/app/convert.ts:12:7)' or 'at Array.map (<anonymous>)', on its own line or after others. */
-const STACK_FRAME =
-  /\s+at (?:[^\n()]{1,200} )?(?:\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*:\d+:\d+\)?|\(<anonymous>\)|(?<=Promise\.\w+ )\(index \d+\))/g
-/** The last frame where the limit cut it off: in its location, or already in the name of its function. */
-const CUT_FRAME =
-  /\s+at (?:[^\n()]{1,200} )?\(?(?:file:|node:|\/|[A-Za-z]:\\)[^\s()]*$|\s+at [^\n()]{0,200}\(?$|\s+at?$/
-const READ_CHARS_MAX = 4 * NOTE_CHARS_MAX
+/** A handler in a thread or process of its own needed more memory than its limit. */
+export class MemoryLimit extends Error {
+  override readonly name = 'MemoryLimit'
+  readonly limitMb: number | null
 
-/** A handler's message to the owner of its job, as one line. Code locations are removed. */
-export function publicLine(note: unknown): string | null {
-  if (typeof note !== 'string') return null
-  // Control characters must reach neither a page nor a terminal.
-  const line = note
-    .slice(0, READ_CHARS_MAX)
-    .replace(STACK_FRAME, '')
-    .replace(note.length > READ_CHARS_MAX ? CUT_FRAME : '', '')
-    .replace(/[\s\p{Cc}]+/gu, ' ')
-    .trim()
-  if (line === '') return null
-  return line.length <= NOTE_CHARS_MAX ? line : `${line.slice(0, NOTE_CHARS_MAX - 1)}…`
+  constructor(limitMb: number | null, used: string | null = null) {
+    const limit = limitMb === null ? 'the memory that Node gives it' : `its limit of ${limitMb} MB`
+    super(`the handler needed more memory than ${limit}${used === null ? '' : ` (${used})`}`)
+    this.limitMb = limitMb
+  }
 }
 
+interface Crash {
+  /** How it ended: 'exited with code 3', 'was killed by SIGSEGV'. */
+  how: string
+  exitCode: number | null
+  signal: string | null
+  stderrTail: string
+  cause?: unknown
+}
+
+/** The thread or process of a handler ended before the handler answered. */
+export class HandlerCrashed extends Error {
+  override readonly name = 'HandlerCrashed'
+  readonly exitCode: number | null
+  readonly signal: string | null
+  readonly stderrTail: string
+
+  constructor({ how, exitCode, signal, stderrTail, ...rest }: Crash) {
+    super(`the handler ${how} before it answered`, 'cause' in rest ? { cause: rest.cause } : undefined)
+    this.exitCode = exitCode
+    this.signal = signal
+    this.stderrTail = stderrTail
+  }
+}
+
+/** The module of a handler cannot be imported, or has no default function. */
+export class HandlerNotLoaded extends Error {
+  override readonly name = 'HandlerNotLoaded'
+  readonly file: string
+
+  constructor(file: string, problem: string, cause?: unknown) {
+    super(`the handler ${file} ${problem}`, cause === undefined ? undefined : { cause })
+    this.file = file
+  }
+}
+
+/** What `attempt.fail(code, ...)` takes beside the code. */
 export interface AttemptFailOptions extends Omit<FailOptions, 'retryAfterMs'> {
   /** How long the other side asked us to wait: a lower bound beside the policy's backoff. */
   retryAfter?: Duration
 }
 
+const FAIL_OPTIONS = optionNames<AttemptFailOptions>({
+  detail: true,
+  context: true,
+  cause: true,
+  note: true,
+  final: true,
+  retryAfter: true,
+})
+
+/** An unknown option is named in the detail: an error in its place would hide the code that the handler chose. */
 export function failWith(code: string, { retryAfter, ...rest }: AttemptFailOptions = {}): AttemptFailed {
   const wait = retryAfter === undefined ? {} : { retryAfterMs: durationMs(retryAfter, 'retryAfter') }
-  return new AttemptFailed(code, { ...rest, ...wait })
+  const unknown = unknownOption('fail()', rest, FAIL_OPTIONS)
+  if (unknown === null) return new AttemptFailed(code, { ...rest, ...wait })
+  const detail = `${rest.detail ?? `the handler failed with ${code}`}\n${unknown.problem} ${unknown.action}`
+  return new AttemptFailed(code, { ...rest, ...wait, detail })
+}
+
+/** The handler's output does not fit the `output` schema of its type. */
+export class OutputInvalid extends Error {
+  override readonly name = 'OutputInvalid'
+  readonly problems: readonly string[]
+
+  constructor(type: string, problems: readonly string[]) {
+    super(`the output does not fit ${type}`)
+    this.problems = problems
+  }
 }

@@ -109,6 +109,25 @@ export interface EngineFailureInput {
   codes?: Taxonomy | undefined
 }
 
+export interface ImportedFailureInput {
+  type: string
+  /** The error as the other system kept it: its message, perhaps with a stack. */
+  error: string
+  context: Readonly<Record<string, unknown>>
+  codes?: Taxonomy | undefined
+}
+
+/** The failure of a job that another system has run. Its groups follow the original error, not only the code. */
+export function importedFailure({ type, error, context, codes }: ImportedFailureInput): Failure {
+  const failure = engineFailure({ code: 'IMPORTED', phase: 'execution', type, detail: error, context, codes })
+  const [message = '', ...frames] = failure.detail.split('\n')
+  return {
+    ...failure,
+    rule: 'imported as failed',
+    fingerprint: fingerprint({ type, code: failure.code, message, frames }),
+  }
+}
+
 /** A failure without a thrown value: a lost worker, an operator's decision. Each code is one cause, so it is one group. */
 export function engineFailure({ as, phase, type, detail, context, codes, ...engine }: EngineFailureInput): Failure {
   const code = as ?? engine.code

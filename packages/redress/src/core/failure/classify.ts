@@ -19,6 +19,7 @@ interface Match {
   message?: { source: string; flags: string }
 }
 
+/** A classification rule, as `rule` makes it. */
 export interface Rule<Code extends string = string> {
   match: Match
   code: Code
@@ -42,18 +43,45 @@ interface Conditions {
   message?: RegExp
 }
 
-/** Classification rules. They are tried in order; the first that holds gives the code. */
+/**
+ * Makes classification rules. The rules of a job type are tried in order; the first that matches gives the code. Each
+ * rule also looks at the causes of an error (`cause`, and `errors` of an AggregateError), the outermost first.
+ */
 export const rule = {
+  /** Matches if all conditions hold: `rule.when({ exit: 1, message: /no space/ }, 'DISK_FULL')`. */
   when,
+  /**
+   * Matches the HTTP status of an error: `status`, `statusCode`, `response.status`, `response.statusCode`, or
+   * `$metadata.httpStatusCode` of the AWS SDK. `'5xx'` stands for a hundred statuses. An error of undici, axios, got, ky or of your
+   * own with such a field fits.
+   */
   http: <Code extends string>(http: { status: OneOrMore<HttpStatus> }, code: Code) => when({ http: http.status }, code),
+  /**
+   * Matches a time limit: an error named `TimeoutError` (as `AbortSignal.timeout()` makes it), a `code` that ends with
+   * `TIMEDOUT` or `_TIMEOUT`, `timedOut: true`, and the time limits of an attempt or a stage.
+   */
   timeout: <Code extends string>(code: Code) => when({ timeout: true }, code),
+  /**
+   * Matches the `code` of an error if it is in capital letters and digits: `ENOSPC` and `ECONNREFUSED` of Node,
+   * `UND_ERR_SOCKET` of undici, `40001` of PostgreSQL, `ER_DUP_ENTRY` of MySQL, `P2002` of Prisma.
+   */
   errno: <Code extends string>(errno: OneOrMore<string>, code: Code) => when({ errno }, code),
+  /**
+   * Matches the exit status of a program: `exitCode`, or `code` and `status` of an error that also has `signal`, `stderr` or `killed`, as
+   * child_process, execa and `runProgram` throw it. A program killed by signal n also has the exit status 128 + n.
+   */
   exit: <Code extends string>(exit: OneOrMore<number> | 'nonzero', code: Code) => when({ exit }, code),
+  /** Matches the signal that killed a program: `signal: 'SIGKILL'`, or the exit status 128 + n that a shell reports. */
   signal: <Code extends string>(signal: OneOrMore<string>, code: Code) => when({ signal }, code),
+  /** Matches an error code of S3 or another cloud service, such as `NoSuchKey` and `SlowDown`: `Code` or `name` of an AWS SDK error, or `code` in that form. */
   s3: <Code extends string>(s3: OneOrMore<string>, code: Code) => when({ s3 }, code),
+  /** Matches the phase in which the error was thrown: `acquire` is `dispatch`, `run` is `execution`, `verify` is `verification`. */
   phase: <Code extends string>(phase: Phase, code: Code) => when({ phase }, code),
+  /** Matches the field `subject` of an error: a word by which your own code says what the failure is about, such as `'input'`. */
   subject: <Code extends string>(subject: OneOrMore<string>, code: Code) => when({ subject }, code),
+  /** Matches the `name` of an error, or the name of its class if `name` was not set: `rule.name('ZodError', 'ANSWER_INVALID')`. */
   name: <Code extends string>(name: OneOrMore<string>, code: Code) => when({ name }, code),
+  /** Matches the message of an error, or the end of the stderr of a program. Must come after the other rules, because wording changes. */
   message: <Code extends string>(message: RegExp, code: Code) => when({ message }, code),
 }
 
@@ -178,6 +206,13 @@ export interface Classification {
   rule: string
 }
 
+/** What happens to a handler in a thread or process of its own, by the name of the error. */
+const ENGINE_ERRORS: Readonly<Record<string, Classification>> = {
+  MemoryLimit: { code: 'MEMORY_LIMIT', rule: 'stopped at the memory limit' },
+  HandlerCrashed: { code: 'HANDLER_CRASHED', rule: 'the thread or process of the handler ended' },
+  HandlerNotLoaded: { code: 'HANDLER_NOT_LOADED', rule: 'the module of the handler cannot be loaded' },
+}
+
 export function classify(facts: Facts, rules: readonly Rule[], codes: Taxonomy): Classification {
   if (facts.code !== null) {
     if (Object.hasOwn(codes, facts.code)) return { code: facts.code, rule: 'declared by the handler' }
@@ -189,6 +224,8 @@ export function classify(facts: Facts, rules: readonly Rule[], codes: Taxonomy):
   if (facts.engineLimit === 'total') return { code: 'TOTAL_TIMEOUT', rule: 'stopped at the total time limit' }
   if (facts.engineLimit === 'attempt') return { code: 'TIMEOUT', rule: 'stopped at the attempt time limit' }
   if (facts.engineLimit === 'stage') return { code: 'TIMEOUT', rule: 'stopped at the time limit of a stage' }
+  const ofEngine = Object.hasOwn(ENGINE_ERRORS, facts.name) ? ENGINE_ERRORS[facts.name] : undefined
+  if (ofEngine !== undefined) return ofEngine
   if (facts.phase === 'verification') return { code: 'VERIFICATION_FAILED', rule: 'thrown while verifying' }
   return { code: 'UNKNOWN', rule: NO_RULE }
 }

@@ -41,4 +41,5 @@ export const failureFields = {
   // Groups failures of the same cause; see fingerprint.ts.
   fingerprint: text,
 }
+/** A failure as it was captured and classified. */
 export type Failure = z.infer<z.ZodObject<typeof failureFields>>

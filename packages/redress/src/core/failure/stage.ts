@@ -4,6 +4,7 @@ import { type Backoff, type BackoffInput, backoffMs, readBackoff } from '../poli
 import type { Policy } from '../policy/policy.ts'
 import { DURATION_MS_MAX, type Duration, durationMs } from '../text/duration.ts'
 import { isName } from '../text/names.ts'
+import { optionNames, refuseUnknownOptions } from '../text/options.ts'
 import { count, name } from '../views/fields.ts'
 import type { Rule } from './classify.ts'
 import type { FoundClass } from './taxonomy.ts'
@@ -49,16 +50,16 @@ export interface CheckedStage {
 
 const TRIES_MAX = 1000
 const RETRY_AFTER_MS_DEFAULT = 60_000
-const FIELDS: ReadonlySet<string> = new Set([
-  'max',
-  'backoff',
-  'retryAfterMax',
-  'timeout',
-  'classify',
-  'retryIf',
-  'exhausted',
-  'exhaustedCode',
-])
+const FIELDS = optionNames<StageOptions>({
+  max: true,
+  backoff: true,
+  retryAfterMax: true,
+  timeout: true,
+  classify: true,
+  retryIf: true,
+  exhausted: true,
+  exhaustedCode: true,
+})
 
 /** Every mistake in the options of a stage, named before its first try. */
 export function checkStage(name: string, options: StageOptions, codes: object): CheckedStage {
@@ -67,10 +68,9 @@ export function checkStage(name: string, options: StageOptions, codes: object): 
       `${JSON.stringify(name)} is not a name for a stage: begin with a letter, then letters, digits and . _ : -`,
     )
   }
+  refuseUnknownOptions(`The stage ${name}`, options, FIELDS)
   const { max = 1, backoff = null, retryAfterMax, timeout, exhausted = 'retry', exhaustedCode = null } = options
   const complain = (problem: string) => invalid(`stage ${name}: ${problem}`)
-  const stray = Object.keys(options).find((field) => !FIELDS.has(field))
-  if (stray !== undefined) throw complain(`${stray} is not an option of a stage`)
   if (!Number.isSafeInteger(max) || max < 1 || max > TRIES_MAX) {
     throw complain(`max must be a whole number from 1 to ${TRIES_MAX}, not ${String(max)}`)
   }

@@ -19,6 +19,7 @@ export interface CodeSpec {
   http?: number
 }
 
+/** The failure codes of a job type, by their name. */
 export type Taxonomy<Code extends string = string> = Readonly<Record<Code, Readonly<CodeSpec>>>
 
 const CODE_NAME = /^[A-Z][A-Z0-9_]*$/
@@ -108,6 +109,13 @@ export const ENGINE_CODES = failureCodes({
     message: 'The work was done, but its result cannot be stored.',
     waiting: 'The work was done, but its result cannot be stored.',
   },
+  OUTPUT_INVALID: {
+    fault: 'code',
+    // The work was done: the same code would do it again and return the same.
+    retry: 'never',
+    message: 'The work was done, but its output is not what this type of job declares.',
+    waiting: 'The work was done, but its output is not what this type of job declares. We will produce it again.',
+  },
   VERIFICATION_FAILED: {
     fault: 'unknown',
     // Not retried unless the author's taxonomy says so: an output that failed its check is a finding, not an accident.
@@ -126,6 +134,26 @@ export const ENGINE_CODES = failureCodes({
     retry: 'transient',
     message: 'A worker claimed this job but never started it.',
     waiting: 'A worker claimed this job but never started it. Another one will take it.',
+  },
+  MEMORY_LIMIT: {
+    fault: 'code',
+    // A warm thread or process can be full of what earlier jobs left behind; the next try gets a new one.
+    retry: 'transient',
+    message: 'The work needed more memory than it may use.',
+    waiting: 'The work needed more memory than it may use. We will try again.',
+  },
+  HANDLER_CRASHED: {
+    fault: 'code',
+    retry: 'transient',
+    message: 'The program that does this work ended before it had finished.',
+    waiting: 'The program that does this work ended before it had finished. We will try again.',
+  },
+  HANDLER_NOT_LOADED: {
+    fault: 'operator',
+    // The next deployment mends it, without a change of the job.
+    retry: 'transient',
+    message: 'The program that does this work could not be loaded.',
+    waiting: 'The program that does this work could not be loaded. We will try again.',
   },
   QUARANTINED: {
     fault: 'code',
@@ -151,6 +179,13 @@ export const ENGINE_CODES = failureCodes({
     message: 'The outcome could not be written to the failure log, so the job does not count as done.',
     waiting: 'The outcome could not be written to the failure log, so the job does not count as done.',
   },
+  TTL_EXPIRED: {
+    fault: 'system',
+    retry: 'never',
+    http: 504,
+    message: 'The job waited longer than it may, so it was not begun. Submit it again if it is still needed.',
+    waiting: 'The job waited longer than it may, so it was not begun. Submit it again if it is still needed.',
+  },
   BREAKER_OPEN: {
     fault: 'dependency',
     retry: 'never',
@@ -163,6 +198,12 @@ export const ENGINE_CODES = failureCodes({
     retry: 'never',
     message: 'The job asked to be put off in a way its policy does not allow.',
     waiting: 'The job asked to be put off in a way its policy does not allow.',
+  },
+  IMPORTED: {
+    fault: 'unknown',
+    retry: 'never',
+    message: 'This job had failed before it was imported from another system.',
+    waiting: 'This job had failed before it was imported from another system.',
   },
   CODE_UNDECLARED: {
     fault: 'code',

@@ -3,11 +3,23 @@ import { RedressError } from '../errors.ts'
 import { edgesOf, type Policy } from '../policy/policy.ts'
 import { flag, text } from '../views/fields.ts'
 import type { JobRecord } from './record.ts'
-import type { EdgeCause, Status } from './states.ts'
+import { type EdgeCause, type Status, TERMINAL } from './states.ts'
 
 /** What a person may do to a job. */
-export const ACTIONS = ['retry', 'mark-failed', 'cancel'] as const
+export const ACTIONS = [
+  'retry',
+  'mark-failed',
+  'cancel',
+  'reschedule',
+  'promote',
+  'reprioritise',
+  'replace-input',
+  'delete',
+] as const
 export type ActionName = (typeof ACTIONS)[number]
+
+/** The actions that decide what becomes of a job. A text about a job names these even if they are not allowed. */
+export const DECISIONS: ReadonlySet<ActionName> = new Set(['retry', 'mark-failed', 'cancel'])
 
 export const actionSchema = z.strictObject({
   name: z.enum(ACTIONS),
@@ -18,15 +30,24 @@ export type Action = z.infer<typeof actionSchema>
 
 /**
  * `state`: the job's current state forbids it. `policy`: its policy forbids it. `retried`: the job was already
- * retried, so another retry must be explicit.
+ * retried, so another retry must be explicit. `letter`: its dead letter is open, so a deletion must be explicit.
  */
 export type Verdict =
   | { allowed: true; why: string }
-  | { allowed: false; by: 'state' | 'policy' | 'retried'; why: string }
+  | { allowed: false; by: 'state' | 'policy' | 'retried' | 'letter'; why: string }
 
 export type Judged = Pick<
   JobRecord,
-  'status' | 'orphanedAtMs' | 'cancelRequestedAtMs' | 'isForwardOnly' | 'policy' | 'retriedAs' | 'retriedAsStatus'
+  | 'status'
+  | 'orphanedAtMs'
+  | 'cancelRequestedAtMs'
+  | 'isForwardOnly'
+  | 'policy'
+  | 'retriedAs'
+  | 'retriedAsStatus'
+  | 'attempt'
+  | 'dueAtMs'
+  | 'isDeadLettered'
 >
 
 /** Every action, with what speaks for or against it: a door shows them all, so a person knows before trying. */
@@ -45,6 +66,11 @@ const JUDGES: Readonly<Record<ActionName, (job: Judged) => Verdict>> = {
   retry: judgeRetry,
   'mark-failed': judgeMarkFailed,
   cancel: judgeCancel,
+  reschedule: (job) => judgeWaiting(job, 'rescheduled', 'changes the time before which it does not run'),
+  promote: judgePromote,
+  reprioritise: (job) => judgeWaiting(job, 'reprioritised', 'changes its place in the line; higher numbers run first'),
+  'replace-input': judgeReplaceInput,
+  delete: judgeDelete,
 }
 
 const yes = (why: string): Verdict => ({ allowed: true, why })
@@ -58,9 +84,9 @@ function judgeRetry(job: Judged): Verdict {
   return { allowed: false, by: 'retried', why: retriedInWords(retriedAs, retriedAsStatus) }
 }
 
-/** `status` is null if retention has removed that job. */
+/** `status` is null if that job was removed, by retention or by a person. */
 export function retriedInWords(retriedAs: string, status: Status | null): string {
-  if (status === null) return `it was retried as job ${retriedAs}, which retention has removed`
+  if (status === null) return `it was retried as job ${retriedAs}, which was removed`
   return `it was retried as job ${retriedAs}, which is ${status}`
 }
 
@@ -104,6 +130,41 @@ function judgeCancel({ status, policy, orphanedAtMs, cancelRequestedAtMs }: Judg
   if (orphanedAtMs !== null) return notNow('its worker is gone and cannot be told; mark it failed instead')
   if (cancelRequestedAtMs !== null) return notNow('its worker was told to stop already')
   return yes('tells its worker to stop; it ends cancelled unless it finishes first')
+}
+
+/**
+ * A change of a waiting job keeps its state, so a policy that only goes forward allows it: nothing goes back, and no attempt
+ * is repeated.
+ */
+function judgeWaiting({ status }: Judged, done: string, why: string): Verdict {
+  return status === 'queued' ? yes(why) : notNow(`only a queued job can be ${done}; this one is ${status}`)
+}
+
+function judgePromote(job: Judged): Verdict {
+  if (job.status === 'queued' && job.dueAtMs === null) return notNow('it is due already')
+  return judgeWaiting(job, 'promoted', 'makes it due now; pauses, breakers and limits still hold it')
+}
+
+function judgeReplaceInput(job: Judged): Verdict {
+  // The record of what ran must stay true: attempts that failed with one input are no history of another.
+  if (job.status === 'queued' && job.attempt > 0) {
+    return notNow('it has run with the input it has; cancel it and submit a new job with the other input')
+  }
+  return judgeWaiting(job, 'given another input', 'replaces its input before its first attempt')
+}
+
+function judgeDelete({ status, isDeadLettered, retriedAs, policy }: Judged): Verdict {
+  if (!TERMINAL.has(status)) {
+    return notNow(`only a complete, failed or cancelled job can be deleted; this one is ${status}`)
+  }
+  const isOpen = status === 'failed' && isDeadLettered && retriedAs === null && policy.deadLetter === 'queue'
+  if (isOpen) {
+    const why = 'its dead letter is open; replay or purge the letter first, or delete both with `force`'
+    return { allowed: false, by: 'letter', why }
+  }
+  return yes(
+    'removes it with its history, its files and its dead letter, if any; only the audit trail keeps that it existed',
+  )
 }
 
 const hasEdge = (policy: Policy, from: Status, by: EdgeCause): boolean =>

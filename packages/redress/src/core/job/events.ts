@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { stageSummarySchema } from '../failure/stage.ts'
 import { count, listOf, name, number, status, text } from '../views/fields.ts'
+import type { ReportKind } from './reports.ts'
 import type { Status } from './states.ts'
 
 /**
@@ -22,8 +23,12 @@ export const EVENT_KINDS = [
   'recovered', // the worker of a reported orphan came back
   'cancel-requested',
   'manual-retry', // a person sent it back to the queue
+  'rescheduled', // its time was changed while it waited; without `dueAtMs` it is due at once
+  'reprioritised', // its priority was changed while it waited
+  'input-replaced', // it got another input before its first attempt, and with `dueAtMs` also another time
   'expired', // a file that it needed or made was removed by retention; the job itself is as it was
   'lost', // a worker's write came after its lease was gone and was refused: evidence of a zombie
+  'deleted', // a person deleted the finished job with its history: only on the feed
 ] as const
 export type EventKind = (typeof EVENT_KINDS)[number]
 
@@ -35,7 +40,7 @@ export const SUBJECT_EVENTS = {
   batch: ['settled', 'reopened', 'expired'],
   breaker: ['opened', 'half-open', 'closed', 'forced', 'released'],
   queue: ['paused', 'resumed'],
-  schedule: ['declared', 'changed', 'skipped', 'failed', 'paused', 'resumed', 'triggered', 'removed'],
+  schedule: ['declared', 'changed', 'skipped', 'failed', 'paused', 'resumed', 'triggered', 'ended', 'removed'],
   replay: ['planned', 'canary', 'running', 'paused', 'resumed', 'done', 'stopped', 'aborted'],
   failures: ['resolved', 'snoozed', 'reopened', 'regressed'],
 } as const
@@ -51,13 +56,17 @@ export const eventDataFields = {
   stages: listOf(stageSummarySchema).exactOptional(),
   actor: name.exactOptional(),
   reason: text.exactOptional(),
-  write: z.enum(['start', 'renew', 'close']).describe('of a lost write: which one').exactOptional(),
+  write: z.enum(['start', 'renew', 'report', 'close']).describe('of a lost write: which one').exactOptional(),
   // How the job stood, where the event did not change it (`lost`, `expired`).
   status: status.exactOptional(),
   currentAttempt: count.exactOptional(),
   deadLetterOffset: count.exactOptional(),
+  // `reprioritised`: the priority since then.
+  priority: number.exactOptional(),
   // `queued`: the schedule that made the job.
   schedule: name.exactOptional(),
+  // The first event of an imported job: the system, queue and id that it had there.
+  importedFrom: text.exactOptional(),
 }
 
 export interface EventData extends z.infer<z.ZodObject<typeof eventDataFields>> {
@@ -69,6 +78,7 @@ export interface EventData extends z.infer<z.ZodObject<typeof eventDataFields>> 
   scheduledForMs?: number
 }
 
+/** One event of the history of a job, as the store keeps it. */
 export interface JobEvent {
   /** Position in the history of the whole store: only grows. */
   seq: number
@@ -82,7 +92,7 @@ export interface JobEvent {
   data: EventData
 }
 
-const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost' | 'expired'>, Status>> = {
+const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost' | 'expired' | 'deleted'>, Status>> = {
   queued: 'queued',
   processing: 'processing',
   started: 'processing',
@@ -97,10 +107,14 @@ const STATUS_AFTER: Readonly<Record<Exclude<EventKind, 'lost' | 'expired'>, Stat
   recovered: 'processing',
   'cancel-requested': 'processing',
   'manual-retry': 'queued',
+  rescheduled: 'queued',
+  reprioritised: 'queued',
+  'input-replaced': 'queued',
 }
 
 /** Where a job stands after an event. One that changed nothing says how the job stood. */
-export function statusAfter(kind: EventKind, data: EventData): Status {
+export function statusAfter(kind: EventKind | ReportKind, data: EventData): Status {
+  if (kind === 'log' || kind === 'progress') return 'processing'
   if (kind === 'lost') return data.status ?? 'processing'
-  return kind === 'expired' ? (data.status ?? 'complete') : STATUS_AFTER[kind]
+  return kind === 'expired' || kind === 'deleted' ? (data.status ?? 'complete') : STATUS_AFTER[kind]
 }

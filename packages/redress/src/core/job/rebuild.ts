@@ -58,7 +58,12 @@ const MAY_FOLLOW: Record<Exclude<JobEvent['kind'], 'queued' | 'lost'>, readonly 
   recovered: ['processing'],
   'cancel-requested': ['processing'],
   'manual-retry': ['failed'],
+  rescheduled: ['queued'],
+  reprioritised: ['queued'],
+  'input-replaced': ['queued'],
   expired: ['complete', 'failed', 'cancelled'],
+  // The history of a deleted job is gone.
+  deleted: [],
 }
 
 function apply(state: RebuiltState, event: JobEvent, refuse: (why: string) => never): void {
@@ -74,8 +79,17 @@ function apply(state: RebuiltState, event: JobEvent, refuse: (why: string) => ne
       state.worker = event.worker
       state.dueAtMs = null
       return
+    case 'rescheduled':
+      state.dueAtMs = data.dueAtMs ?? null
+      return
+    case 'input-replaced':
+      if (state.attempt > 0) refuse(`attempt ${state.attempt} ran with the input before it`)
+      if (data.dueAtMs !== undefined) state.dueAtMs = data.dueAtMs
+      return
+    case 'reprioritised':
     case 'started':
     case 'expired':
+    case 'deleted':
       return
     case 'orphaned':
       state.isOrphaned = true

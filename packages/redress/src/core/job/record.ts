@@ -1,6 +1,10 @@
 import type { Policy } from '../policy/policy.ts'
 import type { DecidedFailure } from './change.ts'
 import type { Status } from './states.ts'
+
+/** The highest priority; the lowest is its negative. */
+export const PRIORITY_MAX = 1_000_000
+
 /** A job as a store hands it out, as far as core reads it to show, judge or explain it. */
 export interface JobRecord {
   id: string
@@ -13,6 +17,8 @@ export interface JobRecord {
   attempt: number
   spent: string | null
   progress: number
+  /** What the handler of the newest attempt said of its progress; null if it gave at most a fraction. */
+  progressDetail: { done: number | null; total: number | null; note: string | null } | null
   createdAtMs: number
   queuedAtMs: number
   dueAtMs: number | null

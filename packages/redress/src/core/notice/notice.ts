@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { batchCountFields } from '../batch.ts'
 import { RedressError } from '../errors.ts'
 import { FAULTS, type Failure, PHASES } from '../failure/failure.ts'
-import { actionsFor } from '../job/actions.ts'
+import { actionsFor, DECISIONS } from '../job/actions.ts'
 import type { Change } from '../job/change.ts'
 import { unpackSpent } from '../policy/budget.ts'
 import type { NoticeKind } from '../policy/flow.ts'
@@ -42,6 +42,7 @@ const noticeJobSchema = z.strictObject({
   // What a person may do about it, as its policy allows.
   actions: z.array(z.strictObject({ name, why: text })),
 })
+/** The job that a notice is about. */
 export type NoticeJob = z.infer<typeof noticeJobSchema>
 
 /** The public part of a failure: what was really thrown is for those who may look it up. */
@@ -52,6 +53,7 @@ const noticeFailureSchema = z.strictObject({
   phase: z.enum(PHASES),
   fingerprint: text,
 })
+/** The public part of the failure that a notice is about. */
 export type NoticeFailure = z.infer<typeof noticeFailureSchema>
 
 const { total, complete, failed, permanent, cancelled } = batchCountFields
@@ -66,6 +68,7 @@ const noticeBatchSchema = z.strictObject({
   permanent,
   cancelled,
 })
+/** The batch that a notice is about. */
 export type NoticeBatch = z.infer<typeof noticeBatchSchema>
 
 const delivered = {
@@ -82,6 +85,7 @@ export const noticeSchema = z.discriminatedUnion('kind', [
   z.strictObject({ ...delivered, kind: z.literal('app'), name, subject: text, data: anything }),
   z.strictObject({ ...delivered, kind: z.literal('test'), actor: name, reason: text }),
 ])
+/** What a channel delivers. */
 export type Notice = z.infer<typeof noticeSchema>
 
 /** The content of a notice. `app` is a notice that a program sends itself, under a name of its own. */
@@ -229,6 +233,9 @@ function jobOf(job: NotifiedJob, policy: Policy, isOrphan: boolean): NoticeJob {
     isForwardOnly,
     retriedAs: null,
     retriedAsStatus: null,
+    attempt,
+    dueAtMs: null,
+    isDeadLettered: false,
     policy,
   } as const
   return {
@@ -241,7 +248,7 @@ function jobOf(job: NotifiedJob, policy: Policy, isOrphan: boolean): NoticeJob {
     createdAt: isoTime(createdAtMs),
     retriedFrom,
     actions: actionsFor(judged)
-      .filter(({ allowed }) => allowed)
+      .filter(({ name, allowed }) => allowed && DECISIONS.has(name))
       .map(({ name, why }) => ({ name, why })),
   }
 }

@@ -1,24 +1,30 @@
 import type { Fault } from '../failure/failure.ts'
+import { optionNames, refuseUnknownOptions } from '../text/options.ts'
 import { oneLine, printable } from '../text/printable.ts'
 import { clip } from '../text/redact.ts'
 import type { Notice, NoticeBatch, NoticeFailure, NoticeJob } from './notice.ts'
 
+/** A notice as text. */
 export interface NoticeText {
   subject: string
   text: string
 }
 
+/** The options of `renderNotice()`. */
 export interface NoticeTextOptions {
   /** Where a person can look it up: '/jobs/ID' or '/batches/ID' is added. */
   link?: string
 }
 
+const OPTIONS = optionNames<NoticeTextOptions>({ link: true })
 const SUBJECT_CHARS_MAX = 200
 const LINE_CHARS_MAX = 1_000
 const DATA_CHARS_MAX = 20_000
 
 /** A notice in plain words, for people who know nothing of Redress: what, whose fault, what can be done. */
-export function renderNotice(notice: Notice, { link }: NoticeTextOptions = {}): NoticeText {
+export function renderNotice(notice: Notice, options: NoticeTextOptions = {}): NoticeText {
+  refuseUnknownOptions('renderNotice()', options, OPTIONS)
+  const { link } = options
   const { subject, lines, path } = WORDS[notice.kind](notice as never)
   const at = link === undefined || path === null ? [] : ['', `${link.replace(/\/+$/, '')}${path}`]
   const text = [...lines, ...repeated(notice), ...at].map((line) => clip(line, LINE_CHARS_MAX)).join('\n')

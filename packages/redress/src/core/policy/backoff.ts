@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../errors.ts'
 import { DURATION_MS_MAX, type Duration, durationField } from '../text/duration.ts'
+import { refuseUnknownOptions } from '../text/options.ts'
 import { count, type DeepReadonly, listOf, number } from '../views/fields.ts'
 
 const jitterSchema = z
@@ -43,14 +44,18 @@ export const backoffInputsSchema = z.strictObject({
 })
 export type BackoffInputs = z.infer<typeof backoffInputsSchema>
 
+/** A backoff from a list of delays: `table(['1m', '5m', '15m'])`. The last one repeats. */
 export function table(delays: readonly Duration[], options: { jitter?: JitterInput } = {}): Backoff {
+  refuseUnknownOptions('table()', options, ['jitter'])
   return readBackoff({ table: delays, ...options }, 'table()')
 }
 
+/** A backoff that grows by a factor with each failure: `exponential('1s', { factor: 2, cap: '1m', jitter: '20%' })`. */
 export function exponential(
   base: Duration,
   options: { factor?: number; cap?: Duration; jitter?: JitterInput } = {},
 ): Backoff {
+  refuseUnknownOptions('exponential()', options, ['factor', 'cap', 'jitter'])
   return readBackoff({ exponential: base, ...options }, 'exponential()')
 }
 

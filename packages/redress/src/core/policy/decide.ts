@@ -164,6 +164,20 @@ function isOver(createdAtMs: number, { timeout }: Policy, atMs: number): boolean
 
 const totalOf = ({ timeout }: Policy): string => (timeout.totalMs === null ? '' : ` (${formatMs(timeout.totalMs)})`)
 
+/** Called when the time to live of a job was over before an attempt began. It costs no retry, and none follows. */
+export function decideExpired(spent: Spent, policy: Policy): Extract<Decision, { kind: 'fail' }> {
+  const { failures } = spent
+  const budget = { name: 'retry.max', before: failures, after: failures, max: policy.retry.max }
+  const because = 'no attempt began within its ttl; it is not begun any more'
+  return {
+    kind: 'fail',
+    deadLetter: policy.deadLetter,
+    isPermanent: false,
+    spent,
+    reasons: { because, rule: 'ttl', budget },
+  }
+}
+
 export type OrphanDecision =
   /** Reported, not changed: a person decides (P55). */
   | { kind: 'report'; reasons: Reasons }

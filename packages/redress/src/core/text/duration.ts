@@ -82,6 +82,17 @@ export function formatMs(ms: number): string {
   return largestTwo.map((part) => `${part.count} ${part.unit}`).join(' ')
 }
 
+/** As people write it in an option, and nothing is dropped: '90s' is '1m30s'. */
+export function exactMs(ms: number): string {
+  let rest = ms
+  const parts = UNITS.map(([unit, unitMs]) => {
+    const count = Math.floor(rest / unitMs)
+    rest -= count * unitMs
+    return count === 0 ? '' : `${count}${unit}`
+  })
+  return parts.join('') || '0ms'
+}
+
 /** ISO 8601 in UTC with milliseconds: what `Date` prints, without reaching for a `Date`. */
 export function isoTime(ms: number): string {
   const days = Math.floor(ms / DAY_MS)

@@ -22,3 +22,8 @@ export function problemsOf(issues: readonly Issue[]): string[] {
     return at === '' ? message : `${at}: ${message}`
   })
 }
+
+/** A schema that accepts everything: types without a schema library, for the `input` and `output` of a job type. */
+export function typed<T>(): Schema<T> {
+  return { '~standard': { version: 1, vendor: 'redress', validate: (value) => ({ value: value as T }) } }
+}

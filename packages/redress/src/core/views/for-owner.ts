@@ -96,8 +96,22 @@ export const viewForOwner = <View extends JobView>(view: View, codes: OwnerCodes
 
 /** Says in advance which actions an owner may not do. */
 export const actionsForOwner = (actions: readonly Action[]): Action[] =>
-  actions.map((action) =>
-    action.name === 'mark-failed' && action.allowed
-      ? { ...action, allowed: false, why: 'only an operator can mark a job failed' }
-      : action,
-  )
+  actions.map((action) => {
+    const what = FOR_OPERATORS[action.name]
+    return what !== undefined && action.allowed
+      ? { ...action, allowed: false, why: `only an operator can ${what}` }
+      : action
+  })
+
+/**
+ * An owner may give up or repeat their own work. Another input is a submission, another time or priority changes the line of
+ * others, and a deletion removes evidence: these are for operators.
+ */
+const FOR_OPERATORS: Readonly<Partial<Record<Action['name'], string>>> = {
+  'mark-failed': 'mark a job failed',
+  reschedule: 'reschedule a job',
+  promote: 'promote a job',
+  reprioritise: 'change the priority of a job',
+  'replace-input': 'replace the input of a job',
+  delete: 'delete a job',
+}

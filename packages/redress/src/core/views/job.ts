@@ -24,6 +24,7 @@ export const eventSchema = z.strictObject({
     spent: spentSchema.exactOptional(),
   }),
 })
+/** One event of the history of a job, as HTTP, the command line and the library show it. */
 export type EventView = z.infer<typeof eventSchema>
 
 export function viewEvent({ seq, atMs, kind, attempt, worker, durationMs, data }: JobEvent): EventView {
@@ -55,6 +56,7 @@ export const failureSchema = z.strictObject({
   ...failureFields,
   decision: reasonsSchema,
 })
+/** One recorded failure of a job, with the decision about it. */
 export type FailureView = z.infer<typeof failureSchema>
 
 export function viewFailure(failure: FailureRecord): FailureView {
@@ -103,6 +105,9 @@ export const jobSchema = z.strictObject({
   finishedAt: timeOrNull,
   failedAt: timeOrNull,
   progress: number.min(0).max(1),
+  progressDone: number.nullable().describe('of progressTotal, as the handler reported it'),
+  progressTotal: number.nullable(),
+  progressNote: text.nullable().describe('what the handler said of its progress, for the owner too'),
   errorCode: name.nullable(),
   errorMessage: text.nullable(),
   retriedFrom: id.nullable().describe('the failed job that a person made this one from'),
@@ -120,6 +125,7 @@ export const jobSchema = z.strictObject({
   held: z.array(holdSchema).describe('what keeps it back though it could go'),
   actions: z.array(actionSchema).describe('all there are, each with what speaks for or against it'),
 })
+/** A job as HTTP, the command line and the library show it. */
 export type JobView = z.infer<typeof jobSchema>
 
 export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[] = []): JobView {
@@ -146,6 +152,9 @@ export function viewJob(job: JobRecord, actions: Action[], holds: readonly Hold[
     finishedAt: isoTimeOrNull(job.finishedAtMs),
     failedAt: job.status === 'failed' ? isoTimeOrNull(job.finishedAtMs) : null,
     progress: job.progress,
+    progressDone: job.progressDetail?.done ?? null,
+    progressTotal: job.progressDetail?.total ?? null,
+    progressNote: job.progressDetail?.note ?? null,
     errorCode: error?.code ?? null,
     errorMessage: error?.message ?? null,
     retriedFrom: job.retriedFrom,

@@ -103,6 +103,8 @@ class ChangeSet {
     // A gap: unknown events were removed.
     if (id === null) this.#isMore = true
     for (const topic of topics) {
+      // A line of a log changes nothing of its type.
+      if (event === 'job.log' && !topic.startsWith('log:')) continue
       if (topic.startsWith('type:')) this.#put(this.#types, topic.slice('type:'.length), TYPES_MAX)
       // Job events are no changes of the owner or the queue; a pause is a change of the queue.
       else if (!topic.startsWith('owner:') && !(topic.startsWith('queue:') && event.startsWith('job.'))) {

@@ -5,7 +5,7 @@ import type { HubEvent } from '../../app/events/hub-events.ts'
 import type { Subscription } from '../../app/events/subscription.ts'
 import { RedressError } from '../../core/errors.ts'
 import type { OwnerCodes } from '../../core/views/for-owner.ts'
-import type { Caller } from '../../operations/caller.ts'
+import { type Caller, inScope } from '../../operations/caller.ts'
 import { requireTopicAccess } from '../../operations/topics.ts'
 import type { Store } from '../../store/contract/store.ts'
 import { type FindCaller, neededCaller } from '../callers/callers.ts'
@@ -62,7 +62,7 @@ export function addEvents(
       await subscription.ready
       // The client left while the subscription was prepared: no `close` event follows.
       if (reply.raw.destroyed) end()
-      const heard = caller.role === 'owner' ? ownOnly(subscription, caller.account, ownerCodes) : subscription
+      const heard = heardBy(caller, subscription, ownerCodes)
       const events = everyMs === null ? heard : collectChanges(heard, everyMs)
       reply.hijack()
       reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...STREAM_HEADERS })
@@ -115,23 +115,34 @@ async function authorizeTopic(
   throw new RedressError('ROLE_TOO_LOW', `The topic ${topic} is not for ${caller.name}.`)
 }
 
+function heardBy(caller: Caller, subscription: Subscription, codes: OwnerCodes): EventSource {
+  if (caller.role === 'owner') return ownOnly(subscription, caller.account, codes)
+  if (inScope(caller.scopes, 'jobs.logs')) return subscription
+  return selected(subscription, ({ event }) => event !== 'job.log')
+}
+
 /** A batch of an owner can contain jobs of other owners: their events are left out. */
 function ownOnly(subscription: Subscription, account: string | null, codes: OwnerCodes): EventSource {
   const isOwn = ({ event, data }: HubEvent): boolean =>
     !event.startsWith('job.') || (data as { owner?: unknown } | null)?.owner === account
+  return selected(subscription, isOwn, (event) => eventForOwner(event, codes))
+}
+
+/** Some of the events, perhaps changed. */
+function selected(
+  subscription: Subscription,
+  isHeard: (event: HubEvent) => boolean,
+  shown: (event: HubEvent) => HubEvent = (event) => event,
+): EventSource {
   return {
     async next() {
       for (;;) {
         const result = await subscription.next()
         if (result.done) return result
-        if (isOwn(result.value)) return { done: false, value: eventForOwner(result.value, codes) }
+        if (isHeard(result.value)) return { done: false, value: shown(result.value) }
       }
     },
-    takeWaiting: () =>
-      subscription
-        .takeWaiting()
-        .filter(isOwn)
-        .map((event) => eventForOwner(event, codes)),
+    takeWaiting: () => subscription.takeWaiting().filter(isHeard).map(shown),
     return: () => subscription.return(),
   }
 }

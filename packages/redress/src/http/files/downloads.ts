@@ -20,6 +20,7 @@ export interface JobFile {
 /** The file of a complete job; null where it is gone (404 EXPIRED), as it is when the artifact is not there any more. */
 export type FindFile = (job: CompleteJob) => JobFile | null | Promise<JobFile | null>
 
+/** A job whose result file is asked for. */
 export interface CompleteJob {
   id: string
   type: string

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { ArtifactHead, ArtifactStore } from '../../artifacts/artifact-store.ts'
 import { RedressError } from '../../core/errors.ts'
+import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 
 /** Metadata of a file, known before it is read. */
 export interface FileFacts {
@@ -17,6 +18,7 @@ export interface FileFacts {
   contentEncoding: string | null
 }
 
+/** The part of a file that a client asked for, in bytes. */
 export interface FileRange {
   start: number
   /** Inclusive. */
@@ -33,6 +35,7 @@ export interface FileSource {
   read(range: FileRange | null): Promise<OpenedFile>
 }
 
+/** The options of `sendFile()`. */
 export interface SendFileOptions {
   /** The content type; the file's own type when left out. */
   contentType?: string
@@ -49,6 +52,14 @@ export interface SendFileOptions {
   isTagOf?(given: string, tag: string): boolean
 }
 
+const OPTIONS = optionNames<SendFileOptions>({
+  contentType: true,
+  fileName: true,
+  cacheControl: true,
+  admit: true,
+  isTagOf: true,
+})
+
 /** How often a file may be replaced while one request is answered. */
 const REPLACED_TRIES = 10
 const CONDITIONS = ['range', 'if-none-match', 'if-modified-since'] as const
@@ -64,6 +75,7 @@ export async function sendFile(
   source: FileSource,
   options: SendFileOptions = {},
 ): Promise<FastifyReply> {
+  refuseUnknownOptions('sendFile()', options, OPTIONS)
   const { admit } = options
   const isHead = request.method === 'HEAD'
   const isPlain = !isHead && admit === undefined && CONDITIONS.every((name) => request.headers[name] === undefined)

@@ -17,14 +17,14 @@ type Values = Readonly<Record<string, unknown>>
 
 export interface TableRoute {
   name: OperationName
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PUT'
   /** With `:name` for parameters. */
   url: string
 }
 
 /** Every route that the table of operations gives. */
 export const TABLE_ROUTES: readonly TableRoute[] = Object.entries(OPERATIONS).map(([name, { http }]) => {
-  const [method, url] = http.split(' ') as ['GET' | 'POST', string]
+  const [method, url] = http.split(' ') as [TableRoute['method'], string]
   return { name: name as OperationName, method, url }
 })
 
@@ -71,8 +71,8 @@ function inputReader(name: OperationName): (request: FastifyRequest) => Values {
     )
   return ({ method, query, params, body, headers }) => {
     const path = fromText(params as Values)
-    if (method !== 'POST') return { ...fromText(query as Values), ...path }
-    if (Object.keys(query as Values).length > 0) throw invalid('fields of a POST must be in the body')
+    if (method === 'GET' || method === 'HEAD') return { ...fromText(query as Values), ...path }
+    if (Object.keys(query as Values).length > 0) throw invalid(`fields of a ${method} must be in the body`)
     // An empty body counts as no body, whatever its declared type: `curl -d ''` declares a form.
     if (body === undefined || body === null || headers['content-length'] === '0') return path
     // Content types that a form of another site could send are refused (CSRF).

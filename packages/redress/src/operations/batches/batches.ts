@@ -56,6 +56,7 @@ const batchSchema = z.strictObject({
   settlements: count,
   expiresAt: timeOrNull,
 })
+/** A batch with its counts. */
 export type BatchView = z.infer<typeof batchSchema>
 
 const batchDetailSchema = z.strictObject({
@@ -71,6 +72,7 @@ const batchDetailSchema = z.strictObject({
     }),
   ),
 })
+/** A batch with its counts and its history. */
 export type BatchDetail = z.infer<typeof batchDetailSchema>
 export type BatchEventView = BatchDetail['history'][number]
 
@@ -320,8 +322,9 @@ function mayRetry({ isForwardOnly }: FailedEnd, type: StoredType | undefined): b
   if (type === undefined) return false
   const policy = isForwardOnly ? asForwardOnly(type.policy) : type.policy
   // A job made by a retry takes the place of its origin in the batch.
-  const failed = { status: 'failed', retriedAs: null, retriedAsStatus: null } as const
-  return judge({ ...failed, policy, isForwardOnly, orphanedAtMs: null, cancelRequestedAtMs: null }, 'retry').allowed
+  const failed = { status: 'failed', retriedAs: null, retriedAsStatus: null, attempt: 1, dueAtMs: null } as const
+  const other = { orphanedAtMs: null, cancelRequestedAtMs: null, isDeadLettered: false }
+  return judge({ ...failed, ...other, policy, isForwardOnly }, 'retry').allowed
 }
 
 function viewBatch(batch: BatchRow): BatchView {

@@ -1,5 +1,6 @@
 import type { Hold } from '../../core/job/hold.ts'
 import { callsAllowed, effectiveStatus, nextChangeAtMs, whyHeld } from '../../core/limits/breaker.ts'
+import { isSingletonKey, singletonOf } from '../../core/limits/singleton.ts'
 import { formatMs } from '../../core/text/duration.ts'
 import type { StoredBreaker } from '../../store/contract/breakers.ts'
 import type { TypeLoad } from '../../store/contract/queues.ts'
@@ -77,7 +78,8 @@ const heldByQueues: FindHolds = async (store, _queued, nowMs) => {
 
 /** As many are under way as may be, of the type or of the job's key. */
 const heldByConcurrency: FindHolds = async (store, queued) => {
-  const isLimited = ({ policy: { concurrency } }: JobRow) => concurrency.max !== null || concurrency.perKey !== null
+  const isLimited = ({ policy: { concurrency }, limitKey }: JobRow) =>
+    concurrency.max !== null || concurrency.perKey !== null || isSingletonKey(limitKey)
   const loads = await loadsOf(store, queued.filter(isLimited))
   return (job) => {
     const load = loads(job)
@@ -89,6 +91,11 @@ const heldByConcurrency: FindHolds = async (store, queued) => {
       return { by: 'concurrency', name, why: `${allowed} under way, which is ${field}${orphans}`, untilMs: null }
     }
     if (max !== null && load.underWay >= max) return hold(job.type, load.underWay, 'concurrency.max')
+    if (job.limitKey !== null && isSingletonKey(job.limitKey)) {
+      const key = singletonOf(job.limitKey)
+      const name = key === '' ? job.type : `${job.type} ${key}`
+      return load.underWayOfKey < 1 ? null : hold(name, load.underWayOfKey, 'all that its singleton allows')
+    }
     if (perKey === null || job.limitKey === null || load.underWayOfKey < perKey) return null
     return hold(`${job.type} ${job.limitKey}`, load.underWayOfKey, 'concurrency.perKey')
   }

@@ -14,9 +14,9 @@ import { refuseUnlessAdmitted } from './admit-retry.ts'
 import { aboutJob, neededJob } from './needed-job.ts'
 import { retryMadeBefore, submitRetry } from './retry-as-new-job.ts'
 
-const jobActFields = { id: idField, ...actorFields }
+export const jobActFields = { id: idField, ...actorFields }
 
-const jobActedSchema = z.strictObject({
+export const jobActedSchema = z.strictObject({
   ...done,
   job: jobSchema.describe('its current state; the new job if the retry made one'),
 })
@@ -124,17 +124,19 @@ function stageOf({ status, startedAtMs }: JobRow): Phase {
   return startedAtMs === null ? 'dispatch' : 'execution'
 }
 
-async function judged(
+/** The job, if it allows the action in the state that it is in. */
+export async function judged(
   store: Store,
-  { id, owner, again = false, ...by }: RetryAct,
+  { id, owner, again = false, force = false, ...by }: RetryAct & { force?: boolean },
   name: ActionName,
 ): Promise<{ job: JobRow; why: string }> {
   const job = await neededJob(store, id, owner)
   requireActorAndReason(by, `job ${id}`)
-  const verdict = judge(again ? { ...job, retriedAs: null } : job, name)
+  const insisting = { ...(again && { retriedAs: null }), ...(force && { isDeadLettered: false }) }
+  const verdict = judge({ ...job, ...insisting }, name)
   if (verdict.allowed) return { job, why: verdict.why }
   if (verdict.by === 'retried') throw alreadyRetried(id, job.retriedAs as string, job.retriedAsStatus)
-  const code = verdict.by === 'state' ? 'JOB_WRONG_STATE' : 'NOT_ALLOWED_BY_POLICY'
+  const code = verdict.by === 'state' || verdict.by === 'letter' ? 'JOB_WRONG_STATE' : 'NOT_ALLOWED_BY_POLICY'
   throw new RedressError(code, `Job ${id} cannot be ${DONE[name]}: ${verdict.why}.`, { jobId: id })
 }
 
@@ -142,27 +144,34 @@ const DONE: Readonly<Record<ActionName, string>> = {
   retry: 'retried',
   'mark-failed': 'marked failed',
   cancel: 'cancelled',
+  reschedule: 'rescheduled',
+  promote: 'promoted',
+  reprioritise: 'reprioritised',
+  'replace-input': 'given another input',
+  delete: 'deleted',
 }
 
-const DID: Readonly<Record<Intervention['act']['kind'], string>> = {
+/** The other acts say what they did with the job as it is afterwards. */
+const DID: Readonly<Partial<Record<Intervention['act']['kind'], string>>> = {
   'retry-in-place': 'is back in the queue',
   'mark-failed': 'is failed',
   cancel: 'is cancelled',
   'request-cancel': 'is being cancelled: its worker is asked to stop',
 }
 
-async function intervene(
+export async function intervene(
   store: Store,
   { id, actor, reason, dryRun }: JobAct,
   job: JobRow,
   why: string,
   act: Intervention['act'],
+  didTo: (now: JobRow) => string | Promise<string> = () => `Job ${id} ${DID[act.kind]}.`,
 ): Promise<JobActed> {
   if (dryRun) return { isDone: false, did: `Nothing was done. On job ${id}, this ${why}.`, job: view(job) }
   const expect = { status: job.status, attempt: job.attempt, retriedAs: job.retriedAs }
   const answer = await store.intervene({ id, actor, reason, expect, act })
   const now = await neededJob(store, id)
-  if (answer === 'done') return { isDone: true, did: `Job ${id} ${DID[act.kind]}.`, job: view(now) }
+  if (answer === 'done') return { isDone: true, did: await didTo(now), job: view(now) }
   if (answer === 'dedupe-taken') {
     const message = `Job ${id} cannot be requeued: another live job holds its dedupe key (${job.dedupeKey}).`
     throw new RedressError('JOB_WRONG_STATE', message, {
@@ -173,12 +182,16 @@ async function intervene(
   if (act.kind === 'retry-in-place' && now.retriedAs !== null && now.retriedAs !== job.retriedAs) {
     throw alreadyRetried(id, now.retriedAs, now.retriedAsStatus)
   }
-  const was = `it was ${standing(job)} when this was decided`
-  throw new RedressError('JOB_WRONG_STATE', `Job ${id} is ${standing(now)} now; ${was}. Nothing was done.`, {
-    jobId: id,
-  })
+  throw movedOn(job, now)
+}
+
+/** The job is not as it was when the act was decided. */
+export function movedOn(was: JobRow, now: JobRow): RedressError {
+  const before = `it was ${standing(was)} when this was decided`
+  const message = `Job ${was.id} is ${standing(now)} now; ${before}. Nothing was done.`
+  return new RedressError('JOB_WRONG_STATE', message, { jobId: was.id })
 }
 
 const standing = ({ status, attempt }: JobRow): string => `${status} (attempt ${attempt})`
 
-const view = (job: JobRow): JobView => viewJob(job, actionsFor(job))
+export const view = (job: JobRow): JobView => viewJob(job, actionsFor(job))

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { RedressError } from '../../core/errors.ts'
 import { explain, explanationSchema } from '../../core/explain/explain.ts'
 import type { FailureGroup } from '../../core/failure/group.ts'
 import { actionsFor } from '../../core/job/actions.ts'
@@ -25,8 +26,11 @@ import {
 } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { actionsNow } from './admit-retry.ts'
+import { promote, replaceInput, reprioritise, reschedule } from './changes.ts'
+import { deleteJob } from './deletion.ts'
 import { holdsOf } from './holds.ts'
 import { cancel, markFailed, retry } from './interventions.ts'
+import { lastLinesOf, lastLinesSchema, logs as listLogs, NO_LINES } from './logs.ts'
 import { aboutJob, asOfNow, neededJob } from './needed-job.ts'
 
 const LIST_MAX = 1_000
@@ -42,7 +46,11 @@ const jobListingSchema = z.strictObject({
   timestamp: time.describe(`when this was read, by the store's clock`),
 })
 
-const jobDetailSchema = z.strictObject({ ...jobSchema.shape, input: anything })
+const jobDetailSchema = z.strictObject({
+  ...jobSchema.shape,
+  input: anything,
+  logs: lastLinesSchema.describe('the newest lines of its log; none for owners'),
+})
 type JobDetail = z.infer<typeof jobDetailSchema>
 
 const filterFields = {
@@ -132,13 +140,19 @@ const showJob = operation('jobs.show', {
   input: z.strictObject({ id: idField, owner: ownerField }),
   output: jobDetailSchema,
   about: aboutJob,
-  run: async (context, { id, owner }) => detailOf(context, await neededJob(context.store, id, owner)),
+  run: async (context, { id, owner }) => detailOf(context, await neededJob(context.store, id, owner), owner),
 })
 
-async function detailOf(context: Pick<Context, 'admitRetry' | 'store'>, job: JobRow): Promise<JobDetail> {
+/** `owner` is set for owners: the log is for operators. */
+async function detailOf(
+  context: Pick<Context, 'admitRetry' | 'store'>,
+  job: JobRow,
+  owner: string | undefined,
+): Promise<JobDetail> {
+  const logs = owner === undefined ? await lastLinesOf(context.store, job) : NO_LINES
   const holds = await holdsOf(context.store, [job])
   const [shown = job] = await asOfNow(context.store, [job])
-  return { ...viewJob(shown, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload) }
+  return { ...viewJob(shown, await actionsNow(context, job), holds(job)), input: JSON.parse(job.payload), logs }
 }
 
 const listEvents = operation('jobs.events', {
@@ -210,6 +224,8 @@ async function groupOf(store: Store, { latestFailure, policy }: JobRow): Promise
   return (await store.failureGroup({ fingerprint: latestFailure.fingerprint }))?.group ?? null
 }
 
+const keyInput = z.union([z.string().min(1), z.array(z.union([z.string(), z.number(), z.null()])).min(1)])
+
 const submitJob = operation('jobs.submit', {
   input: z.strictObject({
     type: typeField,
@@ -217,7 +233,33 @@ const submitJob = operation('jobs.submit', {
     owner: z.string().min(1).optional().describe('owner of the job'),
     priority: z.coerce.number().int().optional().describe('higher numbers run first; default 0'),
     delay: durationInput.optional().describe(`earliest start, from now: '30s', '5m', '2h'`),
-    dedupe: z.string().min(1).optional().describe('dedupe key: at most one live job per key'),
+    runAt: z.string().min(1).optional().describe(`earliest start, as a time: '2026-01-31T08:00Z'; not with delay`),
+    dedupe: z
+      .union([z.string().min(1), z.strictObject({ key: keyInput, for: durationInput })])
+      .optional()
+      .describe('dedupe key: at most one live job per key; { key, for } holds the key for a time'),
+    dedupeFor: durationInput
+      .optional()
+      .describe('with a dedupe key: hold it for this long, whatever becomes of the job'),
+    debounce: z
+      .strictObject({ key: keyInput, wait: durationInput, maxWait: durationInput.optional() })
+      .optional()
+      .describe(
+        'run once submissions with the key have stopped for a time, with the newest input: { key, wait, maxWait }',
+      ),
+    throttle: z
+      .strictObject({ key: keyInput, every: durationInput })
+      .optional()
+      .describe('at most one job per period and key, with the newest input: { key, every }'),
+    ttl: durationInput.optional().describe('fails with TTL_EXPIRED if no attempt has begun this long after it was due'),
+    singleton: z
+      .union([
+        z.enum(['queued', 'running', 'both']),
+        z.strictObject({ key: keyInput, of: z.enum(['queued', 'running', 'both']) }),
+      ])
+      .optional()
+      .describe(`at most one 'queued', 'running' or 'both' of the type; { key, of } for each key`),
+    singletonKey: z.string().min(1).optional().describe('with singleton: one for each key instead of one for the type'),
     limitKey: z.string().min(1).optional().describe('limit key, if the type limits jobs per key'),
     id: z.string().optional().describe('your own UUID for the job: a second submission with it makes no second job'),
     batch: z.string().min(1).optional().describe('id of an open batch to add it to'),
@@ -225,19 +267,47 @@ const submitJob = operation('jobs.submit', {
     dryRun: dryRunField,
   }),
   output: z.strictObject({ ...done, job: jobSchema.nullable() }),
-  run: async ({ store, prepare }, { type, input, dryRun, actor, ...options }) => {
-    const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+  run: async ({ store, prepare }, { type, input, dryRun, actor, dedupeFor, singletonKey, ...options }) => {
+    const keyed = { ...options, ...keysOf({ ...options, dedupeFor, singletonKey }) }
+    const given = Object.fromEntries(Object.entries(keyed).filter(([, value]) => value !== undefined))
     const prepared = await prepare(type, input, given)
     // Programs submit without a name: their jobs have a history, and the trail is about people.
     const job = actor?.trim() ? { ...prepared, by: { actor, reason: 'submitted by hand' } } : prepared
     if (dryRun) return { isDone: false, did: `Nothing was done. This submits a job of type ${type}.`, job: null }
     const [submitted] = await store.submit({ jobs: [job] })
-    const { id, isNew, status } = submitted as Submitted
+    const { id, isNew, isReplaced = false, status } = submitted as Submitted
     const row = await neededJob(store, id)
-    const did = isNew ? `Submitted job ${id}.` : `Nothing was submitted: job ${id} already exists and is ${status}.`
-    return { isDone: isNew, did, job: viewJob(row, actionsFor(row)) }
+    const found = isReplaced
+      ? `Job ${id} was waiting: it has the new input now.`
+      : `Nothing was submitted: job ${id} already exists and is ${status}.`
+    return {
+      isDone: isNew || isReplaced,
+      did: isNew ? `Submitted job ${id}.` : found,
+      job: viewJob(row, actionsFor(row)),
+    }
   },
 })
+
+/** Flat fields are for the command line. They complete an option that is given as a text. */
+function keysOf({ dedupe, dedupeFor, singleton, singletonKey }: KeyedInput): object {
+  if (dedupeFor !== undefined && typeof dedupe !== 'string') {
+    throw new RedressError('OPTION_INVALID', 'dedupeFor needs a dedupe key, given as a text.')
+  }
+  if (singletonKey !== undefined && typeof singleton !== 'string') {
+    throw new RedressError('OPTION_INVALID', 'singletonKey needs singleton, given as queued, running or both.')
+  }
+  return {
+    ...(dedupeFor !== undefined && { dedupe: { key: dedupe, for: dedupeFor } }),
+    ...(singletonKey !== undefined && { singleton: { key: singletonKey, of: singleton } }),
+  }
+}
+
+interface KeyedInput {
+  dedupe?: unknown
+  dedupeFor?: unknown
+  singleton?: unknown
+  singletonKey?: unknown
+}
 
 export const jobOperations = {
   'jobs.submit': submitJob,
@@ -247,8 +317,14 @@ export const jobOperations = {
   'jobs.explain': explainJob,
   'jobs.events': listEvents,
   'jobs.failures': listFailures,
+  'jobs.logs': listLogs,
   'jobs.retry': retry,
   'jobs.cancel': cancel,
   'jobs.mark-failed': markFailed,
+  'jobs.reschedule': reschedule,
+  'jobs.promote': promote,
+  'jobs.reprioritise': reprioritise,
+  'jobs.replace-input': replaceInput,
+  'jobs.delete': deleteJob,
   'orphans.list': listOrphans,
 }

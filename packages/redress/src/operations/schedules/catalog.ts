@@ -6,7 +6,7 @@ export const SCHEDULES = {
     http: 'GET /api/schedules',
     role: 'viewer',
     mutates: false,
-    summary: 'List schedules with their next and last runs.',
+    summary: 'List schedules with their next and last runs, by name.',
   },
   'schedules.show': {
     cli: 'schedules show <name>',
@@ -14,6 +14,14 @@ export const SCHEDULES = {
     role: 'viewer',
     mutates: false,
     summary: 'Show one schedule.',
+  },
+  'schedules.upsert': {
+    cli: 'schedules upsert <name>',
+    http: 'PUT /api/schedules/:name',
+    role: 'operator',
+    mutates: true,
+    needsActor: true,
+    summary: 'Store a schedule at runtime, or change the one of this name.',
   },
   'schedules.pause': {
     cli: 'schedules pause <name>',
@@ -46,6 +54,6 @@ export const SCHEDULES = {
     mutates: true,
     needsActor: true,
     needsConfirmation: true,
-    summary: 'Remove a schedule that is no longer declared.',
+    summary: 'Remove a runtime schedule, or one that no program declares any more.',
   },
 } as const satisfies Record<string, CatalogEntry>

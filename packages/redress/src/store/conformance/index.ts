@@ -4,6 +4,7 @@ import { fencing } from './attempts/fencing.ts'
 import { finality } from './attempts/finality.ts'
 import { leases } from './attempts/leases.ts'
 import { orphans } from './attempts/orphans.ts'
+import { reports } from './attempts/reports.ts'
 import { time } from './attempts/time.ts'
 import { batchEndings } from './batches/batch-endings.ts'
 import { batches } from './batches/batches.ts'
@@ -14,10 +15,14 @@ import { failureGroups } from './failures/failure-groups.ts'
 import { notices } from './failures/notices.ts'
 import { replays } from './failures/replays.ts'
 import { backlog } from './jobs/backlog.ts'
+import { changing } from './jobs/changing.ts'
 import { dedupe } from './jobs/dedupe.ts'
+import { deleting } from './jobs/deleting.ts'
+import { expiring } from './jobs/expiring.ts'
 import { finding } from './jobs/finding.ts'
 import { history } from './jobs/history.ts'
 import { interventions } from './jobs/interventions.ts'
+import { merging } from './jobs/merging.ts'
 import { pruning } from './jobs/pruning.ts'
 import { reading } from './jobs/reading.ts'
 import { registration } from './jobs/registration.ts'
@@ -28,6 +33,7 @@ import { limits } from './limits/limits.ts'
 import { queues } from './limits/queues.ts'
 import { rates } from './limits/rates.ts'
 import { retryBudget } from './limits/retry-budget.ts'
+import { singletons } from './limits/singletons.ts'
 import type { StorePromise } from './promise.ts'
 import { accounts } from './records/accounts.ts'
 import { activity } from './records/activity.ts'
@@ -44,8 +50,11 @@ export const promises: readonly StorePromise[] = [
   ...registration,
   ...submitting,
   ...dedupe,
+  ...merging,
+  ...expiring,
   ...claiming,
   ...limits,
+  ...singletons,
   ...rates,
   ...queues,
   ...backlog,
@@ -54,10 +63,13 @@ export const promises: readonly StorePromise[] = [
   ...leases,
   ...fencing,
   ...finality,
+  ...reports,
   ...history,
   ...orphans,
   ...notices,
   ...interventions,
+  ...changing,
+  ...deleting,
   ...audit,
   ...accounts,
   ...failureGroups,
@@ -75,6 +87,7 @@ export const promises: readonly StorePromise[] = [
   ...feed,
 ]
 
+/** A store driver that the conformance suite runs against. */
 export interface Driver {
   name: string
   open: OpenStore

@@ -14,6 +14,8 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
   { name: 'workers', order: ['key'], numbered: 'key' },
   { name: 'job_specs', order: ['key'], numbered: 'key' },
   { name: 'jobs', order: ['key'] },
+  { name: 'submit_keys', order: ['type', 'name'] },
+  { name: 'attempt_reports', order: ['job', 'attempt'] },
   { name: 'events', order: ['seq'], numbered: 'seq', remembered: 'removed_events' },
   { name: 'failures', order: ['seq'], numbered: 'seq', remembered: 'failure_groups' },
   { name: 'dead_letters', order: ['offset'], numbered: 'offset' },

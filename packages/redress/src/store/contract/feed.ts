@@ -1,4 +1,5 @@
 import type { EventData, EventKind } from '../../core/job/events.ts'
+import type { ReportData, ReportKind } from '../../core/job/reports.ts'
 import type { Status } from '../../core/job/states.ts'
 
 /** All events of the store, in order. */
@@ -42,6 +43,7 @@ interface FeedPage {
   removedToSeq: number | null
 }
 
+/** One event of the whole store, of a job or of something else. */
 export type FeedEvent = JobFeedEvent | SubjectFeedEvent
 
 /** An event of a job, with the fields that a reader filters by. */
@@ -49,7 +51,7 @@ export interface JobFeedEvent {
   seq: number
   atMs: number
   subject: null
-  kind: EventKind
+  kind: EventKind | ReportKind
   jobId: string
   type: string
   queue: string
@@ -68,7 +70,7 @@ export interface JobFeedEvent {
     /** Whether the policy shows it to the owner before the job has ended. */
     isPublic: boolean
   } | null
-  data: EventData
+  data: EventData & ReportData
 }
 
 /** An event of anything else: `subject` is 'batch:ID', 'breaker:NAME', 'queue:NAME', 'schedule:NAME'. */

@@ -1,6 +1,7 @@
 import type { Fault } from '../../core/failure/failure.ts'
 import type { Change, DeadLetter, DecidedFailure, ReclaimExpectation } from '../../core/job/change.ts'
 import type { JobEvent } from '../../core/job/events.ts'
+import type { Merge } from '../../core/job/merging.ts'
 import type { FailureRecord, JobRecord } from '../../core/job/record.ts'
 import type { Status } from '../../core/job/states.ts'
 import type { NewNotice } from '../../core/notice/notice.ts'
@@ -16,8 +17,10 @@ import type { FeedStore } from './feed.ts'
 import type { NoticeStore } from './notices.ts'
 import type { QueueStore } from './queues.ts'
 import type { ReplayStore } from './replays.ts'
+import type { Report, ReportStore } from './reports.ts'
 import type { ScheduleStore } from './schedules.ts'
 import type { TransactionalStore } from './transactional.ts'
+import type { WaitingStore } from './waiting.ts'
 
 /**
  * Durable state behind one interface. What every driver promises is written as sentences, and tested, in
@@ -41,14 +44,18 @@ export interface Store
     NoticeStore,
     QueueStore,
     ReplayStore,
+    ReportStore,
     ScheduleStore,
-    TransactionalStore {
+    TransactionalStore,
+    WaitingStore {
   /** Declares job types, or changes their policies. Refuses to weaken a locked policy (P68). */
   register(params: { types: readonly TypeDeclaration[] }): Promise<void>
   types(): Promise<StoredType[]>
 
   /** Registers a worker and returns its key, which its leases carry. */
   enlist(params: { id: string; host: string; pid: number; types: readonly string[] }): Promise<WorkerKey>
+  /** The worker runs these types from now on; all else about it stays. Does nothing for a worker that is gone. */
+  serve(params: { worker: WorkerKey; types: readonly string[] }): Promise<void>
   /** The worker stops. Jobs that it still holds wait until their leases expire. */
   dismiss(params: { worker: WorkerKey }): Promise<void>
   workers(): Promise<StoredWorker[]>
@@ -61,7 +68,7 @@ export interface Store
   claim(params: { worker: WorkerKey; lanes: readonly Lane[]; max: number }): Promise<Claimed>
   /** Marks attempts as started. Returns the keys whose lease is lost. */
   start(params: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }>
-  /** Renews leases, with progress. Returns the keys whose lease is lost. */
+  /** Renews leases. Returns the keys whose lease is lost. */
   renew(params: { worker: WorkerKey; leases: readonly Renewal[] }): Promise<Renewed>
   /** Ends attempts. */
   close(params: { worker: WorkerKey; closes: readonly Close[] }): Promise<CloseAnswer[]>
@@ -81,6 +88,12 @@ export interface Store
   /** A person's act on one job, if the job is still as that person saw it. */
   intervene(params: Intervention): Promise<'done' | 'moved-on' | 'dedupe-taken'>
   /**
+   * Removes a finished job with its history, failures and dead letters, if it is still as the person saw it. The audit
+   * entry stays, and the feed gets the event `deleted`. `letter-open`: its dead letter waits for a replay or a purge, and
+   * the act is not forced. `uncounted`: its failures are not in their groups yet; count them and ask again.
+   */
+  deleteJob(params: Deletion): Promise<'done' | 'moved-on' | 'letter-open' | 'uncounted'>
+  /**
    * Retention removed a file that a job needed or made: adds an event, once for each reason, and frees the live dedupe key,
    * because a new submission must do the work again. False if the event exists already or the job has not ended.
    */
@@ -97,6 +110,7 @@ export interface Store
   countFailed(
     params: Omit<JobFilter, 'status' | 'isActive' | 'beforeKey' | 'limit'> & { max: number },
   ): Promise<FailedCount>
+  /** The history of a job, without the reports of its handler. */
   events(params: { id: string }): Promise<JobEvent[]>
   failures(params: { id: string }): Promise<StoredFailure[]>
   counts(): Promise<TypeCounts[]>
@@ -154,6 +168,7 @@ export interface RetriedFrom extends ActorAndReason {
   retriedAsSeen?: string | null
 }
 
+/** A job to be submitted, as the store takes it. */
 export interface NewJob {
   /** Made by the submitter: a submission repeated after an unknown commit finds the job instead of making another. */
   id: string
@@ -163,7 +178,14 @@ export interface NewJob {
   owner: string | null
   priority: number
   delayMs: number
-  dedupe: { key: string; scope: DedupeScope } | null
+  /** Not before this time of the store's clock, instead of a delay. */
+  runAtMs?: number
+  /** It expires if no attempt has begun this long after it was due. */
+  ttlMs?: number
+  /** `forMs`: for this long after the submission the key is held, whatever becomes of the job. The scope is `always` then. */
+  dedupe: { key: string; scope: DedupeScope; forMs?: number } | null
+  /** Which waiting job of the type it is merged with, if any. */
+  merge?: Merge
   /** The person who submitted it, if any: then the submission is in the audit trail. */
   by?: ActorAndReason
   /** The failed job that a person made this one from. */
@@ -172,6 +194,8 @@ export interface NewJob {
   rejected: DecidedFailure | null
   /** Notices of the refusal. */
   notices?: readonly NewNotice[]
+  /** If it comes from another job system. Then `rejected` is the failure that it had there, not a refused submission. */
+  imported?: ImportedOrigin
   /** The id of its batch. A job made from a failed one takes the place of that one in its batch by itself. */
   batch: string | null
   /** Jobs of one type with the same key share `concurrency.perKey` and a rate of scope 'key'. */
@@ -180,6 +204,15 @@ export interface NewJob {
   trace?: string | null
   /** The schedule that makes it, the tick, and the person who triggered it, if any. */
   scheduled?: { name: string; atMs: number; by?: ActorAndReason }
+}
+
+interface ImportedOrigin {
+  /** For people: 'BullMQ, queue mail, job 17'. */
+  from: string
+  /** Attempts that the other system made. */
+  attempts: number
+  /** Whether an imported failure becomes a dead letter. */
+  deadLetter: DeadLetter
 }
 
 interface Expiry {
@@ -191,10 +224,13 @@ interface Expiry {
 /** `live`: the key is free again when the job fails or is cancelled. `always`: the key is taken while the job is kept. */
 export type DedupeScope = 'live' | 'always'
 
+/** The answer to a submission. */
 export interface Submitted {
   id: string
   /** False if a job with the same id or dedupe key exists already; `id` is then that job's. */
   isNew: boolean
+  /** The job waited, and its input is now that of this submission: see `debounce` and `throttle`. */
+  isReplaced?: true
   status: Status
 }
 
@@ -227,6 +263,8 @@ export interface Lease {
   queuedAtMs: number
   /** Since when it has waited for a worker: its submission, or the end of its delay or backoff. */
   dueSinceMs: number
+  /** The job expired at this time, unless its first attempt has begun before. */
+  expiresAtMs: number | null
   retriedFrom: string | null
   /** Its type was `forwardOnly` when it was submitted; a later change of the policy does not matter. */
   isForwardOnly: boolean
@@ -246,11 +284,12 @@ export interface Held {
 export interface Started extends Held {
   /** How long ago, by the worker's monotonic clock. */
   agoMs: number
+  /** The job has a time to live, which ends with the start of its first attempt. */
+  hasTtl?: boolean
 }
 
 export interface Renewal extends Held {
   ttlMs: number
-  progress: number | null
 }
 
 interface Cancellation extends Held {
@@ -269,6 +308,8 @@ export interface Close extends Held {
   ranMs: number | null
   /** The batch of the lease. */
   batch?: BatchKey | null
+  /** What the handler reported and may not be in the store yet. It is kept if the close is accepted. Most have none. */
+  report?: Omit<Report, keyof Held>
   /** Stored if the close is accepted. Most jobs have none. */
   notices?: readonly NewNotice[]
 }
@@ -324,6 +365,22 @@ export interface Intervention {
       }
     | { kind: 'cancel' }
     | { kind: 'request-cancel' }
+    /** A time that is over makes the job due at once. */
+    | { kind: 'reschedule'; to: { atMs: number } | { delayMs: number } }
+    | { kind: 'promote' }
+    | { kind: 'reprioritise'; priority: number }
+    /** Only before the first attempt: what ran must stay the record of the input that it ran with. */
+    | { kind: 'replace-input'; payload: string /** Left out: it keeps the one it has. */; limitKey?: string | null }
+}
+
+export interface Deletion extends ActorAndReason {
+  id: string
+  /** The state that the decision was based on. */
+  expect: { status: Status; attempt: number }
+  /** Also if its dead letter is open. */
+  isForced: boolean
+  /** A job that is submitted in the same transaction: it removes the files of the deleted one. */
+  cleanup: NewJob | null
 }
 
 /** The job as core reads it, and what only the store and its callers need. */

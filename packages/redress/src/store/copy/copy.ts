@@ -24,6 +24,7 @@ interface CopyProgress {
   total: number
 }
 
+/** How many rows of one table were copied. */
 export interface CopiedCount {
   table: string
   source: number

@@ -38,6 +38,8 @@ export function withWriteAhead(
   /** The jobs that this process holds or reclaims: closes carry only keys. */
   const seen = new Map<JobKey, Known>()
   const workers = new Map<number, string>()
+  /** Jobs that expired while they waited, as they were last looked for. */
+  const expiring = new Map<JobKey, Known>()
 
   const knownTypes = new Set<string>()
   const refresh = async () => {
@@ -119,9 +121,21 @@ export function withWriteAhead(
 
     submit: ({ jobs, ...rest }) => announcing(jobs, () => store.submit({ jobs, ...rest }), untrueOfSubmitted(jobs)),
 
-    tickSchedule: (params) => {
-      const jobs = params.runs.map(({ job }) => job)
-      return announcing(jobs, () => store.tickSchedule(params), missingUnless('taken', jobs))
+    tickSchedules: (params) => {
+      const jobs = params.ticks.flatMap(({ runs }) => runs.map(({ job }) => job))
+      const movedOn = (answers: readonly string[]): ReadonlySet<string> =>
+        new Set(params.ticks.flatMap(({ runs }, i) => (answers[i] === 'moved-on' ? runs.map(({ job }) => job.id) : [])))
+      return announcing(
+        jobs,
+        () => store.tickSchedules(params),
+        (lines, answers) => {
+          const late = movedOn(answers)
+          return missingOf(
+            lines.filter(({ job_id }) => late.has(job_id)),
+            'moved-on',
+          )
+        },
+      )
     },
 
     actOnSchedule: (params) => {
@@ -232,6 +246,33 @@ export function withWriteAhead(
       return answers
     },
 
+    async expiredJobs(params) {
+      const found = await store.expiredJobs(params)
+      if (found.some(({ type }) => !knownTypes.has(type))) await refresh()
+      expiring.clear()
+      for (const { key, id, type, spent } of found) {
+        if (watched.has(type)) expiring.set(key, { id, type, worker: null, spent })
+      }
+      return found
+    },
+
+    async failExpired(params) {
+      const known = params.jobs.map(({ key }) => expiring.get(key))
+      const lines = params.jobs.flatMap(({ failure, attempt }, i) => {
+        const job = known[i]
+        return job === undefined ? [] : [line(job, 'queued', 'failed', failure, { attempt })]
+      })
+      const ahead = await logAll(lines)
+      return corrections.settling(
+        ahead,
+        () => store.failExpired(params),
+        (answers) => {
+          const late = new Set(answers.flatMap((answer, i) => (answer === 'failed' ? [] : (known[i]?.id ?? []))))
+          return ahead.filter(({ job_id }) => late.has(job_id)).map((line) => ({ line, reason: 'moved-on' }))
+        },
+      )
+    },
+
     async intervene(params) {
       const job = await store.job({ id: params.id })
       if (job === null || job.policy.audit !== 'write-ahead') return store.intervene(params)
@@ -240,6 +281,20 @@ export function withWriteAhead(
       return corrections.settling(
         ahead,
         () => store.intervene(params),
+        (answer) => (answer === 'done' ? [] : ahead.map((line) => ({ line, reason: answer }))),
+      )
+    },
+
+    async deleteJob(params) {
+      const job = await store.job({ id: params.id })
+      if (job === null || job.policy.audit !== 'write-ahead') return store.deleteJob(params)
+      const { id, type, spent, status, attempt } = job
+      const { actor, reason } = params
+      const more = { event: 'deleted', actor, reason, attempt }
+      const ahead = await logAll([line({ id, type, worker: null, spent }, status, status, null, more)])
+      return corrections.settling(
+        ahead,
+        () => store.deleteJob(params),
         (answer) => (answer === 'done' ? [] : ahead.map((line) => ({ line, reason: answer }))),
       )
     },

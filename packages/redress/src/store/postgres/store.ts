@@ -3,6 +3,7 @@ import { RedressError } from '../../core/errors.ts'
 import type * as api from '../contract/store.ts'
 import { openBatches } from '../scripts/batches.ts'
 import { history } from '../scripts/history.ts'
+import { reports } from '../scripts/jobs/reports.ts'
 import { fillLimitKeys } from '../scripts/jobs/types.ts'
 import { openBacklog } from '../scripts/limits/backlog.ts'
 import { openGates } from '../scripts/limits/gates.ts'
@@ -188,9 +189,36 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
   const retries = awaited(retryMeters, context.txOf)
   const gates = openGates()
   const claiming = openClaiming(context, gates, retries)
-  const closing = openClosing(context, batches, retries, () => gates.hasLimited)
-  const { start, renew, close, reclaim } = closing
+  const closing = openClosing(context, batches, retries, awaited(reports, context.txOf), () => gates.hasLimited)
+  const { start, renew, report, close, reclaim } = closing
   const partitions = openPartitions(context)
+
+  /** Changes of job types run one after the other. */
+  const declaring = async <T>(
+    change: (on: ScriptTx, lock: () => Script<void>, nowMs: number) => Script<T>,
+  ): Promise<T> => {
+    let answer: T
+    const declare = async (tx: Tx, nowMs: number, isAlone: boolean): Promise<void> => {
+      const on = context.txOf(tx)
+      // A claim in flight would lease jobs without a key, and a submission would add some. The lock waits until they
+      // end, and later ones see the new policy.
+      const lock = function* (): Script<void> {
+        if (isAlone) yield* on.run`LOCK TABLE job_types, jobs IN SHARE MODE`
+      }
+      answer = await awaiting(change(on, lock, nowMs))
+    }
+    const transaction: Transaction = (run) => write('declaring job types', run, 'types', { mayRepeat: true })
+    for (let tries = 1; !(await inPassing(transaction, (tx, nowMs) => declare(tx, nowMs, true))); tries++) {
+      if (tries >= DECLARING_TRIES_MAX) {
+        // A transaction stays open. Jobs that it adds without a key get one when they are claimed.
+        await transaction((tx, nowMs) => declare(tx, nowMs, false))
+        break
+      }
+      await new Promise((resolve) => setTimeout(resolve, randomInt(...DECLARING_PAUSE_MS)))
+    }
+    // biome-ignore lint/style/noNonNullAssertion: one of the transactions has set it
+    return answer!
+  }
 
   return {
     ...openSubjects(script, {
@@ -204,29 +232,18 @@ export async function openPostgres(options: PostgresOptions): Promise<api.Store>
       isDedupeKeyTaken,
     }),
     claim: claiming.claim,
-    ...{ start, renew, close, reclaim },
+    ...{ start, renew, report, close, reclaim },
 
     async register({ types: declared }) {
-      const declare = async (tx: Tx, nowMs: number, isAlone: boolean): Promise<void> => {
-        const on = context.txOf(tx)
-        // A claim in flight would lease jobs without a key, and a submission would add some. The lock waits until they
-        // end, and later ones see the new policy.
-        const lock = function* (): Script<void> {
-          if (isAlone) yield* on.run`LOCK TABLE job_types, jobs IN SHARE MODE`
-        }
-        await awaiting(script.types.register(on, declared, nowMs, lock))
-      }
-      const transaction: Transaction = (run) => write('declaring job types', run, 'types', { mayRepeat: true })
-      for (let tries = 1; !(await inPassing(transaction, (tx, nowMs) => declare(tx, nowMs, true))); tries++) {
-        if (tries >= DECLARING_TRIES_MAX) {
-          // A transaction stays open. Jobs that it adds without a key get one when they are claimed.
-          await transaction((tx, nowMs) => declare(tx, nowMs, false))
-          break
-        }
-        await new Promise((resolve) => setTimeout(resolve, randomInt(...DECLARING_PAUSE_MS)))
-      }
+      await declaring((on, lock, nowMs) => script.types.register(on, declared, nowMs, lock))
       await read('reading job types', () => types.refresh())
       await fillLimitKeys(script)
+    },
+
+    async enforceSingletons({ type }) {
+      const mark = await declaring((on, lock) => script.types.markSingletons(on, type, lock))
+      if (mark === 'changed') await fillLimitKeys(script)
+      return mark !== 'unknown'
     },
 
     submit: ({ jobs }) => submissions.submit(jobs),

@@ -1,5 +1,6 @@
-import { type EventData, type EventKind, statusAfter } from '../../core/job/events.ts'
-import { FEED_SCAN_MAX, type FeedEvent, type FeedFilter, type FeedStore } from '../contract/feed.ts'
+import { type EventData, statusAfter } from '../../core/job/events.ts'
+import { FEED_SCAN_MAX, type FeedEvent, type FeedFilter, type FeedStore, type JobFeedEvent } from '../contract/feed.ts'
+import type { ActorAndReason } from '../contract/store.ts'
 import { REMOVED_EVENTS } from './jobs/pruning.ts'
 import { parse, type Row } from './jobs/rows.ts'
 import type { KnownType } from './jobs/types.ts'
@@ -60,6 +61,8 @@ function matches({ dialect }: Tx, only: FeedFilter): Sql {
     ...any(owners, match.owner),
     ...any(batches, match.batch),
     ...(hasSchedules ? [sql`events.data LIKE '%"schedule":%'`] : []),
+    // They are few, and `isWanted` looks at them: what they are about is in their data.
+    sql`events.kind = 'deleted' AND events.subject IS NOT NULL`,
   ]
   return conditions.reduce((one, other) => sql`${one} OR ${other}`, sql`false`)
 }
@@ -113,7 +116,10 @@ export function openFeed(
         const events: FeedEvent[] = []
         for (const row of rows) {
           const { subject, kind, job_id, type } = row
-          if (subject !== null) {
+          if (kind === 'deleted') {
+            const event = deletedEventOf(row)
+            if (only === undefined || isWanted(event, only)) events.push(event)
+          } else if (subject !== null) {
             events.push({ ...placeOf(row), subject: String(subject), kind: String(kind), data: { ...dataOf(row) } })
           } else if (job_id !== null) {
             // Else the job was removed, and only its last event is kept.
@@ -144,11 +150,43 @@ export function openFeed(
 
 const placeOf = (row: Row) => ({ seq: row.seq as number, atMs: row.at as number })
 
+/** The data of the event `deleted`: the job itself cannot be read any more. */
+type DeletedData = Pick<JobFeedEvent, 'type' | 'queue' | 'owner' | 'batchId' | 'retriedFrom' | 'status' | 'attempt'> &
+  ActorAndReason
+
+/** It is stored under the subject 'job:ID', and readers get it like any other event of the job. */
+function deletedEventOf(row: Row): JobFeedEvent {
+  const { actor, reason, ...about } = parse<DeletedData>(row.data as string | null, {} as DeletedData)
+  const jobId = String(row.subject).slice('job:'.length)
+  const { status } = about
+  return {
+    ...placeOf(row),
+    ...about,
+    subject: null,
+    kind: 'deleted',
+    jobId,
+    failure: null,
+    data: { actor, reason, status },
+  }
+}
+
+/** As `matches`, for an event whose job is gone. */
+function isWanted({ jobId, type, queue, owner, batchId }: JobFeedEvent, only: FeedFilter): boolean {
+  const isIn = (name: string | null, names: readonly string[]): boolean => name !== null && names.includes(name)
+  return (
+    isIn(jobId, only.jobs) ||
+    isIn(type, only.types) ||
+    isIn(queue, only.queues) ||
+    isIn(owner, only.owners) ||
+    isIn(batchId, only.batches)
+  )
+}
+
 const dataOf = (row: Row): EventData => parse<EventData>(row.data as string | null, {})
 
 function jobEventOf(row: Row, type: KnownType, failure: Row | undefined): FeedEvent {
   const data = dataOf(row)
-  const kind = row.kind as EventKind
+  const kind = row.kind as JobFeedEvent['kind']
   const isFinal = kind === 'failed'
   return {
     ...placeOf(row),

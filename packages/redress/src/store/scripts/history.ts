@@ -64,6 +64,13 @@ export const history = {
       VALUES (0, ${atMs}, ${kind}, 0, ${jsonOf(data)}, ${subject})`
   },
 
+  /** The last event of a job, which a person deleted: the job cannot be read any more, so `data` says what it was. */
+  *deletedEvent(tx: Tx, id: string, atMs: number, data: object): Script<void> {
+    yield* tx.run`
+      INSERT INTO events (job, at, kind, attempt, data, subject)
+      VALUES (0, ${atMs}, 'deleted', 0, ${jsonOf(data)}, ${`job:${id}`})`
+  },
+
   /** The actor, the act, the reason and the ids; part of the transaction that does it. */
   *audit(tx: Tx, { actor, reason }: ActorAndReason, { atMs, act, target, ids, data = null }: AuditEntry): Script<void> {
     yield* tx.run`

@@ -5,10 +5,14 @@ import { openAudit } from './audit.ts'
 import { type Batches, openBatchStore } from './batches.ts'
 import { openFailureGroups } from './failure-groups.ts'
 import { openFeed } from './feed.ts'
+import { openDeleting } from './jobs/deleting.ts'
 import { openIntervening } from './jobs/intervening.ts'
 import { openJobs } from './jobs/jobs.ts'
+import { openMerging } from './jobs/merging.ts'
 import { openPruning, type PruningParts } from './jobs/pruning.ts'
+import { openLogs } from './jobs/reports.ts'
 import { typesOf } from './jobs/types.ts'
+import { openExpiring } from './jobs/waiting.ts'
 import { openDeadLetters, openLetters } from './letters/dead-letters.ts'
 import { openReplays } from './letters/replays.ts'
 import { openBreakers } from './limits/breakers.ts'
@@ -29,8 +33,17 @@ interface DriverParts {
 }
 
 /** What each driver does its own way. */
-type OfDriver = AttemptMethod | 'register' | 'submit' | 'submitIn' | 'wake' | 'nowMs' | 'onWake' | 'stop'
-type AttemptMethod = 'claim' | 'start' | 'renew' | 'close' | 'reclaim'
+type OfDriver =
+  | AttemptMethod
+  | 'register'
+  | 'enforceSingletons'
+  | 'submit'
+  | 'submitIn'
+  | 'wake'
+  | 'nowMs'
+  | 'onWake'
+  | 'stop'
+type AttemptMethod = 'claim' | 'start' | 'renew' | 'report' | 'close' | 'reclaim'
 
 /** The methods of the store that are written once. A driver adds submit, claim, close and its connection. */
 export function openSubjects(
@@ -45,10 +58,14 @@ export function openSubjects(
     ...openBatchStore(context, batches),
     ...openBreakers(context),
     ...openDeadLetters(context, letters),
+    ...openDeleting(context),
+    ...openExpiring(context, batches),
     ...openFailureGroups(context),
     ...openFeed(context, onCommit),
     ...openIntervening(context, batches, isDedupeKeyTaken),
     ...openJobs(context),
+    ...openMerging(context),
+    ...openLogs(context),
     ...openNotices(context),
     ...openPruning(context, pruning),
     ...openQueues(context),

@@ -2,7 +2,7 @@ import type { Stalled, Store, StoredWorker } from '../contract/store.ts'
 import { parse } from './jobs/rows.ts'
 import type { ScriptContext } from './tx/context.ts'
 
-type WorkerStore = Pick<Store, 'enlist' | 'dismiss' | 'workers' | 'stalled' | 'cancellations'>
+type WorkerStore = Pick<Store, 'enlist' | 'serve' | 'dismiss' | 'workers' | 'stalled' | 'cancellations'>
 
 interface StalledRow extends Omit<Stalled, 'type' | 'isCancelRequested' | 'isForwardOnly' | 'isExpired' | 'nowMs'> {
   type_key: number
@@ -27,6 +27,15 @@ export function openWorkers({ types, write, read }: ScriptContext): WorkerStore 
           return (row as { key: number }).key
         },
         { mayRepeat: true },
+      ),
+
+    serve: ({ worker, types: served }) =>
+      write(
+        'listing the types of a worker',
+        function* (tx) {
+          yield* tx.run`UPDATE workers SET types = ${JSON.stringify(served)} WHERE key = ${worker}`
+        },
+        { mayRepeat: true, isImpatient: true },
       ),
 
     dismiss: ({ worker }) =>

@@ -3,8 +3,10 @@ import type * as api from '../contract/store.ts'
 import { openBatches } from '../scripts/batches.ts'
 import * as journal from '../scripts/history.ts'
 import { freeLiveKey } from '../scripts/jobs/intervening.ts'
-import { openSubmitSpecial } from '../scripts/jobs/submitting.ts'
+import { openSubmitSpecial } from '../scripts/jobs/merging.ts'
+import { reports } from '../scripts/jobs/reports.ts'
 import { fillLimitKeys, openTypes } from '../scripts/jobs/types.ts'
+import { forgetTtl, withTtlBegun } from '../scripts/jobs/waiting.ts'
 import { letterMarks } from '../scripts/letters/dead-letters.ts'
 import { openBacklog } from '../scripts/limits/backlog.ts'
 import { openGates } from '../scripts/limits/gates.ts'
@@ -59,7 +61,14 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
   const backlog = openBacklog(knownTypes, counts.count)
   const gates = openGates()
   const retries = atOnce(tx, retryMeters)
-  const closing = openClosing(connection, history, batches, retries, atOnce(tx, { ...letterMarks, freeLiveKey }))
+  const closing = openClosing(
+    connection,
+    history,
+    batches,
+    retries,
+    atOnce(tx, { ...letterMarks, freeLiveKey }),
+    atOnce(tx, reports),
+  )
   const claiming = openClaiming(tx, types, gates, retries)
 
   const seeWorker = connection.prepare('UPDATE workers SET seen_at = ?2, stopped_at = NULL WHERE key = ?1')
@@ -167,6 +176,12 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
       await fillLimitKeys(script)
     },
 
+    async enforceSingletons({ type }) {
+      const mark = await commits.write('declaring a singleton', () => finish(knownTypes.markSingletons(tx, type)))
+      if (mark === 'changed') await fillLimitKeys(script)
+      return mark !== 'unknown'
+    },
+
     async submit({ jobs }) {
       const submitted = await commits.write('submitting', () => {
         hasNewWork = true
@@ -191,7 +206,10 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     start: ({ worker, attempts }) =>
       commits.write('marking attempts as started', () => {
         const atMs = nowMs()
-        return { lost: attempts.filter((one) => closing.start(one, worker, atMs) === 'lost').map((one) => one.key) }
+        const lost = attempts.filter((one) => closing.start(one, worker, atMs) === 'lost').map((one) => one.key)
+        const begun = withTtlBegun(attempts, lost)
+        if (begun.length > 0) finish(forgetTtl(tx, begun))
+        return { lost }
       }),
 
     renew: ({ worker, leases }) =>
@@ -201,6 +219,9 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
         const lost = leases.filter((one) => closing.renew(one, worker, atMs) === 'lost').map((one) => one.key)
         return { nowMs: atMs, lost }
       }),
+
+    report: ({ worker, reports: given }) =>
+      commits.write('keeping reports of handlers', () => ({ lost: closing.report(given, worker, nowMs()) })),
 
     close: ({ worker, closes }) => commits.write('closing attempts', () => close(worker, closes)),
     closeNow: ({ worker, closes }) => commits.writeNow(() => close(worker, closes)),

@@ -1,7 +1,10 @@
-import { type AttemptFailOptions, failWith, publicLine } from '../../core/failure/attempt-failed.ts'
+import { type AttemptFailOptions, failWith } from '../../core/failure/attempt-failed.ts'
 import type { StageOptions, StageSummary } from '../../core/failure/stage.ts'
+import { logEntryOf, type ProgressGiven, progressOf } from '../../core/job/reports.ts'
 import { type Duration, durationMs } from '../../core/text/duration.ts'
+import { publicLine } from '../../core/text/public-line.ts'
 import type { Lease } from '../../store/contract/store.ts'
+import type { ReportBook } from './report-book.ts'
 import { type GivenUp, runStage, StageBook, type StageHost, type StageWork } from './stage.ts'
 
 export { type AttemptFailOptions, failWith }
@@ -9,18 +12,24 @@ export { type AttemptFailOptions, failWith }
 /** The facts that an attempt needs. A flight is one. */
 export interface AttemptHost extends StageHost {
   readonly span: { readonly traceparent: string } | null
+  /** What the handler reports. Made when it is first asked for. */
+  book(): ReportBook
 }
 
-/** One numbered dispatch of a job, as its handler sees it. `Code` narrows `fail` to the type's own taxonomy. */
-export class Attempt<Code extends string = string> {
+const NO_LOCALS = Object.freeze({})
+
+/**
+ * One numbered dispatch of a job, as its handler sees it. `Code` narrows `fail` to the type's own taxonomy; `Locals` is
+ * what the middleware of the app adds.
+ */
+export class Attempt<Code extends string = string, Locals extends object = object> {
   readonly #lease: Lease
   #controller: AbortController | null = null
   #stopReason: unknown
-  #progress: number | null = null
-  #isProgressNew = false
   /** Most attempts have neither. */
   #context: Record<string, unknown> | null = null
   #stages: StageBook | null = null
+  #locals: object | null = null
   readonly #host: AttemptHost
 
   constructor(lease: Lease, host: AttemptHost) {
@@ -67,12 +76,25 @@ export class Attempt<Code extends string = string> {
     return this.#controller.signal
   }
 
-  /** How far the work is, from 0 to 1. Written with the next renewal, not at once. */
-  progress(fraction: number): void {
-    if (!Number.isFinite(fraction))
-      throw new TypeError(`progress must be a number from 0 to 1, not ${String(fraction)}`)
-    this.#progress = Math.min(1, Math.max(0, fraction))
-    this.#isProgressNew = true
+  /**
+   * How far the work is: a fraction from 0 to 1, or how much of how much is done, with a note for people. It is an event
+   * `job.progress`, at most once a second, and the job shows it. The owner of the job sees the note.
+   */
+  progress(progress: ProgressGiven): void {
+    this.#host.book().progress(progressOf(progress))
+  }
+
+  /**
+   * Keeps a line with the attempt, for operators: `redress jobs logs`, the page of the job, the event `job.log`. Secrets are
+   * removed. An attempt keeps 1,000 lines of 2,000 characters; later ones are counted and dropped.
+   */
+  log(message: string, fields?: Readonly<Record<string, unknown>>): void {
+    this.#host.book().log(logEntryOf(message, fields))
+  }
+
+  /** What the middleware of the app passed to `next`. Empty without middleware. */
+  get locals(): Readonly<Locals> {
+    return (this.#locals ?? NO_LOCALS) as Readonly<Locals>
   }
 
   /** Ends the attempt with a code of the taxonomy. */
@@ -110,19 +132,12 @@ export class Attempt<Code extends string = string> {
     return attempt.#stopReason
   }
 
-  /** For the worker: progress that was not reported to the store yet. */
-  static takeProgress(attempt: Attempt): number | null {
-    if (!attempt.#isProgressNew) return null
-    attempt.#isProgressNew = false
-    return attempt.#progress
-  }
-
-  /**
-   * For the worker: the progress that it took was not written, so it is reported again, unless there is newer
-   * progress.
-   */
-  static giveBackProgress(attempt: Attempt): void {
-    attempt.#isProgressNew = true
+  /** For the worker: what a middleware passed to `next`. Wins over locals of the same name. */
+  static addLocals(attempt: Attempt, added: unknown): void {
+    if (typeof added !== 'object' || added === null || Array.isArray(added)) {
+      throw new TypeError(`next() takes an object, such as next({ db }); got ${added === null ? 'null' : typeof added}`)
+    }
+    attempt.#locals = { ...attempt.#locals, ...added }
   }
 
   /** For the worker: the context that the handler added. */
@@ -136,14 +151,18 @@ export class Attempt<Code extends string = string> {
     return isTimeLimit ? attempt.#stages.cutShort() : attempt.#stages.givenUpWith(thrown)
   }
 
+  /** For a handler in a thread or process: the largest result that the worker keeps. */
+  static resultBytesMaxOf(attempt: Attempt): number {
+    return attempt.#host.runtime.resultBytesMax
+  }
+
   /** For the worker: the stages with failed tries, if there are any. */
   static stagesOf(attempt: Attempt): readonly StageSummary[] | null {
     return attempt.#stages?.summary() ?? null
   }
 }
 
-/** Why an attempt is told to stop: the `reason` of `attempt.signal`. */
-
+/** Why the signal of an attempt fired: the lease is lost, and another worker may run the job now. */
 export class LeaseLost extends Error {
   override readonly name = 'LeaseLost'
   constructor() {
@@ -151,6 +170,7 @@ export class LeaseLost extends Error {
   }
 }
 
+/** Why the signal of an attempt fired: a person cancelled the job. */
 export class Cancelled extends Error {
   override readonly name = 'Cancelled'
   readonly actor: string
@@ -162,6 +182,7 @@ export class Cancelled extends Error {
   }
 }
 
+/** Why the signal of an attempt fired: the worker stops, and its time to finish is over. */
 export class ShuttingDown extends Error {
   override readonly name = 'ShuttingDown'
   constructor() {

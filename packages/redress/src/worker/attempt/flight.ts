@@ -5,6 +5,7 @@ import type { Lease } from '../../store/contract/store.ts'
 import type { AttemptSpan } from '../../tracing/tracing.ts'
 import { Attempt } from './attempt.ts'
 import type { Handler } from './call-handler.ts'
+import { ReportBook } from './report-book.ts'
 import type { StageRuntime } from './stage.ts'
 
 /** All times that end in `MonoMs` are the worker's monotonic time; the store's clock is `storeNowMs`. */
@@ -81,6 +82,10 @@ export class Flight {
   /** Until then no other worker can have the job. */
   trustedUntilMonoMs: number
   renewedMonoMs: number
+  /** What its handler reported and the store may not have yet; null if it never reported anything. */
+  reports: ReportBook | null = null
+  /** Called when its handler reports something. Set when the worker takes it over. */
+  onReport: (flight: Flight) => void = () => undefined
   /** Set by `acquire`. */
   #release: (() => unknown) | null = null
   readonly #storeMinusMonoMs: number
@@ -251,6 +256,11 @@ export class Flight {
   /** Tells the handler to stop. */
   stop(reason: Error): void {
     Attempt.stop(this.attempt, reason)
+  }
+
+  book(): ReportBook {
+    this.reports ??= new ReportBook(this.runtime.clock, () => this.onReport(this))
+    return this.reports
   }
 
   get hasToRelease(): boolean {

@@ -1,17 +1,18 @@
 import { RedressError } from '../../core/errors.ts'
-import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../../core/failure/attempt-failed.ts'
+import { AttemptStuck, AttemptTimeout, OutputInvalid, TotalTimeout } from '../../core/failure/attempt-failed.ts'
 import { type Captured, captureFailure, engineFailure } from '../../core/failure/capture.ts'
 import { isInstance } from '../../core/failure/facts.ts'
 import type { Phase } from '../../core/failure/failure.ts'
 import type { StageRecord } from '../../core/failure/stage.ts'
 import type { Taxonomy } from '../../core/failure/taxonomy.ts'
 import type { Change } from '../../core/job/change.ts'
+import { ResultInvalid } from '../../core/job/result.ts'
 import type { RetryBudget } from '../../core/limits/retry-budget.ts'
 import { withNotices } from '../../core/notice/notice.ts'
 import { addTries, packSpent, spendRelease, spendSnooze, unpackSpent } from '../../core/policy/budget.ts'
-import { decide, decideOrphan } from '../../core/policy/decide.ts'
+import { decide, decideExpired, decideOrphan } from '../../core/policy/decide.ts'
 import type { Policy } from '../../core/policy/policy.ts'
-import { formatMs } from '../../core/text/duration.ts'
+import { formatMs, isoTime } from '../../core/text/duration.ts'
 import type { Close, Reclaim } from '../../store/contract/store.ts'
 import { Attempt, Cancelled, ShuttingDown, Snoozed } from './attempt.ts'
 import type { Flight } from './flight.ts'
@@ -60,6 +61,30 @@ export function changeForShutdown(flight: Flight, monoMs: number, chance: number
   return decided(flight, { failure, retry: 'never', retryAfterMs: null }, monoMs, chance)
 }
 
+/** A job that expired before its worker could begin it. Null if it may begin. */
+export function changeForExpired({ lease, handler }: Flight, storeNowMs: number): Failed | null {
+  const { expiresAtMs } = lease
+  if (expiresAtMs === null || storeNowMs < expiresAtMs) return null
+  return expired({ ...lease, expiresAtMs }, handler.policy, handler.codes, storeNowMs)
+}
+
+type Failed = Extract<Change, { to: 'failed' }>
+
+/** A job whose time to live was over before an attempt began. It costs no retry. */
+export function expired(
+  job: { type: string; spent: string | null; expiresAtMs: number },
+  policy: Policy,
+  codes: Taxonomy,
+  nowMs: number,
+): Failed {
+  const { type, spent, expiresAtMs } = job
+  const decision = decideExpired(unpackSpent(spent), policy)
+  const detail = `no attempt had begun by ${isoTime(expiresAtMs)}, ${formatMs(nowMs - expiresAtMs)} before`
+  const failure = engineFailure({ code: 'TTL_EXPIRED', phase: 'dispatch', type, codes, detail })
+  const { deadLetter, isPermanent, reasons } = decision
+  return { to: 'failed', spent, failure: { ...failure, decision: reasons }, deadLetter, isPermanent }
+}
+
 /** Its handler hangs in a live worker; the policy treats it like a lost worker. */
 function changeForStuck(flight: Flight, { limitMs }: AttemptStuck, monoMs: number): Change {
   const { lease, handler } = flight
@@ -93,7 +118,9 @@ export function closeForExit(flight: Flight, exitCode: number, monoMs: number): 
   // A mere report is left to maintenance: it finds the expired lease.
   if (change.to === 'orphaned') return []
   const { key, attempt, batch } = lease
-  return [withNotices({ key, attempt, batch, change, ranMs }, lease, handler.policy, '')]
+  const report = flight.reports?.close() ?? null
+  const close = { key, attempt, batch, change, ranMs, ...(report !== null && { report }) }
+  return [withNotices(close, lease, handler.policy, '')]
 }
 
 /** Gives the job back; spends no retry. */
@@ -128,6 +155,13 @@ function capture(flight: Flight, thrown: unknown, phase: Phase, monoMs: number, 
   if (isInstance(thrown, ResultInvalid)) {
     const failure = engineFailure({ code: 'RESULT_INVALID', phase, type, codes, detail: thrown.message })
     return { failure, retry: 'never', retryAfterMs: null }
+  }
+  if (isInstance(thrown, OutputInvalid)) {
+    const detail = [thrown.message, ...thrown.problems].join('\n')
+    const context = { problems: thrown.problems }
+    const failure = engineFailure({ code: 'OUTPUT_INVALID', phase, type, codes, detail, context })
+    // An author can make it worth a retry: a model that answers in prose may answer in JSON the next time.
+    return { failure, retry: codes.OUTPUT_INVALID?.retry ?? 'never', retryAfterMs: null }
   }
   const nowMs = flight.storeNowMs(monoMs)
   const said = Attempt.contextOf(flight.attempt)
@@ -167,30 +201,6 @@ function budgetOf({ lease, handler }: Flight): { budget?: RetryBudget } {
 
 function describeProblems(error: RedressError): string {
   return [error.message, ...error.problems].join('\n')
-}
-
-/** The handler's output cannot be kept. */
-class ResultInvalid extends Error {
-  override readonly name = 'ResultInvalid'
-}
-
-/** Results are kept as JSON; `undefined` is no result. */
-export function packResult(output: unknown, bytesMax: number): string | null {
-  if (output === undefined) return null
-  let text: string | undefined
-  try {
-    text = JSON.stringify(output)
-  } catch (error) {
-    throw new ResultInvalid(
-      `the result cannot be written as JSON: ${error instanceof Error ? error.message : 'it threw'}`,
-    )
-  }
-  if (text === undefined) throw new ResultInvalid(`the result is a ${typeof output}, which JSON cannot hold`)
-  // A character is at most three bytes of UTF-8 per UTF-16 unit: only a long text must be measured.
-  if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
-    throw new ResultInvalid(`the result has ${Buffer.byteLength(text)} bytes; at most ${bytesMax} are kept`)
-  }
-  return text
 }
 
 export interface LostJob {

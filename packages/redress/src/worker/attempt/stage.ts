@@ -255,6 +255,8 @@ export interface StageHost {
 export interface StageRuntime {
   readonly clock: Clock
   readonly chance: Chance
+  /** The largest result that the worker keeps. */
+  readonly resultBytesMax: number
   /** Called when a try has ended, either way. */
   readonly onTry?: ((type: string, stage: string, ms: number) => void) | undefined
 }

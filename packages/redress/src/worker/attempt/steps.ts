@@ -1,6 +1,7 @@
 import { AttemptStuck, AttemptTimeout, TotalTimeout } from '../../core/failure/attempt-failed.ts'
 import { isInstance } from '../../core/failure/facts.ts'
 import type { Change } from '../../core/job/change.ts'
+import { packResult } from '../../core/job/result.ts'
 import { withNotices } from '../../core/notice/notice.ts'
 import { unpackSpent } from '../../core/policy/budget.ts'
 import type { Close, CloseAnswer, WorkerKey } from '../../store/contract/store.ts'
@@ -8,8 +9,10 @@ import { type AttemptSpan, traceAttempt } from '../../tracing/tracing.ts'
 import type { BreakerWatch } from '../claim/breaker-watch.ts'
 import type { SlotPools } from '../claim/slot-pool.ts'
 import type { Deadlines } from '../leases/deadlines.ts'
+import type { LoopWatch } from '../loop-watch.ts'
 import type { FullWorkerOptions } from '../options.ts'
 import type { Recorder, StartRecorder } from '../recorder.ts'
+import type { Reporter } from '../reporter.ts'
 import { type Cancelled, LeaseLost } from './attempt.ts'
 import { callAcquire, callHandler, callVerify, type Handler } from './call-handler.ts'
 import {
@@ -21,10 +24,11 @@ import {
   type Steps,
   UNTIL_RESUMED,
 } from './flight.ts'
-import { changeFor, changeForShutdown, type Outcome, packResult, release } from './outcome.ts'
+import { changeFor, changeForExpired, changeForShutdown, type Outcome, release } from './outcome.ts'
 
 /** The steps of an attempt, in order. */
 export const STEPS = ['claim', 'start', 'run', 'verify', 'decide', 'record', 'report'] as const
+/** One step of an attempt. */
 export type Step = (typeof STEPS)[number]
 
 /** A job claimed ahead that waits longer than this for a slot is given back, for another worker. */
@@ -39,10 +43,12 @@ export interface AttemptParts {
   readonly options: FullWorkerOptions
   readonly held: Map<number, Flight>
   readonly pools: SlotPools
-  readonly breakers: BreakerWatch | null
+  readonly breakers: BreakerWatch
   readonly starts: StartRecorder
   readonly recorder: Recorder
+  readonly reporter: Reporter
   readonly deadlines: Deadlines
+  readonly loop: LoopWatch
   key(): WorkerKey
   isAlive(): boolean
   crash(): void
@@ -55,6 +61,7 @@ export interface AttemptParts {
 /** The attempts of one worker: the steps of each, and the events from outside that change its way. */
 export class Attempts {
   readonly #parts: AttemptParts
+  readonly #onReport = (flight: Flight): void => this.#parts.reporter.changed(flight)
 
   constructor(parts: AttemptParts) {
     this.#parts = parts
@@ -70,6 +77,7 @@ export class Attempts {
     // The job was taken back and leased to this worker again. The earlier handler must not run beside this one.
     if (earlier !== undefined) this.lose(earlier)
     held.set(lease.key, flight)
+    flight.onReport = this.#onReport
     deadlines.watch(flight.trustedUntilMonoMs)
     flight.begin(this.#attempt(flight))
   }
@@ -91,7 +99,7 @@ export class Attempts {
 
     if (change === null) {
       if (!this.#enter('start', flight)) return
-      change = breakers?.refusal(flight) ?? null
+      change = changeForExpired(flight, flight.storeNowMs(clock.monoMs())) ?? breakers.refusal(flight)
     }
     if (change === null) {
       pool.take()
@@ -118,7 +126,9 @@ export class Attempts {
           yield this.#call(flight, callVerify, handler.verify, output)
           running.phase = 'execution'
         }
-        outcome = { kind: 'succeeded', result: packResult(output, options.resultBytesMax) }
+        const kept: unknown =
+          handler.checkOutput === null ? output : yield* this.#checked(running, handler.checkOutput, output)
+        outcome = { kind: 'succeeded', result: packResult(kept, options.resultBytesMax) }
       } catch (thrown) {
         const { phase } = running
         outcome = isInstance(thrown, Interruption)
@@ -152,8 +162,9 @@ export class Attempts {
   }
 
   #begin(flight: Flight, nowMonoMs: number): Running {
-    const { breakers, options, deadlines } = this.#parts
-    const running = flight.run(nowMonoMs, breakers?.callEpoch(flight) ?? null)
+    const { breakers, options, deadlines, loop } = this.#parts
+    loop.began()
+    const running = flight.run(nowMonoMs, breakers.callEpoch(flight))
     options.onStart?.(flight.lease.type, flight.storeNowMs(nowMonoMs) - flight.lease.dueSinceMs)
     deadlines.watch(running.deadlineMonoMs)
     return running
@@ -169,20 +180,39 @@ export class Attempts {
 
   /** Calls the author's code, inside its span. */
   #call<Of>(flight: Flight, call: AuthorCall<Of>, of: Of, value: unknown): unknown {
-    const { clock } = this.#parts.options
+    const { loop, options } = this.#parts
+    const { clock } = options
     const { span, attempt } = flight
     const beganMonoMs = clock.monoMs()
     try {
+      if (loop.isTracing) {
+        const bound = call.bind(null, of, value, attempt)
+        return loop.trace(flight, () => (span === null ? bound() : span.run(bound)))
+      }
       return span === null ? call(of, value, attempt) : span.run(call.bind(null, of, value, attempt))
     } finally {
       const heldUpMs = clock.monoMs() - beganMonoMs
-      if (heldUpMs > HELD_UP_MS_MIN) this.#forgive(flight, heldUpMs)
+      if (heldUpMs > HELD_UP_MS_MIN) {
+        this.#forgive(flight, heldUpMs)
+        loop.measured(flight, heldUpMs)
+      }
     }
   }
 
+  /** What the type's schema makes of an output. */
+  *#checked(running: Running, check: NonNullable<Handler['checkOutput']>, output: unknown): Steps<unknown> {
+    running.phase = 'verification'
+    const checked = check(output)
+    const kept: unknown = isThenable(checked) ? yield checked : checked
+    running.phase = 'execution'
+    return kept
+  }
+
   #decide(flight: Flight, { deadlineMonoMs, span }: Running, outcome: Outcome): Change {
-    const { clock, chance } = this.#parts.options
+    const { options, loop } = this.#parts
+    const { clock, chance } = options
     const nowMonoMs = clock.monoMs()
+    loop.ended(flight, nowMonoMs)
     // A handler that held up the event loop could not be stopped at its limit. The limit holds all the same.
     const isLate = outcome.kind === 'succeeded' && nowMonoMs > deadlineMonoMs
     const judged: Outcome = isLate ? { kind: 'interrupted', reason: this.#timeoutOf(flight) } : outcome
@@ -198,11 +228,13 @@ export class Attempts {
     const { id, pools, breakers, recorder, scheduleCycle } = this.#parts
     const { lease, handler } = flight
     const { ran, endedMonoMs } = closing
-    if (ran !== null && ran.callEpoch !== null) breakers?.ended(flight, ran.callEpoch, change, endedMonoMs)
+    if (ran !== null && ran.callEpoch !== null) breakers.ended(flight, ran.callEpoch, change, endedMonoMs)
     const { key, attempt, batch } = lease
     const startedMonoMs = ran?.startedMonoMs ?? null
     const ranMs = startedMonoMs === null ? null : endedMonoMs - startedMonoMs
-    const close: Close = withNotices({ key, attempt, batch, change, ranMs }, lease, handler.policy, id)
+    const report = flight.reports?.close() ?? null
+    const ending = { key, attempt, batch, change, ranMs, ...(report !== null && { report }) }
+    const close: Close = withNotices(ending, lease, handler.policy, id)
     recorder.add(flight, close)
     const pool = pools.of(flight)
     if (ran !== null && !closing.keepsSlot) pool.free()
@@ -222,7 +254,7 @@ export class Attempts {
       options.log.warn({ job_id: jobId, attempt }, 'an outcome came after its lease was gone and does not count')
       if (!isLossReported) this.#reportLoss(flight)
     }
-    const breaker = breakers?.statusOf(flight.handler.policy) ?? null
+    const breaker = breakers.statusOf(flight.handler.policy)
     const trace = ran?.span?.traceparent ?? flight.lease.trace
     try {
       options.onOutcome?.({ jobId, type, attempt, answer, change, ranMs, breaker, trace })
@@ -377,12 +409,14 @@ function* released(flight: Flight, outcome: Outcome): Steps<Outcome> {
 }
 
 /**
- * Where the record must say "it began" before it begins: by policy, because an earlier worker died holding the job, or
- * because the process stood still for longer than the lease. In that case the store knows who has the job.
+ * Where the record must say "it began" before it begins: by policy, because an earlier worker died holding the job,
+ * because the process stood still for longer than the lease, or because the job expires unless it begins. In that case
+ * the store knows who has the job.
  */
 function mustRecordStart({ handler, lease, startedMonoMs, trustedUntilMonoMs }: Flight): boolean {
   if (handler.policy.audit === 'write-ahead' || (startedMonoMs !== null && trustedUntilMonoMs <= startedMonoMs))
     return true
+  if (lease.expiresAtMs !== null) return true
   if (lease.spent === null) return false
   const { reclaims, releases } = unpackSpent(lease.spent)
   return reclaims > 0 || releases > 0

@@ -39,7 +39,6 @@ interface WatchOptions {
   store: Store
   clock: Clock
   log: Log
-  handlers: ReadonlyMap<string, Handler>
   /** There are counts to send: the worker's loop must run soon. */
   toSend: () => void
   /** The states of the breakers were read again: attempts may begin. */
@@ -54,7 +53,8 @@ interface WatchOptions {
  */
 export class BreakerWatch {
   readonly #options: WatchOptions
-  readonly #names: readonly string[]
+  /** Empty where no job type has a breaker: then nothing is asked, counted or looked at. */
+  readonly #names = new Set<string>()
   readonly #known = new Map<string, BreakerStanding>()
   #tallies: Tally[] = []
   #isUrgent = false
@@ -66,15 +66,20 @@ export class BreakerWatch {
   #timer: Timer | null = null
   #isEnded = false
 
-  private constructor(options: WatchOptions, names: readonly string[]) {
+  constructor(options: WatchOptions) {
     this.#options = options
-    this.#names = names
   }
 
-  /** null where no job type has a breaker: then nothing is asked, counted or looked at. */
-  static of(options: WatchOptions): BreakerWatch | null {
-    const names = new Set([...options.handlers.values()].flatMap(({ policy }) => policy.breaker?.guards ?? []))
-    return names.size === 0 ? null : new BreakerWatch(options, [...names])
+  /** From now on, the breakers of these types are watched, too. */
+  serve(handlers: readonly Handler[]): void {
+    const before = this.#names.size
+    for (const { policy } of handlers) if (policy.breaker !== null) this.#names.add(policy.breaker.guards)
+    // Nothing is known of the new ones: they must be looked at before an attempt begins.
+    if (this.#names.size > before) this.#learnedMonoMs = Number.NEGATIVE_INFINITY
+  }
+
+  get isNeeded(): boolean {
+    return this.#names.size > 0
   }
 
   /** Something will be answered without time going by. */
@@ -118,7 +123,7 @@ export class BreakerWatch {
   async #look(nowMonoMs: number): Promise<void> {
     const { store, clock, log, looked } = this.#options
     try {
-      this.update(await answerOrThrow(clock, store.standings({ names: this.#names })), nowMonoMs)
+      this.update(await answerOrThrow(clock, store.standings({ names: [...this.#names] })), nowMonoMs)
     } catch (error) {
       log.error({ err: error }, 'breakers could not be looked at; going by what was known when the jobs were claimed')
       this.#learnedMonoMs = nowMonoMs

@@ -20,8 +20,6 @@ interface IntakeOptions extends StageRuntime {
   store: Store
   log: Log
   handlers: ReadonlyMap<string, Handler>
-  /** The handlers of the worker whose jobs are claimed here. */
-  served: readonly Handler[]
   prefetchMax: number
   /** The answer to a claim says how breakers stand. */
   onBreakers: (standings: readonly BreakerStanding[], askedMonoMs: number) => void
@@ -38,14 +36,15 @@ export class Intake {
   readonly #prefetch: Prefetch
   readonly #onBreakers: IntakeOptions['onBreakers']
   readonly #runtime: StageRuntime
-  readonly #lanes: Lane[]
+  #served: readonly Handler[] = []
+  #lanes: readonly Lane[] = []
   /** Types with a limit per worker. */
-  readonly #slotted: readonly Handler[]
+  #slotted: readonly Handler[] = []
   /** Jobs that can be given back, and take nothing from others while they wait, may be claimed before there is a slot. */
-  readonly #lanesAhead: Lane[]
+  #lanesAhead: readonly Lane[] = []
 
   constructor(options: IntakeOptions) {
-    const { store, clock, log, handlers, served, prefetchMax, onBreakers } = options
+    const { store, clock, log, handlers, prefetchMax, onBreakers } = options
     this.#store = store
     this.#clock = clock
     this.#runtime = options
@@ -54,8 +53,12 @@ export class Intake {
     this.#handlers = handlers
     this.#prefetch = new Prefetch(prefetchMax)
     this.#onBreakers = onBreakers
-    const lanesOf = (some: readonly Handler[]): Lane[] =>
-      some.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
+  }
+
+  /** From now on, jobs of these types are claimed here, too. */
+  serve(added: readonly Handler[]): void {
+    const served = [...this.#served, ...added]
+    this.#served = served
     this.#lanes = lanesOf(served)
     this.#slotted = served.filter(({ slotsMax }) => slotsMax !== null)
     this.#lanesAhead = lanesOf(served.filter(({ policy, slotsMax }) => slotsMax === null && mayWaitHere(policy)))
@@ -162,6 +165,9 @@ export class Intake {
     return { ...handler, policy: asForwardOnly(handler.policy) }
   }
 }
+
+const lanesOf = (handlers: readonly Handler[]): Lane[] =>
+  handlers.map(({ type, policy }) => ({ type, ttlMs: policy.lease.ttlMs }))
 
 interface Claim {
   lanes: readonly Lane[]

@@ -55,6 +55,12 @@ export class SlotPool {
     return this.#isClaiming
   }
 
+  /** From now on, jobs of these types run in these slots, too. */
+  serve(handlers: readonly Handler[]): void {
+    this.#options.intake.serve(handlers)
+    this.#isWanted = true
+  }
+
   /** A slot or work may be available: the next run of the loop claims. */
   want(): void {
     this.#isWanted = true
@@ -142,23 +148,25 @@ export class SlotPool {
 /** The pools of a worker: one per type with its own slots, and one for all other types. */
 export class SlotPools {
   readonly #shared: SlotPool
-  readonly #own: readonly SlotPool[]
-  readonly #byType: ReadonlyMap<string, SlotPool>
+  readonly #own: SlotPool[] = []
+  readonly #byType = new Map<string, SlotPool>()
+  readonly #makePool: (slots: number) => SlotPool
 
-  constructor(
-    handlers: Iterable<Handler>,
-    concurrency: number,
-    makePool: (served: readonly Handler[], slots: number) => SlotPool,
-  ) {
-    const all = [...handlers]
-    const own = all.filter(({ ownSlots }) => ownSlots !== null)
-    const shared = all.filter(({ ownSlots }) => ownSlots === null)
-    this.#shared = makePool(shared, concurrency)
-    this.#own = own.map((handler) => makePool([handler], handler.ownSlots as number))
-    this.#byType = new Map([
-      ...shared.map(({ type }) => [type, this.#shared] as const),
-      ...own.map(({ type }, i) => [type, this.#own[i] as SlotPool] as const),
-    ])
+  constructor(concurrency: number, makePool: (slots: number) => SlotPool) {
+    this.#makePool = makePool
+    this.#shared = makePool(concurrency)
+  }
+
+  /** From now on, jobs of these types are claimed, too. */
+  serve(handlers: readonly Handler[]): void {
+    this.#shared.serve(handlers.filter(({ ownSlots }) => ownSlots === null))
+    for (const handler of handlers) {
+      const pool = handler.ownSlots === null ? this.#shared : this.#makePool(handler.ownSlots)
+      this.#byType.set(handler.type, pool)
+      if (pool === this.#shared) continue
+      pool.serve([handler])
+      this.#own.push(pool)
+    }
   }
 
   get #all(): SlotPool[] {

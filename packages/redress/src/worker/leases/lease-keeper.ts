@@ -1,13 +1,12 @@
 import type { Clock } from '../../runtime/clock.ts'
 import type { Log } from '../../runtime/log.ts'
 import type { Renewal, Store, WorkerKey } from '../../store/contract/store.ts'
-import { Attempt } from '../attempt/attempt.ts'
+import type { Handler } from '../attempt/call-handler.ts'
 import type { Flight } from '../attempt/flight.ts'
 import { ANSWER_MS_MAX, answerWithin, NO_ANSWER, Trouble } from '../store-calls.ts'
 
 /** A lease is renewed when a third of it has passed: two renewals may fail before it is in danger. */
 const RENEW_AT_SHARE = 1 / 3
-const PROGRESS_EVERY_MS = 1_000
 /** An idle worker shows itself this often. */
 const SEEN_EVERY_MS = 10_000
 
@@ -16,20 +15,23 @@ export class LeaseKeeper {
   readonly #store: Store
   readonly #clock: Clock
   readonly #trouble: Trouble
-  readonly #answerMsMax: number
+  #answerMsMax = ANSWER_MS_MAX
   readonly #lost: (flight: Flight) => void
   #underWay: Promise<void> | null = null
   #next: Promise<void> | null = null
   #seenMonoMs = Number.NEGATIVE_INFINITY
-  #progressMonoMs = Number.NEGATIVE_INFINITY
 
-  /** `shortestMs`: the shortest of all leases that may need a renewal while an answer is pending. */
-  constructor(store: Store, clock: Clock, log: Log, shortestMs: number, lost: (flight: Flight) => void) {
+  constructor(store: Store, clock: Clock, log: Log, lost: (flight: Flight) => void) {
     this.#store = store
-    this.#answerMsMax = Math.min(ANSWER_MS_MAX, shortestMs * RENEW_AT_SHARE)
     this.#clock = clock
     this.#trouble = new Trouble(clock, log)
     this.#lost = lost
+  }
+
+  /** From now on, jobs of these types may be held: the shortest lease may need a renewal while an answer is pending. */
+  serve(handlers: readonly Handler[]): void {
+    const leasesMs = handlers.map(({ policy }) => policy.lease.ttlMs * RENEW_AT_SHARE)
+    this.#answerMsMax = Math.min(this.#answerMsMax, ...leasesMs)
   }
 
   /**
@@ -64,10 +66,6 @@ export class LeaseKeeper {
     } catch (error) {
       this.#trouble.failed({ err: error, leases: renewals.length }, 'leases could not be renewed; will try again')
     }
-    for (const { key, progress } of renewals) {
-      const flight = held.get(key)
-      if (flight !== undefined && progress !== null) Attempt.giveBackProgress(flight.attempt)
-    }
   }
 
   /** Also handles an answer that came after its round timed out. */
@@ -91,16 +89,13 @@ export class LeaseKeeper {
   }
 
   #due(held: ReadonlyMap<number, Flight>, nowMonoMs: number): Renewal[] {
-    const reportsProgress = nowMonoMs - this.#progressMonoMs >= PROGRESS_EVERY_MS
-    if (reportsProgress) this.#progressMonoMs = nowMonoMs
     const renewals: Renewal[] = []
     for (const [key, flight] of held) {
       const { state } = flight
       if (state.kind === 'closing' && state.record === 'sent') continue
       const { ttlMs } = flight.handler.policy.lease
-      const progress = reportsProgress ? Attempt.takeProgress(flight.attempt) : null
-      if (progress === null && nowMonoMs < flight.renewedMonoMs + ttlMs * RENEW_AT_SHARE) continue
-      renewals.push({ key, attempt: flight.lease.attempt, ttlMs, progress })
+      if (nowMonoMs < flight.renewedMonoMs + ttlMs * RENEW_AT_SHARE) continue
+      renewals.push({ key, attempt: flight.lease.attempt, ttlMs })
     }
     return renewals
   }

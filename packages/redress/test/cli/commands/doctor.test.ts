@@ -89,7 +89,7 @@ describe('doctor --orphans', () => {
     const renew = async () => {
       const again = new App({ store: location })
       const { key, attempt } = leases[0] as { key: number; attempt: number }
-      await (await again.store()).renew({ worker, leases: [{ key, attempt, ttlMs: 600_000, progress: null }] })
+      await (await again.store()).renew({ worker, leases: [{ key, attempt, ttlMs: 600_000 }] })
       await again.stop()
     }
     return { id, renew }

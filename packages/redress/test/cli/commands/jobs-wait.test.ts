@@ -73,7 +73,7 @@ test('a wait that times out exits with 5', async () => {
   const { code, stderr } = await redress(['jobs', 'wait', id, '--timeout', '50ms', ...at])
   expect({ code, stderr }).toEqual({
     code: 5,
-    stderr: expect.stringMatching(/^WAIT_OVER: .* within 50 ms\.\nIt goes on/),
+    stderr: expect.stringMatching(/^WAIT_TIMEOUT: .* within 50 ms\.\nIt goes on/),
   })
   expect((await redress(['jobs', 'wait', id, '--timeout', 'soon', ...at])).code).toBe(2)
 })

@@ -76,7 +76,7 @@ test('one job is shown with input, result and actions', async () => {
     /^status +complete$/m,
     /^input +\{"ok":true\}$/m,
     /^result +\{"pages":3\}$/m,
-    /^actions +nothing$/m,
+    /^actions +delete$/m,
   ]) {
     expect(stdout).toMatch(part)
   }

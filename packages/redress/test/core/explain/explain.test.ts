@@ -314,3 +314,26 @@ test('a long history shows how it began and how it ended', () => {
   expect(text).toContain('attempt 100 on')
   expect(text).not.toContain('attempt 50 on')
 })
+
+test('an imported failure is explained with the system, queue and job it comes from, and not as a refused submission', () => {
+  const decision = {
+    because: 'it had failed after 3 attempts before it was imported from BullMQ, queue mail, job 17',
+    rule: 'imported as failed',
+    budget: { name: 'retry.max', before: 0, after: 0, max: 3 },
+  }
+  const imported = failure({ seq: 1, attempt: 0, code: 'IMPORTED', decision })
+  const job = record({ status: 'failed', attempt: 0, latestFailure: imported })
+  const events = history([
+    'failed',
+    1_000,
+    0,
+    { failure: 1, code: 'IMPORTED', importedFrom: 'BullMQ, queue mail, job 17' },
+  ])
+  const said = explain({ job, events, failures: [imported], nowMs: 10_000 })
+  expect(said.verdict).toContain('Imported from BullMQ, queue mail, job 17.')
+  expect(said.steps[0]?.text).toBe('imported as failed from BullMQ, queue mail, job 17; nothing was executed here')
+  expect(renderExplanation(said)).not.toContain('refused')
+  const waiting = history(['queued', 1_000, 0, { importedFrom: 'pg-boss, queue mail, job 4711' }])
+  const queued = explain({ job: record(), events: waiting, failures: [], nowMs: 10_000 })
+  expect(queued.steps[0]?.text).toBe('imported from pg-boss, queue mail, job 4711')
+})

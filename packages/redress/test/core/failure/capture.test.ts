@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { AttemptFailed, AttemptTimeout, publicLine } from '../../../src/core/failure/attempt-failed.ts'
+import { AttemptFailed, AttemptTimeout } from '../../../src/core/failure/attempt-failed.ts'
 import { type CaptureInput, captureFailure, engineFailure } from '../../../src/core/failure/capture.ts'
 import { rule } from '../../../src/core/failure/classify.ts'
 import { LAYER_OF_PHASE, PHASES } from '../../../src/core/failure/failure.ts'
 import { ENGINE_CODES, type EngineCode, failureCodes, withEngineCodes } from '../../../src/core/failure/taxonomy.ts'
+import { publicLine } from '../../../src/core/text/public-line.ts'
 import { hostile } from './hostile.ts'
 
 const codes = withEngineCodes(

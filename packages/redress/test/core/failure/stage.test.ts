@@ -41,7 +41,7 @@ describe('the options of a stage', () => {
   test.each<[string, StageOptions, RegExp]>([
     ['no try at all', { max: 0 }, /max must be a whole number from 1/],
     ['half a try', { max: 1.5 }, /max must be/],
-    ['a name that is no option', { retries: 3 } as never, /retries is not an option of a stage/],
+    ['a name that is no option', { retries: 3 } as never, /The stage download has no option "retries"/],
     ['another ending', { exhausted: 'stop' as never }, /exhausted must be 'fail' or 'retry', not "stop"/],
     ['a code that the taxonomy does not have', { exhaustedCode: 'LOST' }, /the taxonomy has no code LOST/],
     ['no time', { timeout: 0 }, /a timeout of nothing/],

@@ -19,11 +19,11 @@ test('every action is named, whether it may be done or not, with one plain sente
 })
 
 test.each<[Status, ActionName[]]>([
-  ['queued', ['mark-failed', 'cancel']],
+  ['queued', ['mark-failed', 'cancel', 'reschedule', 'reprioritise', 'replace-input']],
   ['processing', ['mark-failed', 'cancel']],
-  ['complete', []],
-  ['failed', ['retry']],
-  ['cancelled', []],
+  ['complete', ['delete']],
+  ['failed', ['retry', 'delete']],
+  ['cancelled', ['delete']],
 ])('a job that is %s may be: %j', (status, names) => {
   expect(allowed(record({ status, policy: watermark }))).toEqual(names)
 })
@@ -103,6 +103,38 @@ describe('cancel', () => {
   })
 })
 
+describe('a job that waits', () => {
+  const waiting = (dueAtMs: number | null, attempt = 0) => record({ status: 'queued', dueAtMs, attempt })
+
+  test('can be promoted only while its time is not reached', () => {
+    expect(judge(waiting(5), 'promote')).toMatchObject({ allowed: true })
+    expect(judge(waiting(null), 'promote')).toEqual({ allowed: false, by: 'state', why: 'it is due already' })
+  })
+
+  test('keeps its input after its first attempt, and can still be rescheduled, promoted and reprioritised', () => {
+    const inBackoff = waiting(5, 1)
+    expect(judge(inBackoff, 'replace-input')).toMatchObject({ allowed: false, by: 'state' })
+    for (const name of ['reschedule', 'promote', 'reprioritise'] as const) {
+      expect(judge(inBackoff, name).allowed, name).toBe(true)
+    }
+  })
+
+  test('can be changed under a policy that only goes forward', () => {
+    const job = { ...waiting(5), policy: proxx, isForwardOnly: true }
+    for (const name of ['reschedule', 'promote', 'reprioritise', 'replace-input'] as const) {
+      expect(judge(job, name).allowed, name).toBe(true)
+    }
+  })
+})
+
+test('a failed job with an open dead letter is not deleted unless the person insists', () => {
+  const lettered = policy({ deadLetter: 'queue' })
+  const job = record({ status: 'failed', policy: lettered, isDeadLettered: true })
+  expect(judge(job, 'delete')).toMatchObject({ allowed: false, by: 'letter' })
+  expect(judge({ ...job, retriedAs: 'another' }, 'delete').allowed).toBe(true)
+  expect(judge({ ...job, isDeadLettered: false }, 'delete').allowed).toBe(true)
+})
+
 test('what is allowed is an edge of the policy, whatever the policy', () => {
   const causes = { retry: 'manual-retry', 'mark-failed': 'mark-failed', cancel: 'cancel' } as const
   const anyJob = fc.record({
@@ -117,7 +149,11 @@ test('what is allowed is an edge of the policy, whatever the policy', () => {
         // A new job needs no edge of the old one, and a running job is marked failed by the edge of its close.
         if (name === 'retry' && job.policy.manualRetry.mode === 'new-job') continue
         if (name === 'mark-failed' && job.status === 'processing') continue
-        expect(edgesOf(job.policy)).toContainEqual(expect.objectContaining({ from: job.status, by: causes[name] }))
+        // The others keep the state of the job, or remove a job that has ended.
+        if (!(name in causes)) continue
+        expect(edgesOf(job.policy)).toContainEqual(
+          expect.objectContaining({ from: job.status, by: causes[name as keyof typeof causes] }),
+        )
       }
     }),
   )

@@ -15,6 +15,7 @@ export function record(given: Partial<JobRecord> = {}): JobRecord {
     attempt: 0,
     spent: null,
     progress: 0,
+    progressDetail: null,
     createdAtMs: 1_000,
     queuedAtMs: 1_000,
     dueAtMs: null,

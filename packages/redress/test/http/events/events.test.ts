@@ -4,6 +4,8 @@ import { openRawConnection } from '../sockets.ts'
 import { makeWorld } from '../world.ts'
 import { listen } from './streams.ts'
 
+const SCOPED = { name: 'narrow', role: 'viewer', expires: '1d' } as const
+
 test('events are streamed on their topics to authorized subscribers with a reconnect delay [W34]', async () => {
   const world = await makeWorld()
   const all = await listen(world, 'viewer')
@@ -29,6 +31,7 @@ test("an owner's stream carries no events of other owners, operators or batches 
     ['owner:bob', 403],
     ['*', 403],
     ['type:step', 403],
+    [`log:${jobs.ann.queued}`, 403],
     ['queue:default', 403],
     ['breaker:gateway', 403],
     ['schedule:nightly', 403],
@@ -197,4 +200,87 @@ test('a stopping server ends its streams with an end event', async () => {
   await stream.ended
   expect(stream.told.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped' } })
   expect(performance.now() - startedMs).toBeLessThan(5_000)
+})
+
+test('log lines reach operators and never an owner, whatever they subscribe to; progress reaches both', async () => {
+  const world = await makeWorld()
+  const { app, ask, tokens } = world
+  const noted = await app.perform('tokens.create', { ...SCOPED, scopes: 'jobs.events,jobs.show', actor: 'olga' })
+  tokens.scoped = noted.token ?? ''
+  app.job('reporting', {
+    run: (_: unknown, attempt) => {
+      attempt.log('took 3 ms', { password: 'hunter2hunter2' })
+      attempt.progress({ done: 1, total: 4, note: 'page 1' })
+    },
+  })
+  const { id } = await app.submit('reporting', {}, { owner: 'ann' })
+  const streams = {
+    viewer: await listen(world, 'viewer'),
+    own: await listen(world, 'owner', `?topic=owner:ann&topic=job:${id}`),
+    scoped: await listen(world, 'scoped'),
+    lines: await listen(world, 'viewer', `?topic=log:${id}`),
+    gathered: await listen(world, 'viewer', '?every=250'),
+  }
+  await (await app.makeWorker()).tick()
+  for (const name of ['viewer', 'own', 'scoped'] as const) {
+    expect((await streams[name].hear('job.progress')).data).toMatchObject({
+      progress: 0.25,
+      done: 1,
+      total: 4,
+      note: 'page 1',
+    })
+    await streams[name].hear('job.complete')
+  }
+  const line = await streams.lines.hear('job.log')
+  expect(line.data).toMatchObject({
+    jobId: id,
+    attempt: 1,
+    line: 1,
+    message: 'took 3 ms',
+    fields: { password: '[redacted]' },
+  })
+  expect(streams.viewer.told.map(({ event }) => event)).toContain('job.log')
+  for (const name of ['own', 'scoped'] as const)
+    expect(streams[name].told.map(({ event }) => event)).not.toContain('job.log')
+  await until('the gathered stream names the log and the job', () => {
+    const subjects = streams.gathered.told.flatMap(({ data }) => data.subjects ?? [])
+    return subjects.includes(`log:${id}`) && subjects.includes(`job:${id}`)
+  })
+  expect(await ask(`/api/events?topic=log:${id}`, { as: 'scoped' })).toMatchObject({ status: 403 })
+  expect(await ask(`/api/jobs/${id}/logs`, { as: 'owner' })).toMatchObject({ status: 403 })
+  expect((await ask(`/api/jobs/${id}`, { as: 'owner' })).json).toMatchObject({
+    ...{ progressNote: 'page 1', progressDone: 1, progressTotal: 4, logs: { lines: [], count: 0, dropped: 0 } },
+  })
+  const shown = await ask(`/api/jobs/${id}/logs?tail=5`, { as: 'viewer' })
+  expect(shown.json).toMatchObject({
+    lines: [{ message: 'took 3 ms' }],
+    attempts: [{ attempt: 1, lines: 1, dropped: 0 }],
+  })
+  expect((await ask(`/api/jobs/${id}`, { as: 'viewer' })).json.logs).toMatchObject({ count: 1, lines: [{ line: 1 }] })
+})
+
+test('a client that reconnects gets the log lines and the progress that it missed', async () => {
+  const world = await makeWorld()
+  const { app } = world
+  app.job('reporting', {
+    run: (_: unknown, attempt) => {
+      attempt.log('one')
+      attempt.log('two')
+      attempt.progress(0.5)
+    },
+  })
+  const first = await listen(world, 'viewer')
+  const { id } = await app.submit('reporting', {})
+  const seen = await first.hear('job.queued')
+  first.leave()
+  await (await app.makeWorker()).tick()
+  const again = await listen(world, 'viewer', `?topic=job:${id}&topic=log:${id}`, { 'last-event-id': seen.id ?? '' })
+  await again.hear('job.complete')
+  expect(again.told.map(({ event }) => event)).toEqual([
+    'job.processing',
+    'job.log',
+    'job.log',
+    'job.progress',
+    'job.complete',
+  ])
 })

@@ -80,12 +80,12 @@ test('an unsupported method is refused with the supported ones, and HEAD works l
   for (const { method, url, name } of TABLE_ROUTES) {
     const { path } = callOf({ method, url }, world.inputOf(name, 'own'))
     const bare = path.split('?')[0] as string
-    const refused = await world.ask(bare, { as: 'admin', method: 'PUT' })
+    const refused = await world.ask(bare, { as: 'admin', method: 'PATCH' })
     expect({ status: refused.status, code: refused.json.error.code }, url).toEqual({
       ...{ status: 405, code: 'METHOD_NOT_ALLOWED' },
     })
     expect(refused.headers.allow?.split(', '), url).toContain(method)
-    if (method === 'POST') continue
+    if (method !== 'GET') continue
     const [got, head] = [await world.ask(path, { as: 'admin' }), await world.ask(path, { as: 'admin', method: 'HEAD' })]
     expect({ status: head.status, text: head.text }, url).toEqual({ status: got.status, text: '' })
     expect(head.headers['content-type']).toBe(got.headers['content-type'])

@@ -10,6 +10,7 @@ const leased = (key: number, { type = 1, placeMs = 5, priority = 0 } = {}): Leas
   ...(['id', '{}', null, 0, null, 0, null] as const),
   null,
   placeMs,
+  null,
   placeMs,
 ]
 

@@ -121,7 +121,7 @@ test.each([
     const isDone = async () => (await kindsOf(look, lease.id)).includes(kind)
     await store.close({ worker, closes: others.map(closeOf) })
     await expect(unanswered(store, relay, close, isDone)).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
-    const renewal = { key: lease.key, attempt: lease.attempt, ttlMs: 60_000, progress: null }
+    const renewal = { key: lease.key, attempt: lease.attempt, ttlMs: 60_000 }
     expect(await store.renew({ worker, leases: [renewal] })).toMatchObject({ lost: [] })
     expect(await close()).toEqual(['closed'])
     expect(await kindsOf(look, lease.id)).toEqual(['queued', 'processing', kind])

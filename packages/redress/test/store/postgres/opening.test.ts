@@ -118,8 +118,15 @@ test('settings of the role change nothing: a job lives as it would without them'
   await store.start({ worker, attempts: leases.map(({ key, attempt }) => ({ key, attempt, agoMs: 0 })) })
   const renewed = await store.renew({
     worker,
-    leases: leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 60_000, progress })),
+    leases: leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 60_000 })),
   })
+  const reported = {
+    lines: [],
+    dropped: 0,
+    progress: { fraction: progress, done: null, total: null, note: null, isEvent: true },
+  }
+  const reports = leases.map(({ key, attempt }) => ({ key, attempt, ...reported }))
+  expect(await store.report({ worker, reports })).toEqual({ lost: [] })
   expect(renewed.lost).toEqual([])
   const [first, ...others] = leases as [Lease, ...Lease[]]
   expect((await store.job({ id: first.id }))?.progress).toBe(progress)

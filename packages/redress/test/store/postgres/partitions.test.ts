@@ -189,7 +189,7 @@ test('work goes on behind long readers at midnight; the tables are made when the
   const worker = await started.enlist({ id: 'new', host: 'h', pid: 2, types: ['plain'] })
   await started.submit({ jobs: [job('held')] })
   const { leases } = await started.claim({ worker, lanes: [{ type: 'plain', ttlMs: 1000 }], max: 1 })
-  const renewal = leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 1000, progress: null }))
+  const renewal = leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: 1000 }))
   expect(await started.renew({ worker, leases: renewal })).toMatchObject({ lost: [] })
   await maintenance
   expect(await hasTable(`events_${await dayAgo(-1)}`)).toBe(false)

@@ -86,7 +86,7 @@ test('every call of a worker, a submitter and a reader ends when the server fall
   const { key, attempt } = lease
   relay.silence()
   const calls = {
-    renew: store.renew({ worker, leases: [{ key, attempt, ttlMs: 3_000, progress: null }] }),
+    renew: store.renew({ worker, leases: [{ key, attempt, ttlMs: 3_000 }] }),
     claim: store.claim({ worker, lanes: [{ type: 'work', ttlMs: 60_000 }], max: 1 }),
     start: store.start({ worker, attempts: [{ key, attempt, agoMs: 0 }] }),
     close: store.close({ worker, closes: [{ key, attempt, change: complete('1'), ranMs: null }] }),

@@ -203,3 +203,39 @@ describe('a refusal', () => {
     await expect(tried).rejects.toMatchObject({ code: 'STORE_BUSY', action: expect.stringContaining('Roll back') })
   })
 })
+
+test('a merged submission in a rolled back transaction changes nothing, and others wait for its end', async () => {
+  const { store, sql } = await shop()
+  const merge = { kind: 'debounce', key: 'a', waitMs: 3_600_000, maxWaitMs: null } as const
+  const [first] = await store.submit({ jobs: [newJob({ merge, payload: '1' })] })
+  const id = first?.id ?? ''
+  const before = await store.job({ id })
+  const undone = sql.begin(async (tx) => {
+    const submitted = await submitIn(store, clientOf(tx), [
+      newJob({ merge, payload: '2', ttlMs: 1_000 }),
+      newJob({ merge: { kind: 'throttle', key: 'a', everyMs: 1_000 }, runAtMs: 1 }),
+      newJob({ merge: { kind: 'singleton', key: '' }, dedupe: { key: 'a', scope: 'always', forMs: 1_000 } }),
+    ])
+    expect(submitted).toMatchObject([{ id, isNew: false, isReplaced: true }, { isNew: true }, { isNew: true }])
+    throw new Error(ROLLED_BACK)
+  })
+  await expect(undone).rejects.toThrow(ROLLED_BACK)
+  expect(await store.job({ id })).toEqual(before)
+  expect(await store.jobs({ limit: 10 })).toHaveLength(1)
+
+  let isThird = false
+  let third: Promise<unknown> = Promise.resolve()
+  await sql.begin(async (tx) => {
+    await submitIn(store, clientOf(tx), [newJob({ merge, payload: '3' })])
+    third = store.submit({ jobs: [newJob({ merge, payload: '4' })] }).then(() => {
+      isThird = true
+    })
+    await until('the other submission waits', async () => {
+      const [row] = await sql`SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
+      return row?.n > 0
+    })
+    expect(isThird).toBe(false)
+  })
+  await third
+  expect(await store.job({ id })).toMatchObject({ payload: '4' })
+})

@@ -418,7 +418,7 @@ test('each change is a line in the log, with the state', async () => {
   expect(lines.map(({ fields, level }) => [fields.event, fields.state, level])).toEqual([
     ['breaker.opened', 'open', 'warn'],
     ['breaker.half-open', 'half-open', 'warn'],
-    ['breaker.closed', 'closed', 'info'],
+    ['breaker.closed', 'closed', 'warn'],
     ['breaker.forced', 'open', 'warn'],
   ])
   expect(lines[0]?.message).toBe('breaker gateway opened: 100 % of the last 4 calls failed')

@@ -248,37 +248,6 @@ describe('the start of an attempt', () => {
   })
 })
 
-describe('progress', () => {
-  test('is written with a renewal, at most once a second, and kept between 0 and 1', async () => {
-    const running = open(scene.app)
-    await scene.worker()
-    const { id } = await scene.app.submit('open', {})
-    await scene.pass(0)
-    at(running, 0).attempt.progress(0.25)
-    await scene.pass(1_000)
-    expect((await scene.job(id)).progress).toBe(0.25)
-    for (let i = 0; i < 100; i++) at(running, 0).attempt.progress(i)
-    await scene.pass(1_000)
-    expect((await scene.job(id)).progress).toBe(1)
-    expect(() => at(running, 0).attempt.progress(Number.NaN)).toThrow(/from 0 to 1/)
-  })
-
-  test('is forgotten when the job goes back to the queue', async () => {
-    const running = open(scene.app)
-    const first = await scene.worker()
-    const { id } = await scene.app.submit('open', {})
-    await scene.pass(0)
-    at(running, 0).attempt.progress(0.5)
-    await scene.pass(1_000)
-    expect((await scene.job(id)).progress).toBe(0.5)
-    first.crash()
-    scene.clock.block(31_000)
-    const second = await scene.worker({}, scene.newApp())
-    await second.maintain()
-    expect(await scene.job(id)).toMatchObject({ status: 'queued', progress: 0 })
-  })
-})
-
 describe('when the wall clock is set', () => {
   const hourMs = 3_600_000
 

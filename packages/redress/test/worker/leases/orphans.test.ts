@@ -196,7 +196,7 @@ describe('a job that was claimed and never started', () => {
       scene.clock.block(5_000)
       await store.renew({
         worker,
-        leases: leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: LEASE_MS, progress: null })),
+        leases: leases.map(({ key, attempt }) => ({ key, attempt, ttlMs: LEASE_MS })),
       })
     }
     expect(await watcher.maintain()).toMatchObject({ requeued: 1 })

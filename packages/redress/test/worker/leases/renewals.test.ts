@@ -127,18 +127,6 @@ describe('a renewal', () => {
     expect(only(runs).stoppedMs).toBeNull()
   })
 
-  test('with progress is sent at most once a second', async () => {
-    const { faulty, runs } = await holdOneRun(scene, 60_000)
-    const before = faulty.timesOf('renew').length
-    for (let i = 1; i <= 100; i++) {
-      only(runs).attempt.progress(i / 100)
-      await pass(100)
-    }
-    const sent = faulty.timesOf('renew').length - before
-    expect(sent).toBeGreaterThanOrEqual(9)
-    expect(sent).toBeLessThanOrEqual(10)
-  })
-
   test('is sent by a worker without jobs, so that it is not taken for dead', async () => {
     const faulty = new Faulty(scene)
     const app = scene.newApp({ store: faulty.store })
@@ -166,20 +154,6 @@ describe('a renewal', () => {
     await app.submit('short', {})
     await pass(60_000)
     expect([only(long).stoppedMs, only(short).stoppedMs]).toEqual([null, null])
-  })
-
-  test('that failed tells the progress again that it could not write', async () => {
-    const { faulty, runs, id } = await holdOneRun(scene, 30_000)
-    await pass(1_000)
-    for (const form of ['refused', 'silent'] as const) {
-      faulty.set(form, 'renew')
-      const fraction = form === 'refused' ? 0.25 : 0.5
-      only(runs).attempt.progress(fraction)
-      await pass(2_000)
-      faulty.set('well', 'renew')
-      await pass(15_000)
-      expect((await scene.job(id)).progress).toBe(fraction)
-    }
   })
 })
 

@@ -119,7 +119,7 @@ describe('an attempt whose worker does not look at its own clock', () => {
     const held = leases.map(({ key, attempt }) => ({ key, attempt }))
     await scene.store.start({ worker, attempts: held.map((one) => ({ ...one, agoMs: 0 })) })
     const renew = async () => {
-      const renewals = held.map((one) => ({ ...one, ttlMs: 30_000, progress: 0.5 }))
+      const renewals = held.map((one) => ({ ...one, ttlMs: 30_000 }))
       return (await scene.store.renew({ worker, leases: renewals })).lost
     }
     for (let passedMs = 0; passedMs < ms; passedMs += 10_000) {

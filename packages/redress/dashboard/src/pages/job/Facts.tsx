@@ -75,10 +75,10 @@ const Made = ({ jobs }: { jobs: readonly JobView[] }) => (
   </ul>
 )
 
-/** Retention has removed it. */
+/** Retention or a person has removed it. */
 const Gone = ({ id }: { id: string }) => (
   <>
-    <code>{id}</code> <span class="quiet">(removed after its retention)</span>
+    <code>{id}</code> <span class="quiet">(removed)</span>
   </>
 )
 

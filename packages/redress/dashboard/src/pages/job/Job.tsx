@@ -118,8 +118,8 @@ function NotThere({ id, problem }: { id: string; problem: Refused }) {
       <Problem problem={problem} />
       <p>
         It may have been removed: a job that has ended is kept as long as the <code>retention</code> of its type says,
-        and then goes with its history. Or the address was cut off{isOwner() && ', or the job belongs to another owner'}
-        .
+        and then goes with its history. A person can also delete it before. Or the address was cut off
+        {isOwner() && ', or the job belongs to another owner'}.
       </p>
       <ul>
         <li>

@@ -10,7 +10,7 @@ import { Sentence } from '../../parts/Sentence.tsx'
 import { Ago, Clock } from '../../parts/Time.tsx'
 import { FAULT_WORDS } from '../../words/faults.ts'
 import { groupHref, jobHref, jobsHref } from '../../words/links.ts'
-import { ACTS, actOn, editAndRetry, onceMore, retryOf } from './actions.tsx'
+import { ACTS, actOn, actOnJob, deleteWithLetter, editAndRetry, onceMore, retryOf } from './actions.tsx'
 import { plainVerdict } from './plain-verdict.ts'
 
 type Explanation = OutputOf<'jobs.explain'>
@@ -115,24 +115,33 @@ function Alike({ explained: { alike, type }, failure }: { explained: Explanation
   )
 }
 
+/** The decisions about a job. The other acts change a job that waits, or delete one that has ended. */
+const DECISIONS: ReadonlySet<string> = new Set(['retry', 'mark-failed', 'cancel'])
+
 /** What may be done as buttons; what may not, with the reason. */
-function Acts({ explained: { id, actions, retriedAs }, job }: { explained: Explanation; job: Detail | null }) {
+function Acts({ explained: { id, actions, retriedAs, status }, job }: { explained: Explanation; job: Detail | null }) {
   const [made, setMade] = useState<string | null>(null)
   const onDone = (answer: unknown): void => {
-    const { job: now } = answer as JobActed
-    if (now.id !== id) setMade(now.id)
+    const { job: now } = answer as Partial<JobActed>
+    if (now !== undefined && now.id !== id) setMade(now.id)
   }
   const names = isOwner() ? actions.filter(({ name }) => whyNot(`jobs.${name}`) === null) : actions
   const allowed = names.filter((action) => action.allowed)
+  const decisions = allowed.filter(({ name }) => DECISIONS.has(name))
+  const changes = job === null ? [] : allowed.filter(({ name }) => !DECISIONS.has(name))
   const isAgain = retriedAs !== null && job !== null && job.manualRetry !== 'off' && whyNot('jobs.retry') === null
+  const hasEnded = status !== 'queued' && status !== 'processing'
+  const isWorthSaying = (name: string): boolean =>
+    DECISIONS.has(name) || (name === 'delete' ? hasEnded : status === 'queued')
   // The verdict already says that it was retried.
-  const refused = names.filter(({ allowed, name }) => !allowed && !(isAgain && name === 'retry'))
+  const refused = names.filter(({ allowed, name }) => !allowed && !(isAgain && name === 'retry') && isWorthSaying(name))
+  const hasLetter = refused.some(({ name }) => name === 'delete') && whyNot('jobs.delete') === null
   const notYours = allowed.map(({ name }) => whyNot(`jobs.${name}`)).find((why) => why !== null)
   return (
     <>
-      {allowed.length > 0 && (
+      {decisions.length > 0 && (
         <p class="buttons">
-          {allowed.map(({ name }) => (
+          {decisions.map(({ name }) => (
             <ActButton key={name} act={actOn(id, name, onDone)}>
               {ACTS[name].word}
             </ActButton>
@@ -148,6 +157,16 @@ function Acts({ explained: { id, actions, retriedAs }, job }: { explained: Expla
           {job.manualRetry === 'new-job' && !isOwner() && (
             <ActButton act={onceMore(editAndRetry(id, job.input, onDone), retriedAs)}>Edit and retry again</ActButton>
           )}
+        </p>
+      )}
+      {job !== null && (changes.length > 0 || hasLetter) && (
+        <p class="buttons">
+          {changes.map(({ name }) => (
+            <ActButton key={name} act={actOnJob(job, name, onDone)}>
+              {ACTS[name].word}
+            </ActButton>
+          ))}
+          {hasLetter && <ActButton act={deleteWithLetter(id)}>Delete with its letter</ActButton>}
         </p>
       )}
       {notYours !== undefined && <p>{notYours}</p>}

@@ -42,6 +42,7 @@ export const claiming = topic('claiming', {
         ...{
           createdAtMs,
           queuedAtMs: createdAtMs,
+          expiresAtMs: null,
           dueSinceMs: createdAtMs,
           retriedFrom: origin,
           isForwardOnly: false,

@@ -59,6 +59,7 @@ export const durability = topic('durability', {
       claim: () => worker.claim(),
       start: () => worker.start(held),
       renew: () => worker.renew(held),
+      report: () => worker.progress(held, 0.2),
       close: () => worker.close(held, failed(lease)),
       reclaim: () => bench.reclaim(lease, { to: 'orphaned' }),
       intervene: () => bench.intervene(id, { kind: 'cancel' }, { status: 'queued', attempt: 0 }),
@@ -102,7 +103,8 @@ async function oneOfEach(bench: Bench): Promise<void> {
   await retried.worker.start(retried.lease)
   await retried.worker.close(retried.lease, requeued('retry', retried.lease, { delayMs: 1_000 }), 5)
   const running = await bench.processing({ type: 'other' })
-  await running.worker.renew(running.lease, { ttlMs: TTL_MS, progress: 0.5 })
+  await running.worker.renew(running.lease, { ttlMs: TTL_MS })
+  await running.worker.progress(running.lease, 0.5)
   await bench.intervene(running.id, { kind: 'request-cancel' })
   await bench.store.dismiss({ worker: dead.worker.key })
 }

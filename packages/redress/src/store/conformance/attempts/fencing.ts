@@ -6,7 +6,7 @@ import { complete, failed, markFailed, requeued } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
 
 export const fencing = topic('fencing', {
-  async 'a worker whose job was given to another can neither start, renew nor close it'(bench) {
+  async 'a worker whose job was given to another can neither start, renew, report nor close it'(bench) {
     const { id, zombie, stale, heir, fresh } = await takenOver(bench)
     for (const [write, attempt] of Object.entries(staleWrites(zombie, stale))) {
       await bench.changesNothing(id, `a stale ${write}`, async () => assert.equal(await attempt(), 'lost'))
@@ -17,7 +17,7 @@ export const fencing = topic('fencing', {
 
   async 'each refused write leaves evidence: which one, by whom, and how the job stood'(bench) {
     const { id, zombie, stale } = await takenOver(bench)
-    const writes = ['start', 'renew', 'close'] as const
+    const writes = ['start', 'renew', 'report', 'close'] as const
     for (const write of writes) await staleWrites(zombie, stale)[write]?.()
     const evidence = (await bench.store.events({ id })).filter((event) => event.kind === 'lost')
     assert.deepEqual(
@@ -145,7 +145,8 @@ async function takenOver(bench: Bench) {
 function staleWrites(zombie: BenchWorker, stale: Lease): Record<string, () => Promise<'held' | 'lost' | 'closed'>> {
   return {
     start: () => zombie.start(stale),
-    renew: () => zombie.renew(stale, { progress: 0.9 }),
+    renew: () => zombie.renew(stale),
+    report: () => zombie.progress(stale, 0.9),
     close: () => zombie.close(stale, complete('"stale"'), 1),
     retry: () => zombie.close(stale, requeued('retry', stale), 1),
     failure: () => zombie.close(stale, failed(stale, { deadLetter: 'queue' }), 1),

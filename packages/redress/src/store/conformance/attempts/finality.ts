@@ -100,7 +100,8 @@ function workersWrites(worker: BenchWorker, held: Held, row: JobRow): Writes {
   return {
     ...Object.fromEntries(closes),
     [`a start of attempt ${held.attempt}`]: () => worker.start(held),
-    [`a renewal of attempt ${held.attempt}`]: () => worker.renew(held, { progress: 0.1 }),
+    [`a renewal of attempt ${held.attempt}`]: () => worker.renew(held),
+    [`a report of attempt ${held.attempt}`]: () => worker.progress(held, 0.1),
   }
 }
 

@@ -20,7 +20,7 @@ export const leases = topic('leases', {
     const gone = held.filter((_, i) => i % 3 === 0)
     for (const lease of gone) await worker.close(lease, complete())
     await bench.clock.advance(1_000)
-    const renewals = held.map(({ key, attempt }) => ({ key, attempt, ttlMs: TTL_MS, progress: null }))
+    const renewals = held.map(({ key, attempt }) => ({ key, attempt, ttlMs: TTL_MS }))
     const { nowMs, lost } = await bench.store.renew({ worker: worker.key, leases: renewals })
     assert.equal(nowMs, bench.clock.nowMs())
     assert.deepEqual(new Set(lost), new Set(gone.map(({ key }) => key)))
@@ -29,19 +29,11 @@ export const leases = topic('leases', {
     }
   },
 
-  async 'progress comes with a renewal, and one without it leaves it as it was'(bench) {
-    const { id, lease, worker } = await bench.processing()
-    assert.equal((await bench.row(id)).progress, 0)
-    await worker.renew(lease, { progress: 0.25 })
-    await worker.renew(lease)
-    assert.equal((await bench.row(id)).progress, 0.25)
-  },
-
   async 'a job that goes back to the queue has made no progress and has not begun'(bench) {
     for (const cause of REQUEUE_CAUSES) {
       const { id, lease, worker } = await bench.processing()
       await worker.start(lease)
-      await worker.renew(lease, { progress: 0.5 })
+      await worker.progress(lease, 0.5)
       await worker.close(lease, requeued(cause, lease))
       const { progress, startedAtMs, claimedAtMs, lease: held } = await bench.row(id)
       assert.deepEqual([progress, startedAtMs, claimedAtMs, held], [0, null, null, null], `after it was ${cause}`)

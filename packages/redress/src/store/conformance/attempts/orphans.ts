@@ -135,7 +135,7 @@ export const orphans = topic('orphans', {
   async 'a live worker can neither renew nor close a stuck attempt that was taken back'(bench) {
     const { id, lease, worker } = await bench.processing()
     await worker.start(lease)
-    await worker.renew(lease, { progress: 0.5 })
+    await worker.progress(lease, 0.5)
     const { key, attempt } = lease
     const reclaims = [{ key, attempt, expect: 'stuck' as const, change: requeued('reclaimed', lease) }]
     assert.deepEqual(await bench.store.reclaim({ reclaims }), ['closed'])

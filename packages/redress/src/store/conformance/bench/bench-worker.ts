@@ -1,6 +1,17 @@
 import assert from 'node:assert/strict'
 import type { Change } from '../../../core/job/change.ts'
-import type { BatchKey, Claimed, CloseAnswer, Held, Lane, Lease, Store, WorkerKey } from '../../contract/store.ts'
+import type { Report } from '../../contract/reports.ts'
+import type {
+  BatchKey,
+  Claimed,
+  Close,
+  CloseAnswer,
+  Held,
+  Lane,
+  Lease,
+  Store,
+  WorkerKey,
+} from '../../contract/store.ts'
 
 export const TTL_MS = 30_000
 export const LANES: readonly [Lane, ...Lane[]] = [
@@ -9,6 +20,12 @@ export const LANES: readonly [Lane, ...Lane[]] = [
   { type: 'third', ttlMs: TTL_MS },
   { type: 'forward', ttlMs: TTL_MS },
 ]
+
+const NOTHING = { lines: [], dropped: 0, progress: null }
+
+export const progressAt = (fraction: number, isEvent = true): NonNullable<Report['progress']> => ({
+  ...{ fraction, done: null, total: null, note: null, isEvent },
+})
 
 /** A worker reduced to its calls, one attempt at a time. */
 export class BenchWorker {
@@ -39,20 +56,28 @@ export class BenchWorker {
     return lost.includes(key) ? 'lost' : 'held'
   }
 
-  async renew(
-    { key, attempt }: Held,
-    { ttlMs = TTL_MS, progress = null }: { ttlMs?: number; progress?: number | null } = {},
-  ): Promise<'held' | 'lost'> {
-    const { lost } = await this.store.renew({ worker: this.key, leases: [{ key, attempt, ttlMs, progress }] })
+  async renew({ key, attempt }: Held, { ttlMs = TTL_MS }: { ttlMs?: number } = {}): Promise<'held' | 'lost'> {
+    const { lost } = await this.store.renew({ worker: this.key, leases: [{ key, attempt, ttlMs }] })
     return lost.includes(key) ? 'lost' : 'held'
+  }
+
+  async report({ key, attempt }: Held, report: Partial<Report> = {}): Promise<'held' | 'lost'> {
+    const { lost } = await this.store.report({ worker: this.key, reports: [{ ...NOTHING, ...report, key, attempt }] })
+    return lost.includes(key) ? 'lost' : 'held'
+  }
+
+  progress(held: Held, fraction: number): Promise<'held' | 'lost'> {
+    return this.report(held, { progress: progressAt(fraction) })
   }
 
   async close(
     { key, attempt, batch = null }: Held & { batch?: BatchKey | null },
     change: Change,
     ranMs: number | null = null,
+    report?: Close['report'],
   ): Promise<CloseAnswer> {
-    const [answer] = await this.store.close({ worker: this.key, closes: [{ key, attempt, batch, change, ranMs }] })
+    const close = { key, attempt, batch, change, ranMs, ...(report !== undefined && { report }) }
+    const [answer] = await this.store.close({ worker: this.key, closes: [close] })
     assert(answer !== undefined)
     return answer
   }

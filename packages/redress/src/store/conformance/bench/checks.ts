@@ -9,6 +9,12 @@ export function checkJob(row: JobRow, events: readonly JobEvent[]): void {
   checkColumns(row)
   checkOrder(row, events)
   assert.deepEqual(rebuild(events), stateOf(row), `the history of job ${row.id} does not lead to its row`)
+  const given = events.findLast(({ kind }) => kind === 'reprioritised')
+  assert.equal(
+    row.priority,
+    given?.data.priority ?? row.priority,
+    `job ${row.id} has not the priority that it was given`,
+  )
 }
 
 /** The part of a row that its history determines. */

@@ -14,7 +14,7 @@ export const history = topic('history', {
     await step(bench.clock.advance(100))
     let lease = await step(worker.claimOne())
     await step(worker.start(lease, 1))
-    await step(worker.renew(lease, { progress: 0.5 }))
+    await step(worker.progress(lease, 0.5))
     await step(worker.close(lease, requeued('retry', lease, { delayMs: 50 }), 3))
     await step(bench.clock.advance(50))
     lease = await step(worker.claimOne())

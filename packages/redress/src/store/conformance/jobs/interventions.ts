@@ -265,7 +265,7 @@ export const interventions = topic('interventions', {
 
   async 'a manual retry begins with a clean slate, and the attempt number goes on'(bench) {
     const { id, lease, worker } = await bench.processing()
-    await worker.renew(lease, { progress: 0.7 })
+    await worker.progress(lease, 0.7)
     await worker.close(lease, failed(lease, { deadLetter: 'flag' }), 5)
     await bench.clock.advance(1_000)
     const act = retryInPlace(await bench.row(id))

@@ -121,6 +121,17 @@ export const registration = topic('registration', {
     assert.deepEqual((await bench.store.workers())[0]?.types, ['third'])
   },
 
+  async 'a worker that runs further types is listed with them and is the same worker'(bench) {
+    const key = await bench.store.enlist({ id: 'steady', host: 'here', pid: 1, types: ['plain'] })
+    const [before] = await bench.store.workers()
+    await bench.clock.advance(1_000)
+    await bench.store.serve({ worker: key, types: ['plain', 'other'] })
+    assert.deepEqual(await bench.store.workers(), [{ ...before, types: ['plain', 'other'] }])
+    await bench.store.dismiss({ worker: key })
+    await bench.store.serve({ worker: key, types: ['plain'] })
+    assert.deepEqual((await bench.store.workers())[0]?.stoppedAtMs, bench.clock.nowMs())
+  },
+
   async 'a worker that comes back under its old name is enlisted again'(bench) {
     const key = await bench.store.enlist({ id: 'steady', host: 'here', pid: 1, types: [] })
     await bench.store.dismiss({ worker: key })

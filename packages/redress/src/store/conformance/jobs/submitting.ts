@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { policy } from '../../../core/policy/policy.ts'
+import type { NewJob } from '../../contract/store.ts'
 import { newBatch, ON_SETTLED } from '../bench/batch-bench.ts'
 import { requeued, retryInPlace, someFailure } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
@@ -66,6 +67,57 @@ export const submitting = topic('submitting', {
     assert.deepEqual((await worker.claim({ max: 10 })).leases, [])
     // The corrected submission must be able to take the key.
     assert.notEqual(await bench.submit({ dedupe: { key: 'k', scope: 'always' } }), job.id)
+  },
+
+  async 'an imported failure is a failed job that says where it comes from, with a dead letter if the policy keeps them'(
+    bench,
+  ) {
+    const rejected = someFailure('IMPORTED')
+    const imported = { from: 'BullMQ, queue mail, job 17', attempts: 3 }
+    const [queue, flag, none] = (['queue', 'flag', 'none'] as const).map((deadLetter) =>
+      bench.newJob({ rejected, imported: { ...imported, deadLetter } }),
+    ) as [NewJob, NewJob, NewJob]
+    const jobs = [queue, flag, none]
+    assert.deepEqual(
+      await bench.store.submit({ jobs }),
+      jobs.map(({ id }) => ({ id, isNew: true, status: 'failed' })),
+    )
+    const lettered = await Promise.all(jobs.map(async ({ id }) => (await bench.row(id)).isDeadLettered))
+    assert.deepEqual(lettered, [true, true, false])
+    const letters = await bench.store.deadLetters({ afterOffset: 0, limit: 10 })
+    assert.deepEqual(
+      letters.map(({ jobId, attempts, failure }) => [jobId, attempts, failure.code]),
+      [[queue.id, 3, 'IMPORTED']],
+    )
+    const [event] = await bench.store.events({ id: queue.id })
+    assert.equal(event?.kind, 'failed')
+    assert.equal(event?.data.importedFrom, imported.from)
+    assert.equal(event?.data.deadLetterOffset, letters[0]?.offset)
+    // Attempts of the other system cost nothing here.
+    assert.equal((await bench.row(queue.id)).spent, null)
+    // A repeated import finds the jobs.
+    const again = await bench.store.submit({ jobs })
+    assert.deepEqual(
+      again.map(({ id, isNew }) => [id, isNew]),
+      jobs.map(({ id }) => [id, false]),
+    )
+    assert.equal((await bench.store.deadLetters({ afterOffset: 0, limit: 10 })).length, 1)
+  },
+
+  async 'an imported job that waits says where it comes from'(bench) {
+    const imported = { from: 'pg-boss, queue mail, job 4711', attempts: 0, deadLetter: 'none' as const }
+    const id = await bench.submit({ imported })
+    const later = await bench.submit({ imported, delayMs: 60_000 })
+    for (const one of [id, later]) {
+      const [event] = await bench.store.events({ id: one })
+      assert.equal(event?.kind, 'queued')
+      assert.equal(event?.data.importedFrom, imported.from)
+    }
+    const { leases } = await (await bench.worker()).claim({ max: 10 })
+    assert.deepEqual(
+      leases.map((lease) => lease.id),
+      [id],
+    )
   },
 
   async 'the trace that a submission was part of comes back with every lease of its job'(bench) {

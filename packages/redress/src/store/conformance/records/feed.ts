@@ -87,8 +87,9 @@ export const feed = topic('feed', {
 
   async 'what happens to anything but a job is in the feed under its subject'(bench) {
     const schedule = { name: 'nightly', type: 'plain', payload: '{}', cron: '* * * * *', timezone: 'UTC' }
+    const timing = { everyMs: null, fromMs: null, untilMs: null, jitterMs: 0, count: null, timedAtMs: 0 }
     const rest = { missed: 'once', owner: null, priority: 0, nextAtMs: 60_000 } as const
-    await bench.store.declareSchedules({ schedules: [{ ...schedule, ...rest }] })
+    await bench.store.declareSchedules({ schedules: [{ ...schedule, ...timing, ...rest }] })
     const act = { kind: 'pause' } as const
     await bench.store.actOnSchedule({ name: 'nightly', actor: 'olga', reason: 'a test', act })
     const event = (await readAll(bench)).at(-1)

@@ -1,5 +1,6 @@
 import type * as batches from '../../scripts/batches.ts'
 import type * as history from '../../scripts/history.ts'
+import type { reports } from '../../scripts/jobs/reports.ts'
 import * as scripts from '../../scripts/jobs/types.ts'
 import type * as meters from '../../scripts/limits/meters.ts'
 import type { How, ScriptContext } from '../../scripts/tx/context.ts'
@@ -12,6 +13,7 @@ import type { PgTx } from './tx.ts'
 type History = Awaited<Sql, typeof history.history>
 export type Batches = Awaited<Sql, batches.Batches>
 export type RetryMeters = Awaited<Sql, typeof meters.retryMeters>
+export type Reports = Awaited<Sql, typeof reports>
 
 /** What each part of the store works with. */
 export interface PgContext {

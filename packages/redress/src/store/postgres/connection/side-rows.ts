@@ -57,8 +57,10 @@ export function openPrimaryPool({ url, schema, connectionsMax }: PrimaryOptions)
   }
 }
 
+/** A parameter of such a statement. */
 export type PostgresValue = string | number | null
 
+/** The answer to a statement of an app on its own tables. */
 export interface PostgresAnswer {
   rows: object[]
   /** The number of rows changed or returned. */

@@ -106,10 +106,10 @@ const leaseThose = (which: string): string => `
 const LEASED = `
   SELECT leased.key, leased.type, leased.attempt, leased.spent, leased.counts_from, leased.priority,
     spec.id, spec.payload, spec.owner, spec.created_at, spec.retried_from, leased.forward_only,
-    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since,
+    CASE WHEN spec.left_batch IS NULL THEN spec.batch END AS batch, spec.trace, leased.due_since, spec.ttl_until,
     leased.queued_at
   FROM leased CROSS JOIN LATERAL (
-    SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace FROM job_specs
+    SELECT id, payload, owner, created_at, retried_from, batch, left_batch, trace, ttl_until FROM job_specs
     WHERE job_specs.key = leased.key OFFSET 0) AS spec`
 
 /** `placeMs` is the sort key in the queue. */
@@ -161,10 +161,10 @@ export function plainSql(laneCount: number, isAfter = false): string {
   SELECT NULL::bigint AS key, version AS type, is_due::int::bigint AS attempt, NULL AS spent, now AS queued_at,
     next_due AS priority, NULL AS id, NULL AS payload, NULL AS owner, next_resume AS created_at, NULL AS retried_from,
     NULL::bigint AS forward_only, looked AS batch, NULL AS trace,
-    NULL::bigint AS due_since, NULL::bigint AS counts_from
+    NULL::bigint AS due_since, NULL::bigint AS ttl_until, NULL::bigint AS counts_from
   FROM state
   UNION ALL ${LEASED}
-  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL, NULL`
+  UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ${LOOKED}, NULL, NULL, NULL, NULL`
 }
 
 /**

@@ -1,5 +1,4 @@
 import { RedressError } from '../../../core/errors.ts'
-import { isLimited } from '../../../core/policy/policy.ts'
 import type { Claimed, JobKey, Lane, Lease, WorkerKey } from '../../contract/store.ts'
 import {
   choicesOf,
@@ -10,6 +9,7 @@ import {
   valuesOf,
   withPermits,
 } from '../../scripts/jobs/claiming.ts'
+import { isGated } from '../../scripts/jobs/types.ts'
 import type { Gates } from '../../scripts/limits/gates.ts'
 import { addsToBudget } from '../../scripts/limits/meters.ts'
 import { earliest, guarded } from '../../scripts/limits/permits.ts'
@@ -240,7 +240,7 @@ export function openClaiming(context: PgContext, gates: Gates, retries: RetryMet
     return leases.map((one) => guarded(one, gateOf.get(one.type) ?? null))
   }
 
-  const isSpecial = ({ type }: KnownLane): boolean => isLimited(type.policy) || addsToBudget(type)
+  const isSpecial = ({ type }: KnownLane): boolean => isGated(type) || addsToBudget(type)
 
   const tryToClaim = async (claim: Claim): Promise<Claimed | typeof STALE> => {
     const served: Served = { lanes: claim.max > 0 ? knownLanes(claim.lanes) : [], version: types.version() }

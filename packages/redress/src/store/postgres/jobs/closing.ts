@@ -1,6 +1,7 @@
 import { type Change, cancelOnRequeue, isStillReclaimable } from '../../../core/job/change.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { NewNotice } from '../../../core/notice/notice.ts'
+import type { Report } from '../../contract/reports.ts'
 import type {
   BatchKey,
   Close,
@@ -13,8 +14,10 @@ import type {
   Started,
   WorkerKey,
 } from '../../contract/store.ts'
+import { forgetTtl, withTtlBegun } from '../../scripts/jobs/waiting.ts'
+import { awaiting } from '../../scripts/tx/script.ts'
 import type { Sql, Tx } from '../connection/client.ts'
-import type { Batches, PgContext, RetryMeters } from '../connection/context.ts'
+import type { Batches, PgContext, Reports, RetryMeters } from '../connection/context.ts'
 import { isUnknown } from '../connection/errors.ts'
 import { GroupCommit } from '../connection/group-commit.ts'
 import { waitForStandby } from '../connection/locks.ts'
@@ -44,6 +47,7 @@ interface CloseCall {
 interface Ending extends AttemptEnd {
   /** The batch of the lease. */
   batch: BatchKey | null
+  report?: Close['report']
   notices?: readonly NewNotice[]
 }
 
@@ -70,10 +74,11 @@ export function openClosing(
   context: PgContext,
   batches: Batches,
   retries: RetryMeters,
+  reported: Reports,
   /** Whether any type is limited: then the end of a job may let another one begin. */
   hasLimited: () => boolean = () => false,
 ) {
-  const { history, write, once, givenNowMs, wakeWorkers } = context
+  const { history, txOf, write, once, givenNowMs, wakeWorkers } = context
   const doubts = openClosesInDoubt()
   const sends = openOrderedSends()
 
@@ -176,6 +181,11 @@ export function openClosing(
     const effects: Effects = { moves: new Map(), notices: [] }
     const answers = new Map<Ending, CloseAnswer>()
     for (const round of roundsOf(endings)) {
+      // Before the attempts end. The close of one that is lost is refused below, and its report with it.
+      const reports = round.flatMap(({ key, attempt, report }) =>
+        report === undefined ? [] : [{ key, attempt, ...report }],
+      )
+      if (reports.length > 0) await reported.add(tx, reports, nowMs)
       const closed = await endAll(tx, round, effects, nowMs)
       for (const ending of round) answers.set(ending, closed.has(ending.key) ? 'closed' : 'lost')
       await refuse(
@@ -225,7 +235,8 @@ export function openClosing(
 
   /** Whether its end changes only its own rows and needs no read first. */
   const isPlain = (ending: Ending): boolean => {
-    const { change, batch, notices } = ending
+    const { change, batch, notices, report } = ending
+    if (report !== undefined) return false
     const isBudgeted = change.to === 'queued' && change.budget !== undefined
     return batch === null && !isBudgeted && (notices === undefined || change.to === 'complete') && !doubts.has(ending)
   }
@@ -353,15 +364,13 @@ export function openClosing(
     const [renewed] = await Promise.all([
       tx<Held[]>`
       WITH held AS MATERIALIZED (
-        SELECT jobs.key, jobs.attempt, jobs.worker, jobs.orphaned_at, given.ttl, given.progress
+        SELECT jobs.key, jobs.attempt, jobs.worker, jobs.orphaned_at, given.ttl
         FROM unnest(${numbers(sorted.map(({ key }) => key))}::bigint[],
           ${numbers(sorted.map(({ attempt }) => attempt))}::bigint[],
-          ${numbers(sorted.map(({ ttlMs }) => Math.round(ttlMs)))}::bigint[],
-          ${numbers(sorted.map(({ progress }) => progress))}::float8[]) AS given (key, attempt, ttl, progress)
+          ${numbers(sorted.map(({ ttlMs }) => Math.round(ttlMs)))}::bigint[]) AS given (key, attempt, ttl)
         CROSS JOIN LATERAL (SELECT * FROM jobs WHERE ${held(tx)} FOR UPDATE) AS jobs
       ), extended AS (
-        UPDATE jobs SET lease_until = ${nowMs}::bigint + held.ttl, progress = coalesce(held.progress, jobs.progress),
-          orphaned_at = NULL
+        UPDATE jobs SET lease_until = ${nowMs}::bigint + held.ttl, orphaned_at = NULL
         FROM held WHERE jobs.key = held.key
       ), recorded AS (
         INSERT INTO events (job, at, kind, attempt, worker)
@@ -375,6 +384,12 @@ export function openClosing(
     return { nowMs, lost: lost.map(({ key }) => key) }
   }
 
+  const reportIn = async (tx: Tx, worker: WorkerKey, reports: readonly Report[], nowMs: number): Promise<JobKey[]> => {
+    const lost = notInDoubt(await reported.add(tx, reports, nowMs), worker)
+    await refuse(tx, lost, 'report', nowMs)
+    return lost.map(({ key }) => key)
+  }
+
   return {
     close: ({ worker, closes }: { worker: WorkerKey; closes: readonly Close[] }): Promise<CloseAnswer[]> =>
       closes.length === 0 ? Promise.resolve([]) : group.add({ worker, closes }),
@@ -383,7 +398,12 @@ export function openClosing(
     drain: () => group.drain(),
 
     start: ({ worker, attempts }: { worker: WorkerKey; attempts: readonly Started[] }): Promise<{ lost: JobKey[] }> => {
-      const start = (tx: Tx, nowMs: number) => startIn(tx, worker, attempts, nowMs)
+      const start = async (tx: Tx, nowMs: number) => {
+        const answer = await startIn(tx, worker, attempts, nowMs)
+        const begun = withTtlBegun(attempts, answer.lost)
+        if (begun.length > 0) await awaiting(forgetTtl(txOf(tx), begun))
+        return answer
+      }
       return sends.send(attempts, () => write('marking attempts as started', start, undefined, AT_ONCE))
     },
 
@@ -395,6 +415,18 @@ export function openClosing(
       return sends.send(leases, () => write('renewing leases', renew, undefined, { ...AT_ONCE, deadlineMs }))
     },
 
+    report: async ({
+      worker,
+      reports,
+    }: {
+      worker: WorkerKey
+      reports: readonly Report[]
+    }): Promise<{ lost: JobKey[] }> => {
+      const report = (tx: Tx, nowMs: number) => reportIn(tx, worker, reports, nowMs)
+      const how = { ...AT_ONCE, mayRepeat: true, deadlineMs: RENEWAL_MS_MAX }
+      return { lost: await sends.send(reports, () => write('keeping reports of handlers', report, undefined, how)) }
+    },
+
     reclaim: ({ reclaims }: { reclaims: readonly Reclaim[] }): Promise<CloseAnswer[]> =>
       write('reclaiming', (tx, nowMs) => {
         wakeWorkers(tx)
@@ -403,9 +435,9 @@ export function openClosing(
   }
 }
 
-function endingOf({ key, attempt, change, ranMs, batch = null, notices }: Close, worker: WorkerKey): Ending {
+function endingOf({ key, attempt, change, ranMs, batch = null, report, notices }: Close, worker: WorkerKey): Ending {
   const ran = ranMs === null ? null : Math.round(ranMs)
-  return { key, attempt, worker, change, ranMs: ran, batch, ...(notices && { notices }) }
+  return { key, attempt, worker, change, ranMs: ran, batch, ...(report && { report }), ...(notices && { notices }) }
 }
 
 function note({ moves, notices }: Effects, { change, notices: told }: Ending, batch: BatchKey | null): void {

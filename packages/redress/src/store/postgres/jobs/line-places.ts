@@ -44,7 +44,7 @@ export function openLinePlaces() {
         untilMonoMs = performance.now() + restMs
         if (restMs === 0) return
       }
-      for (const { 0: key, 1: type, 5: priority, 15: placeMs } of leased) {
+      for (const { 0: key, 1: type, 5: priority, 16: placeMs } of leased) {
         const place = { priority, placeMs, key }
         const before = reached.get(type)
         if (before === undefined || isLater(place, before)) reached.set(type, place)

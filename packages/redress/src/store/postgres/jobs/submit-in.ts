@@ -112,7 +112,8 @@ type Value = SqlValue | readonly SqlValue[]
 /** Clients read a bigint as a string, a BigInt or a number. These columns are converted to numbers. */
 const NUMBERS: ReadonlySet<string> = new Set(
   `key batch place seq permanent version oldest position is_current now at until repeats total unfinished complete failed
-  cancelled sealed settlements created_at settled_at expires_at registered_at stuck_after`.split(/\s+/),
+  cancelled sealed settlements created_at settled_at expires_at registered_at stuck_after singletons
+  job attempt due_at dedupe_until ttl_until`.split(/\s+/),
 )
 
 /**

@@ -1,4 +1,5 @@
-import { ACCESS, ACTIVITY, forPostgres, JOBS, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
+import { ACCESS, ACTIVITY, JOBS, LIBRARY, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
+import { forPostgres } from './for-postgres.ts'
 
 /** Brings a store from the version before it to its own, which is its place in the list, counted from one. */
 export interface Migration {
@@ -167,10 +168,18 @@ ALTER TABLE jobs SET (fillfactor = 80, autovacuum_vacuum_threshold = 10000, auto
 
 const ACTIVITY_POSTGRES = 'ALTER TABLE activity SET (fillfactor = 50);'
 
+const LIBRARY_POSTGRES = `
+-- A look for due schedules reads only those that are due, however many there are.
+CREATE INDEX schedules_due ON schedules (origin, greatest(next_at, held_until)) WHERE next_at IS NOT NULL;
+-- Lists are ordered by the bytes of the name, whatever the collation of the database.
+CREATE INDEX schedules_by_name ON schedules (name COLLATE "C");
+`
+
 /** A migration that has landed is never edited. A program of the version before sets none of the columns that one adds. */
 export const MIGRATIONS: readonly Migration[] = [
   { sql: forPostgres(JOBS) + JOBS_POSTGRES + forPostgres(OPERATIONS) + OPERATIONS_POSTGRES, oldest: 1 },
   { sql: forPostgres(ACCESS), oldest: 1 },
   { sql: forPostgres(ACTIVITY) + ACTIVITY_POSTGRES, oldest: 1 },
   { sql: forPostgres(RETRIES), oldest: 1 },
+  { sql: forPostgres(LIBRARY) + LIBRARY_POSTGRES, oldest: 1 },
 ]

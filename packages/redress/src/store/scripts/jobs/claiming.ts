@@ -36,6 +36,7 @@ export type LeaseColumns = [
   batch: number | null,
   trace: string | null,
   dueSinceMs: number,
+  expiresAtMs: number | null,
 ]
 
 export const leaseOf = (row: readonly [...LeaseColumns, ...unknown[]], type: string): Lease => ({
@@ -54,6 +55,7 @@ export const leaseOf = (row: readonly [...LeaseColumns, ...unknown[]], type: str
   batch: row[12],
   trace: row[13],
   dueSinceMs: row[14],
+  expiresAtMs: row[15],
 })
 
 /** The jobs that a lane may be claimed from: all that are ready, the first few, or those that its gate chose. */

@@ -1,13 +1,16 @@
+import { createHash } from 'node:crypto'
 import { RedressError } from '../../../core/errors.ts'
 import { failedEventData } from '../../../core/job/change.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask, unpackSpent } from '../../../core/policy/budget.ts'
+import { isoTime } from '../../../core/text/duration.ts'
 import type { BatchKey, Intervention, JobKey, Store, WorkerKey } from '../../contract/store.ts'
 import type { Batches } from '../batches.ts'
 import { letterMarks } from '../letters/dead-letters.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
-import { LOCK_JOB } from './submitting.ts'
+import { changeWaiting } from './changing.ts'
+import { freePastKey, LOCK_JOB, limitKeyOf } from './submitting.ts'
 
 type Act = Intervention['act']
 type Answer = Awaited<ReturnType<Store['intervene']>>
@@ -26,6 +29,9 @@ interface JobNow {
   batch: BatchKey | null
   permanent: number | null
   retried_as: string | null
+  priority: number
+  due_at: number | null
+  payload: string
 }
 
 /** Where each act leads from; the state machine has no other edge for it. */
@@ -34,6 +40,10 @@ const FROM: Record<Act['kind'], readonly Status[]> = {
   'mark-failed': ['queued', 'processing'],
   cancel: ['queued'],
   'request-cancel': ['processing'],
+  reschedule: ['queued'],
+  promote: ['queued'],
+  reprioritise: ['queued'],
+  'replace-input': ['queued'],
 }
 
 const OPERATION_OF: Record<Act['kind'], string> = {
@@ -41,11 +51,15 @@ const OPERATION_OF: Record<Act['kind'], string> = {
   'mark-failed': 'jobs.mark-failed',
   cancel: 'jobs.cancel',
   'request-cancel': 'jobs.cancel',
+  reschedule: 'jobs.reschedule',
+  promote: 'jobs.promote',
+  reprioritise: 'jobs.reprioritise',
+  'replace-input': 'jobs.replace-input',
 }
 
 /** An operator's acts. Unlike those of a worker they have no lease; they are compared with what the operator saw. */
 export function openIntervening(
-  { history, write }: ScriptContext,
+  { history, types, write }: ScriptContext,
   batches: Pick<Batches, 'moved'>,
   /** On PostgreSQL, a submission may take the dedupe key after it was looked for; then nothing was done. */
   isKeyTaken: (error: unknown) => boolean = () => false,
@@ -56,6 +70,7 @@ export function openIntervening(
     // Both rows are locked, so that they stay as they were compared until the end of the transaction.
     const row = yield* tx.get<JobNow>`
       SELECT jobs.key, status, attempt, worker, cancel_requested_at, dedupe_key, dedupe_held, jobs.type, spent, retried_as,
+        priority, due_at, payload,
         CASE WHEN left_batch IS NULL THEN batch END AS batch,
         (SELECT permanent FROM failures WHERE seq = jobs.failure) AS permanent
       FROM job_specs JOIN jobs ON jobs.key = job_specs.key WHERE job_specs.id = ${id}
@@ -63,6 +78,7 @@ export function openIntervening(
     if (row === undefined || !isAsSeen(row, intervention)) return 'moved-on'
     const { key, attempt, worker } = row
     const by = { actor, reason }
+    let data: object | null = null
     const move = function* (to: Status, isPermanent: boolean): Script<void> {
       if (row.batch !== null) yield* batches.moved(tx, row.batch, row.status, to, isPermanent, nowMs)
     }
@@ -70,13 +86,15 @@ export function openIntervening(
     switch (act.kind) {
       case 'retry-in-place': {
         if (row.dedupe_key !== null && row.dedupe_held === null) {
+          yield* freePastKey(tx, row.type, row.dedupe_key, nowMs)
           const twin = yield* tx.get`
             SELECT 1 FROM job_specs WHERE type = ${row.type} AND dedupe_key = ${row.dedupe_key} AND dedupe_held IS NOT NULL`
           if (twin !== undefined) return 'dedupe-taken'
         }
         // The failure from which a new job was made is history now.
         yield* tx.run`
-          UPDATE job_specs SET dedupe_held = CASE WHEN dedupe_key IS NOT NULL THEN 1 END, retried_as = NULL
+          UPDATE job_specs SET dedupe_held = CASE WHEN dedupe_key IS NOT NULL THEN 1 END, retried_as = NULL,
+            ttl_until = NULL
           WHERE key = ${key}`
         yield* history.event(tx, key, nowMs, 'manual-retry', attempt, null, null, { ...by, spent: act.spent ?? '' })
         yield* tx.run`
@@ -120,8 +138,30 @@ export function openIntervening(
         if (row.cancel_requested_at !== null) break
         yield* history.event(tx, key, nowMs, 'cancel-requested', attempt, worker, null, by)
         yield* tx.run`UPDATE jobs SET cancel_requested_at = ${nowMs} WHERE key = ${key}`
+        break
+      case 'reschedule': {
+        const dueAtMs = 'atMs' in act.to ? act.to.atMs : nowMs + act.to.delayMs
+        yield* changeWaiting(tx, row, { dueAtMs }, by, nowMs)
+        data = { from: timeOf(row.due_at), to: timeOf(dueAtMs) }
+        break
+      }
+      case 'promote':
+        yield* changeWaiting(tx, row, { dueAtMs: null }, by, nowMs)
+        data = { from: timeOf(row.due_at) }
+        break
+      case 'reprioritise':
+        yield* changeWaiting(tx, row, { priority: act.priority }, by, nowMs)
+        data = { from: row.priority, to: act.priority }
+        break
+      case 'replace-input': {
+        const { payload, limitKey } = act
+        const type = yield* types.byKey(tx, row.type)
+        const keyed = limitKey === undefined ? {} : { limitKey: limitKeyOf({ limitKey }, type) }
+        yield* changeWaiting(tx, row, { input: { payload, ...keyed } }, by, nowMs)
+        data = { from: digestOf(row.payload), to: digestOf(payload) }
+      }
     }
-    yield* history.audit(tx, by, { atMs: nowMs, act: OPERATION_OF[act.kind], target: 'job', ids: [id] })
+    yield* history.audit(tx, by, { atMs: nowMs, act: OPERATION_OF[act.kind], target: 'job', ids: [id], data })
     return 'done'
   }
 
@@ -160,6 +200,14 @@ export function* freeLiveKey(tx: Tx, key: JobKey): Script<void> {
     UPDATE job_specs SET dedupe_held = NULL WHERE key = ${key} AND dedupe_held IS NOT NULL AND dedupe_scope = 'live'`
 }
 
+const timeOf = (ms: number | null): string | null => (ms === null ? null : isoTime(ms))
+
+/** The input that was replaced is in no other place. The trail can tell whether it was a given one, and does not show it. */
+const digestOf = (payload: string): object => ({
+  sha256: createHash('sha256').update(payload).digest('hex'),
+  bytes: Buffer.byteLength(payload),
+})
+
 /** Whether the job is as the operator saw it. An act that is impossible in that state is an error of the caller. */
 function isAsSeen(
   row: Pick<JobNow, 'status' | 'attempt' | 'spent' | 'retried_as'>,
@@ -168,6 +216,10 @@ function isAsSeen(
   if (row.status !== expect.status || row.attempt !== expect.attempt) return false
   if (act.kind === 'retry-in-place' && row.retried_as !== (expect.retriedAs ?? null)) return false
   if ('spent' in act && !isDecidedOn(row, act)) return false
+  if (act.kind === 'replace-input' && row.attempt > 0) {
+    const message = `Job ${id} has run ${row.attempt} times with the input it has, and keeps it.`
+    throw new RedressError('JOB_WRONG_STATE', message, { jobId: id })
+  }
   if (!FROM[act.kind].includes(row.status)) {
     throw new RedressError('JOB_WRONG_STATE', `A ${row.status} job does not allow ${act.kind}.`, { jobId: id })
   }

@@ -24,6 +24,7 @@ const COLUMNS = sql`
     WHERE made_spec.id = job_specs.retried_as) AS retried_as_status,
   latest.seq, latest.at, latest.attempt, latest.stage, latest.owner, latest.code, latest.fault, latest.message,
   latest.waiting, latest.detail, latest.context, latest.causes, latest.rule, latest.fingerprint, latest.from_status,
+  reported.done AS progress_done, reported.total AS progress_total, reported.note AS progress_note,
   latest.to_status, latest.decision, failed_on.id AS worker_id, job_specs.id AS job_id`
 
 const LATEST_FAILURE = {
@@ -69,6 +70,7 @@ export function openJobs(context: ScriptContext): JobReads {
       SELECT ${COLUMNS}
       FROM found JOIN jobs ON jobs.key = found.key JOIN job_specs ON job_specs.key = found.key
         LEFT JOIN workers ON workers.key = jobs.worker LEFT JOIN batches ON batches.key = job_specs.batch
+        LEFT JOIN attempt_reports AS reported ON reported.job = found.key AND reported.attempt = jobs.attempt
         ${tx.dialect.choose(LATEST_FAILURE)} LEFT JOIN workers AS failed_on ON failed_on.key = latest.worker`
     const jobs: JobRow[] = []
     for (const row of rows) jobs.push(toJob(row, yield* types.byKey(tx, row.type as number)))
@@ -131,7 +133,7 @@ export function openJobs(context: ScriptContext): JobReads {
         const rows = yield* tx.all<Row>`
           SELECT events.*, job_specs.id AS job_id, workers.id AS worker_id
           FROM job_specs JOIN events ON events.job = job_specs.key LEFT JOIN workers ON workers.key = events.worker
-          WHERE job_specs.id = ${id}`
+          WHERE job_specs.id = ${id} AND kind NOT IN ('log', 'progress')`
         return rows.map(toEvent).sort(bySeq)
       }),
 
@@ -193,6 +195,16 @@ const given = (tx: Tx, keys: readonly JobKey[]): Sql =>
 
 const bySeq = (a: { seq: number }, b: { seq: number }): number => a.seq - b.seq
 
+/** The details of an attempt that went back to the queue are history, like its progress. */
+function progressDetailOf(row: Row): JobRow['progressDetail'] {
+  if (row.progress === null || row.progress_done === null) return null
+  return {
+    done: row.progress_done as number,
+    total: row.progress_total as number | null,
+    note: row.progress_note as string | null,
+  }
+}
+
 function toJob(row: Row, type: KnownType): JobRow {
   const isProcessing = row.status === 'processing'
   return {
@@ -209,6 +221,7 @@ function toJob(row: Row, type: KnownType): JobRow {
     tries: triesOfTask(row.job_attempt as number, row.spent as string | null),
     spent: row.spent as string | null,
     progress: row.status === 'complete' ? 1 : ((row.progress as number | null) ?? 0),
+    progressDetail: progressDetailOf(row),
     createdAtMs: row.created_at as number,
     queuedAtMs: row.queued_at as number,
     dueAtMs: row.due_at as number | null,

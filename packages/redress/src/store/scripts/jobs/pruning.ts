@@ -59,7 +59,7 @@ interface Place {
   isNeeded: boolean
 }
 
-/** A batch without jobs has none whose removal could take it along. */
+/** How long a batch is kept that has no job whose removal could take it along: it never had one, or a person deleted them. */
 const EMPTY_KEPT_MS = 30 * DAY_MS
 
 /** What each driver does its own way. */
@@ -70,6 +70,14 @@ export interface PruningParts {
   begin?(): Promise<void>
   /** After its last step. */
   end?(rules: readonly PruneRule[]): Promise<void>
+}
+
+/** The rows of jobs without their history, which goes another way. */
+export function* removeRows(tx: Tx, jobs: readonly JobKey[]): Script<void> {
+  const ofJobs = tx.dialect.inNumbers(jobs)
+  yield* tx.run`DELETE FROM jobs WHERE key ${ofJobs}`
+  yield* tx.run`DELETE FROM job_specs WHERE key ${ofJobs}`
+  yield* tx.run`DELETE FROM attempt_reports WHERE job ${ofJobs}`
 }
 
 /**
@@ -144,7 +152,8 @@ export function openPruning(context: ScriptContext, parts: PruningParts): Pick<S
   const removeEmpty = function* (tx: Tx, nowMs: number, limit: number): Script<void> {
     const removed = yield* tx.all<{ id: string }>`
       DELETE FROM batches WHERE key IN (
-        SELECT key FROM batches WHERE total = 0 AND state <> 'open' AND settled_at <= ${nowMs - EMPTY_KEPT_MS}
+        SELECT key FROM batches WHERE state <> 'open' AND settled_at <= ${nowMs - EMPTY_KEPT_MS}
+          AND NOT EXISTS (SELECT 1 FROM job_specs WHERE batch = batches.key)
         LIMIT ${limit})
       RETURNING id`
     yield* forgetBatches(tx, removed)
@@ -156,8 +165,7 @@ export function openPruning(context: ScriptContext, parts: PruningParts): Pick<S
     const places = yield* placesOf(tx, wanted)
     const keys = wanted.filter((key) => !uncounted.has(key) && !places.get(key)?.isNeeded)
     yield* parts.removeHistory(tx, keys)
-    yield* tx.run`DELETE FROM jobs WHERE key ${inNumbers(keys)}`
-    yield* tx.run`DELETE FROM job_specs WHERE key ${inNumbers(keys)}`
+    yield* removeRows(tx, keys)
     const left = new Set(keys.flatMap((key) => places.get(key)?.batch ?? []))
     const sorted = [...left].toSorted((a, b) => a - b)
     yield* removeIfLast(tx, sorted)

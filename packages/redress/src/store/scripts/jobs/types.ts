@@ -1,5 +1,5 @@
 import { RedressError } from '../../../core/errors.ts'
-import { isCounted, type Policy, storedPolicy, weakens } from '../../../core/policy/policy.ts'
+import { isCounted, isLimited, type Policy, storedPolicy, weakens } from '../../../core/policy/policy.ts'
 import type { StoredType, TypeDeclaration } from '../../contract/store.ts'
 import { breakerRows } from '../limits/breakers.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
@@ -9,7 +9,12 @@ import { sql } from '../tx/sql.ts'
 /** A declared job type with its key in the store. */
 export interface KnownType extends StoredType {
   key: number
+  /** Some of its jobs must run alone: see `enforceSingletons`. */
+  hasSingletons: boolean
 }
+
+/** Whether a claim must count or compare before it takes jobs of this type. */
+export const isGated = ({ policy, hasSingletons }: KnownType): boolean => hasSingletons || isLimited(policy)
 
 interface TypeRow {
   key: number
@@ -17,6 +22,7 @@ interface TypeRow {
   queue: string
   policy: string
   stuck_after: number | null
+  singletons: number | null
   registered_at: number
   version: number | null
 }
@@ -42,13 +48,14 @@ export function openTypes() {
       ...{ key: row.key, name: row.name, queue: row.queue },
       policy: parsed.get(textOf(row)) as Policy,
       registeredAtMs: row.registered_at,
+      hasSingletons: row.singletons === 1,
     }))
   }
 
   const load = function* (tx: Tx): Script<{ version: number; known: KnownType[] }> {
     // In one statement, so that the version belongs to exactly these types.
     const rows = yield* tx.all<TypeRow>`
-      SELECT key, name, queue, policy, stuck_after, registered_at,
+      SELECT key, name, queue, policy, stuck_after, singletons, registered_at,
         (SELECT position FROM cursors WHERE name = 'types') AS version
       FROM job_types ORDER BY name`
     return { version: rows[0]?.version ?? 0, known: toTypes(rows) }
@@ -133,8 +140,13 @@ export function openTypes() {
           RETURNING key`
         if (row === undefined) continue
         isChanged = true
-        known.set(type.name, { ...type, key: row.key, registeredAtMs: nowMs })
-        if (before !== undefined && isCounted(type.policy) && !isCounted(before.policy)) {
+        known.set(type.name, {
+          ...type,
+          key: row.key,
+          registeredAtMs: nowMs,
+          hasSingletons: before?.hasSingletons ?? false,
+        })
+        if (before !== undefined && isCounted(type.policy) && !hasLimitKeys(before)) {
           yield* beforeLimiting()
           yield* startFilling(tx, row.key)
         }
@@ -142,18 +154,39 @@ export function openTypes() {
       for (const { policy } of types) {
         if (policy.breaker !== null) yield* breakerRows.declare(tx, policy.breaker, nowMs)
       }
-      if (!isChanged) return
-      yield* tx.run`
-        INSERT INTO cursors (name, position) VALUES ('types', 1)
-        ON CONFLICT (name) DO UPDATE SET position = cursors.position + 1`
+      if (isChanged) yield* tellOthers(tx)
+    },
+
+    *markSingletons(
+      tx: Tx,
+      name: string,
+      beforeLimiting: () => Script<void> = function* () {},
+    ): Script<'unknown' | 'known' | 'changed'> {
+      const before = (yield* load(tx)).known.find((type) => type.name === name)
+      if (before === undefined) return 'unknown'
+      if (before.hasSingletons) return 'known'
+      yield* tx.run`UPDATE job_types SET singletons = 1 WHERE key = ${before.key}`
+      if (!hasLimitKeys(before)) {
+        yield* beforeLimiting()
+        yield* startFilling(tx, before.key)
+      }
+      yield* tellOthers(tx)
+      return 'changed'
     },
   }
+}
+
+/** Other processes read the types again before they next submit or claim. */
+function* tellOthers(tx: Tx): Script<void> {
+  yield* tx.run`
+    INSERT INTO cursors (name, position) VALUES ('types', 1)
+    ON CONFLICT (name) DO UPDATE SET position = cursors.position + 1`
 }
 
 export const typesOf = ({ read, types }: ScriptContext): Promise<StoredType[]> =>
   read('reading job types', function* (tx) {
     yield* types.refresh(tx)
-    return types.known().map(({ key: _, ...type }) => type)
+    return types.known().map(({ key: _, hasSingletons: __, ...type }) => type)
   })
 
 /**
@@ -173,6 +206,9 @@ function policyOf({ policy, stuck_after }: TypeRow): Policy {
 }
 
 const textOf = ({ policy, stuck_after }: TypeRow): string => `${stuck_after} ${policy}`
+
+/** Whether every new job of the type has a limit key, '' if it has none of its own. */
+export const hasLimitKeys = ({ policy, hasSingletons }: KnownType): boolean => hasSingletons || isCounted(policy)
 
 /** A locked policy is compared with the one that is in force. */
 function refuseWeakening(before: KnownType | undefined, { name, policy }: TypeDeclaration): void {

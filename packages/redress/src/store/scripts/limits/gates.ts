@@ -1,10 +1,10 @@
 import { callsAllowed, effectiveStatus, nextChangeAtMs, whyHeld } from '../../../core/limits/breaker.ts'
 import { affordable, affordableAtMs, creditsAt, type Meter } from '../../../core/limits/rate.ts'
+import { isSingletonKey } from '../../../core/limits/singleton.ts'
 import type { BreakerPolicy, RatePolicy } from '../../../core/policy/flow.ts'
-import { isLimited } from '../../../core/policy/policy.ts'
 import type { BreakerStanding } from '../../contract/breakers.ts'
 import type { JobKey } from '../../contract/store.ts'
-import type { KnownType } from '../jobs/types.ts'
+import { isGated, type KnownType } from '../jobs/types.ts'
 import type { Tx } from '../tx/context.ts'
 import { finish, type Script } from '../tx/script.ts'
 import { type Sql, sql } from '../tx/sql.ts'
@@ -53,8 +53,10 @@ export function openGates() {
      * The claim holds these locks before it asks for the gate of a lane: one claim of a type counts and takes at a time.
      * Jobs that end meanwhile only make room.
      */
-    locksOf: ({ name, policy: { concurrency, rate } }: KnownType): string[] =>
-      concurrency.max === null && concurrency.perKey === null && rate === null ? [] : [`limits:${name}`],
+    locksOf: ({ name, policy: { concurrency, rate }, hasSingletons }: KnownType): string[] =>
+      hasSingletons || concurrency.max !== null || concurrency.perKey !== null || rate !== null
+        ? [`limits:${name}`]
+        : [],
 
     /** A claim begins. Several claims of one process may run at once, so nothing is kept between them. */
     begin(tx: Tx, nowMs: number) {
@@ -63,7 +65,7 @@ export function openGates() {
       return {
         /** null if nothing limits the lane. */
         *gateOf(type: KnownType): Script<LaneGate | null> {
-          if (!isLimited(type.policy)) return null
+          if (!isGated(type)) return null
           hasLimited = true
           const gate = {
             permits: [],
@@ -150,8 +152,11 @@ function openLimits(tx: Tx, nowMs: number, limitKeys: ReturnType<typeof openLimi
     const meterOf = (limitKey: string): string => rateMeter(type.name, limitKey)
     let allCounts: ReadonlyMap<string, number> | null = null
 
+    const slotsOf = (limitKey: string): number => (isSingletonKey(limitKey) ? 1 : (perKey ?? Number.POSITIVE_INFINITY))
+    const rateOf = (limitKey: string): RatePolicy | null => (isSingletonKey(limitKey) ? null : rate)
+
     const countsOf = function* (keys: readonly string[]): Script<ReadonlyMap<string, number>> {
-      if (perKey === null) return NO_COUNTS
+      if (perKey === null && !type.hasSingletons) return NO_COUNTS
       if (allCounts !== null) return allCounts
       const rows = yield* tx.all<{ limit_key: string; n: number }>`${limitSql.underWayByKey(tx, type.key, keys)}`
       const counts = new Map(rows.map(({ limit_key, n }) => [limit_key, n]))
@@ -161,11 +166,11 @@ function openLimits(tx: Tx, nowMs: number, limitKeys: ReturnType<typeof openLimi
     const read = function* (keys: readonly string[]): Script<void> {
       const [counts, known] = yield* tx.together(
         countsOf(keys),
-        meters.getMany(tx, rate === null ? [] : keys.map(meterOf)),
+        meters.getMany(tx, keys.filter((key) => rateOf(key) !== null).map(meterOf)),
       )
       for (const limitKey of keys) {
-        const slots = perKey === null ? Number.POSITIVE_INFINITY : perKey - (counts.get(limitKey) ?? 0)
-        permits.set(limitKey, permit(slots, rate, meterOf(limitKey), known.get(meterOf(limitKey)) ?? null))
+        const slots = slotsOf(limitKey) - (counts.get(limitKey) ?? 0)
+        permits.set(limitKey, permit(slots, rateOf(limitKey), meterOf(limitKey), known.get(meterOf(limitKey)) ?? null))
       }
       yield* putClockRight()
     }
@@ -200,7 +205,8 @@ function openLimits(tx: Tx, nowMs: number, limitKeys: ReturnType<typeof openLimi
         yield* putClockRight()
       }
       const rateOfKey = rate?.scope === 'key' ? rate : null
-      if (concurrency.perKey !== null || rateOfKey !== null) limitByKey(type, gate, concurrency.perKey, rateOfKey)
+      const isByKey = concurrency.perKey !== null || rateOfKey !== null || type.hasSingletons
+      if (isByKey) limitByKey(type, gate, concurrency.perKey, rateOfKey)
     },
 
     *settle(): Script<void> {

@@ -1,5 +1,4 @@
 import type { StatementSync } from 'node:sqlite'
-import { isLimited } from '../../../core/policy/policy.ts'
 import type { Claimed, Lane, Lease, WorkerKey } from '../../contract/store.ts'
 import {
   choicesOf,
@@ -13,7 +12,7 @@ import {
   valuesOf,
   withPermits,
 } from '../../scripts/jobs/claiming.ts'
-import type { KnownType } from '../../scripts/jobs/types.ts'
+import { isGated, type KnownType } from '../../scripts/jobs/types.ts'
 import type { Gates } from '../../scripts/limits/gates.ts'
 import { addsToBudget } from '../../scripts/limits/meters.ts'
 import { earliest, guarded, type Permit } from '../../scripts/limits/permits.ts'
@@ -77,7 +76,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
   }
 
   const shutBy = (type: KnownType | undefined, nowMs: number): Permit | null =>
-    type === undefined || !isLimited(type.policy) ? null : finish(gates.shutBy(tx, type, nowMs))
+    type === undefined || !isGated(type) ? null : finish(gates.shutBy(tx, type, nowMs))
 
   return {
     /** Whether a claim would find anything: an idle worker must not take the write lock at every poll. */
@@ -101,7 +100,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
       promote.run(nowMs)
       const gating = gates.begin(tx, nowMs)
       const open = knownLanes(lanes, nowMs).map((lane): OpenLane => {
-        return { ...lane, gate: isLimited(lane.type.policy) ? finish(gating.gateOf(lane.type)) : null }
+        return { ...lane, gate: isGated(lane.type) ? finish(gating.gateOf(lane.type)) : null }
       })
       const leases = open.length === 0 ? [] : pickLeases(open, max)
       if (leases.length > 0) {
@@ -123,7 +122,7 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
     const rows = pickFor(choices.map(({ kind }) => kind)).all(...values, max) as unknown as PickedRow[]
     const leased = (row: PickedRow): Lease => leaseOf(row, types.byKey(row[1]).name)
     if (lanes.every(({ gate }) => gate === null)) return rows.map(leased)
-    const { taken, unkeyed } = withPermits(rows, lanes, (row) => ({ key: row[0], type: row[1], limitKey: row[15] }))
+    const { taken, unkeyed } = withPermits(rows, lanes, (row) => ({ key: row[0], type: row[1], limitKey: row[16] }))
     if (unkeyed.length > 0) keyClaimed.run(JSON.stringify(unkeyed))
     const gateOf = new Map(lanes.map(({ type, gate }) => [type.key, gate]))
     return taken.map((row) => guarded(leased(row), gateOf.get(row[1]) ?? null))
@@ -155,7 +154,7 @@ function pickSql(lanes: readonly LaneKind[]): string {
     SELECT key, jobs.type, jobs.attempt + 1, jobs.spent, coalesce(jobs.counts_from, jobs.queued_at), jobs.priority,
       job_specs.id, job_specs.payload, job_specs.owner, job_specs.created_at, job_specs.retried_from,
       jobs.forward_only, CASE WHEN left_batch IS NULL THEN job_specs.batch END, job_specs.trace,
-      coalesce(jobs.due_since, jobs.queued_at), jobs.limit_key
+      coalesce(jobs.due_since, jobs.queued_at), job_specs.ttl_until, jobs.limit_key
     FROM (${lanes.map((lane) => LANE_SQL[lane]).join(' UNION ALL ')} ORDER BY 2 DESC, 3, 1 LIMIT ?) AS picked
       CROSS JOIN jobs USING (key) CROSS JOIN job_specs USING (key)`
 }

@@ -12,8 +12,20 @@ import { FREES_LIVE_KEY } from '../../../core/job/dedupe.ts'
 import type { EventData } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'
-import type { BatchKey, Close, CloseAnswer, Held, Reclaim, Renewal, Started, WorkerKey } from '../../contract/store.ts'
+import type { Report } from '../../contract/reports.ts'
+import type {
+  BatchKey,
+  Close,
+  CloseAnswer,
+  Held,
+  JobKey,
+  Reclaim,
+  Renewal,
+  Started,
+  WorkerKey,
+} from '../../contract/store.ts'
 import type { freeLiveKey } from '../../scripts/jobs/intervening.ts'
+import type { reports } from '../../scripts/jobs/reports.ts'
 import type { letterMarks } from '../../scripts/letters/dead-letters.ts'
 import type { AtOnce } from '../../scripts/tx/script.ts'
 import type { Connection } from '../connection/connection.ts'
@@ -47,6 +59,7 @@ export function openClosing(
   batches: Batches,
   retries: RetryMeters,
   letters: AtOnce<{ add: typeof letterMarks.add; freeLiveKey: typeof freeLiveKey }>,
+  reported: AtOnce<typeof reports>,
 ) {
   const selectHeld = connection.prepare(`
     SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at,
@@ -71,7 +84,7 @@ export function openClosing(
       started_at = coalesce(started_at, ?4) WHERE ${HELD}`)
   const begin = connection.prepare(`UPDATE jobs SET started_at = coalesce(started_at, ?3) WHERE ${HELD}`)
   const extend = connection.prepare(`
-    UPDATE jobs SET lease_until = ?3, progress = coalesce(?4, progress), orphaned_at = NULL WHERE ${HELD}`)
+    UPDATE jobs SET lease_until = ?3, orphaned_at = NULL WHERE ${HELD}`)
   const orphan = connection.prepare(`UPDATE jobs SET orphaned_at = ?3 WHERE ${HELD}`)
 
   const held = ({ key, attempt }: Held) => selectHeld.get(key, attempt) as HeldRow | undefined
@@ -159,6 +172,7 @@ export function openClosing(
     close(close: Close, worker: WorkerKey, nowMs: number): CloseAnswer {
       const { key, attempt, change } = close
       const ranMs = close.ranMs === null ? null : Math.round(close.ranMs)
+      if (close.report !== undefined) reported.add([{ key, attempt, ...close.report }], nowMs)
       if (change.to === 'complete') {
         // The hot path: the fence is in the UPDATE itself, and no row is read first.
         const startedAtMs = ranMs === null ? null : nowMs - ranMs
@@ -215,8 +229,15 @@ export function openClosing(
         return 'lost'
       }
       if (row.orphaned_at !== null) history.event(key, nowMs, 'recovered', attempt, row.worker, null, null)
-      extend.run(key, attempt, nowMs + renewal.ttlMs, renewal.progress)
+      extend.run(key, attempt, nowMs + renewal.ttlMs)
       return 'closed'
+    },
+
+    /** Returns the keys whose lease is lost. */
+    report(given: readonly Report[], worker: WorkerKey, nowMs: number): JobKey[] {
+      const lost = reported.add(given, nowMs)
+      for (const one of lost) refuse(one, 'report', worker, nowMs)
+      return lost.map(({ key }) => key)
     },
 
     reclaim(reclaim: Reclaim, nowMs: number): CloseAnswer {

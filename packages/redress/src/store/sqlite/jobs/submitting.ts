@@ -1,6 +1,15 @@
+import { dueAtMsOf, expiresAtMsOf } from '../../../core/job/merging.ts'
 import type { NewJob, Submitted } from '../../contract/store.ts'
 import type { Batches } from '../../scripts/batches.ts'
-import { isSpecial, limitKeyOf, type openSubmitSpecial, originOf } from '../../scripts/jobs/submitting.ts'
+import type { openSubmitSpecial } from '../../scripts/jobs/merging.ts'
+import {
+  dedupeUntilMs,
+  isSpecial,
+  isWindowOver,
+  limitKeyOf,
+  originOf,
+  type TwinRow,
+} from '../../scripts/jobs/submitting.ts'
 import type { KnownType } from '../../scripts/jobs/types.ts'
 import { countWaiting, type Savepoint } from '../../scripts/limits/backlog.ts'
 import type { Tx } from '../../scripts/tx/context.ts'
@@ -28,24 +37,36 @@ export function openSubmitting(
       forward_only)
     VALUES (?1, ?2, 'queued', ?3, ?4, ?5, ?6, ?6, ?6, ?7, (SELECT forward_only FROM job_types WHERE key = ?2))`)
   const findTwin = connection.prepare(`
-    SELECT id, status FROM job_specs JOIN jobs USING (key)
+    SELECT id, status, dedupe_until FROM job_specs JOIN jobs USING (key)
     WHERE id = ?1 OR job_specs.type = ?2 AND dedupe_key = ?3 AND dedupe_held IS NOT NULL
     ORDER BY id = ?1 DESC LIMIT 1`)
 
-  return (job: NewJob, nowMs: number): Submitted => {
+  const setTimes = connection.prepare('UPDATE job_specs SET dedupe_until = ?2, ttl_until = ?3 WHERE key = ?1')
+  const freePastKey = connection.prepare(`
+    UPDATE job_specs SET dedupe_held = NULL
+    WHERE type = ? AND dedupe_key = ? AND dedupe_held IS NOT NULL AND dedupe_until <= ?`)
+
+  const submit = (job: NewJob, nowMs: number): Submitted => {
     const type = types.needed(job.type)
     if (isSpecial(job)) return finish(submitSpecial(tx, job, type, nowMs))
-    const { id, dedupe, delayMs } = job
+    const { id, dedupe } = job
     const [dedupeKey, scope, isHeld] = dedupe === null ? [null, null, null] : [dedupe.key, dedupe.scope, 1]
     const batch = job.batch === null ? null : batches.keyOf(job.batch)
     const { payload, owner, trace = null } = job
     const added = addSpec.run(id, type.key, payload, owner, nowMs, dedupeKey, scope, isHeld, batch, trace)
     if (added.changes === 0) {
-      const twin = findTwin.get(id, type.key, dedupeKey) as unknown as Omit<Submitted, 'isNew'>
+      const twin = findTwin.get(id, type.key, dedupeKey) as unknown as TwinRow
+      if (isWindowOver(twin, job, nowMs)) {
+        freePastKey.run(type.key, dedupeKey, nowMs)
+        return submit(job, nowMs)
+      }
       return { id: twin.id, isNew: false, status: twin.status }
     }
     const key = Number(added.lastInsertRowid)
-    const dueAtMs = delayMs > 0 ? nowMs + delayMs : null
+    const dueAtMs = dueAtMsOf(job, nowMs)
+    if (job.ttlMs !== undefined || dedupe?.forMs !== undefined) {
+      setTimes.run(key, dedupeUntilMs(job, nowMs), expiresAtMsOf(job, dueAtMs, nowMs))
+    }
     // A delayed job enters the queue when it is due, and is ordered there by its creation time.
     addJob.run(key, type.key, job.priority, nowMs, dueAtMs === null ? 1 : null, dueAtMs, limitKeyOf(job, type))
     const by = originOf(job)
@@ -53,6 +74,7 @@ export function openSubmitting(
     if (job.batch !== null) batches.entered(job.batch, type.policy, 'queued', false, nowMs)
     return { id, isNew: true, status: 'queued' }
   }
+  return submit
 }
 
 /** An upper bound of the waiting jobs of each type, so that a queue is counted only when it may be full. */

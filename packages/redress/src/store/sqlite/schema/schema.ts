@@ -1,4 +1,4 @@
-import { ACCESS, ACTIVITY, JOBS, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
+import { ACCESS, ACTIVITY, JOBS, LIBRARY, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
 
 const JOBS_SQLITE = `
 CREATE INDEX jobs_orphaned ON jobs (orphaned_at) WHERE orphaned_at IS NOT NULL;
@@ -37,6 +37,11 @@ DROP INDEX jobs_failed;
 CREATE INDEX jobs_failed ON jobs (key) WHERE failure IS NOT NULL;
 `
 
+const LIBRARY_SQLITE = `
+-- A look for due schedules reads only those that are due, however many there are.
+CREATE INDEX schedules_due ON schedules (origin, max(next_at, held_until)) WHERE next_at IS NOT NULL;
+`
+
 /** Number N brings a store from version N - 1 to N. */
 export const MIGRATIONS: readonly string[] = [
   JOBS + JOBS_SQLITE,
@@ -44,4 +49,5 @@ export const MIGRATIONS: readonly string[] = [
   ACCESS + ACCESS_SQLITE,
   ACTIVITY,
   RETRIES,
+  LIBRARY + LIBRARY_SQLITE,
 ]

@@ -1,7 +1,7 @@
 import { DatabaseSync } from 'node:sqlite'
 import { expect, onTestFinished, test } from 'vitest'
-import { temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
-import { redress } from '../../src/index.ts'
+import { temporaryFolder } from '../../../../../test/support/stores/sqlite.ts'
+import { redress } from '../../../src/index.ts'
 
 async function bounded(max: number) {
   const path = `${temporaryFolder()}/jobs.db`

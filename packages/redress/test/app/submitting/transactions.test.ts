@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { DatabaseSync, type DatabaseSyncOptions } from 'node:sqlite'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { z } from 'zod'
-import { turns, until } from '../../../../test/support/until.ts'
-import { type App, type PolicyInput, type PreparedJob, RedressError, redress } from '../../src/index.ts'
-import { VirtualClock } from '../../src/runtime/clock.ts'
-import type { SyncExecutor } from '../../src/store/index.ts'
+import { turns, until } from '../../../../../test/support/until.ts'
+import { type App, type PolicyInput, type PreparedJob, RedressError, redress } from '../../../src/index.ts'
+import { VirtualClock } from '../../../src/runtime/clock.ts'
+import type { SyncExecutor } from '../../../src/store/index.ts'
 
 function folder(): string {
   const made = mkdtempSync(join(tmpdir(), 'redress-transactions-'))

@@ -1,0 +1,13 @@
+/**
+ * A job that must not run beside another one has a limit key of its own kind: the claim lets one job of such a key run
+ * at a time, whatever the policy of its type says. The first character tells it from the keys that people choose.
+ */
+const MARK = '\u0001'
+
+/** `key`: null for all singletons of the type. */
+export const singletonLimitKey = (key: string | null): string => `${MARK}${key ?? ''}`
+
+export const isSingletonKey = (limitKey: string | null): boolean => limitKey?.startsWith(MARK) === true
+
+/** For people: the key of the singleton, '' if it has none. */
+export const singletonOf = (limitKey: string): string => limitKey.slice(MARK.length)
