@@ -13,7 +13,14 @@ const codes = failureCodes({
 export async function fillStore(path: string, { jobs = 3 }: { jobs?: number } = {}): Promise<void> {
   const kit = testKit({ store: ({ nowMs }) => openSqlite({ path, nowMs }) })
   const { app } = kit
-  const fine = app.job('fine', { policy: { rate: { max: 100, per: '1s' } }, run: ({ n }: { n: number }) => ({ n }) })
+  const fine = app.job('fine', {
+    policy: { rate: { max: 100, per: '1s' } },
+    run: ({ n }: { n: number }, attempt) => {
+      attempt.log('counted', { n })
+      attempt.progress({ done: n, total: 10, note: `number ${n}` })
+      return { n }
+    },
+  })
   app.job('letter', {
     codes,
     queue: 'post',

@@ -42,7 +42,7 @@ handles.datasync = async function (this: unknown) {
   step()
 }
 
-const app = new App({ store: `sqlite:${join(home, 'redress.db')}` })
+const app = new App({ store: `sqlite:${join(home, 'redress.db')}`, log: silentLog })
 const target = await localTarget({
   ...{ app, actor: 'ann', isVisit: true },
   ...{ home: join(home, 'proxx'), env: process.env, log: silentLog },

@@ -116,7 +116,8 @@ export async function makeWorld(
   const step = declareTypes(app)
   const store = await app.store()
   await beforeSchedules(store, clock)
-  const worker = await app.makeWorker()
+  // Only the types of the world: tests run their own types with workers of their own.
+  const worker = await app.makeWorker({ types: app.types })
   const work = async () => {
     for (let i = 0; i < 4; i++) await worker.tick()
   }

@@ -52,6 +52,9 @@ async function unanswered<T>(
   return answer
 }
 
+/** The whole statement: a new connection of the store also asks for the setting `synchronous_commit`. */
+const COMMIT = 'commit\0'
+
 /** For what takes several statements: nobody hears the answer to this one. The connection is new, and so is its text. */
 async function unheard<T>(store: Store, relay: Relay, at: string, call: () => Promise<T>): Promise<T> {
   relay.cut()
@@ -78,7 +81,7 @@ test('a submission whose commit was never answered is answered as what it was, a
 test('the same in a transaction of several statements, with a dedupe key', async () => {
   const { store, look, relay } = await behindRelay()
   const job = newJob({ dedupe: { key: 'one', scope: 'live' } })
-  const submitted = unheard(store, relay, 'commit', () => store.submit({ jobs: [job] }))
+  const submitted = unheard(store, relay, COMMIT, () => store.submit({ jobs: [job] }))
   await until('it was committed', async () => (await look.job({ id: job.id })) !== null)
   relay.cut()
   expect(await submitted).toEqual([{ id: job.id, isNew: true, status: 'queued' }])
@@ -94,7 +97,7 @@ test('a job that somebody had submitted long before is not taken for one of the 
   await store.submit({ jobs: [old] })
   const sql = rawPostgres(url)
   await sql`UPDATE job_specs SET created_at = created_at - 3600000 WHERE id = ${old.id}`
-  const submitted = unheard(store, relay, 'commit', () => store.submit({ jobs: [old, job] }))
+  const submitted = unheard(store, relay, COMMIT, () => store.submit({ jobs: [old, job] }))
   await until('it was committed', async () => (await look.job({ id: job.id })) !== null)
   relay.cut()
   expect(await submitted).toMatchObject([
@@ -167,7 +170,7 @@ test('what may not be done twice is not: its caller is told that nobody knows', 
   const job = newJob()
   await store.submit({ jobs: [job] })
   const expected = { status: 'queued', attempt: 0 } as const
-  const cancelled = unheard(store, relay, 'commit', () =>
+  const cancelled = unheard(store, relay, COMMIT, () =>
     store.intervene({ id: job.id, actor: 'ann', reason: 'wrong', expect: expected, act: { kind: 'cancel' } }),
   )
   await until('it was committed', async () => (await look.job({ id: job.id }))?.status === 'cancelled')
