@@ -130,6 +130,27 @@ listed[2].b.trim()
 export { nothing }
 `,
 
+  'listeners.ts': `
+import { type AppEvents, redress } from 'redress'
+
+const app = redress({ store: 'sqlite::memory:' })
+const remove = app.on('job.failed', async ({ jobId, failure, status }) => {
+  jobId.trim()
+  failure?.code.trim()
+  failure.code // error
+  if (status === 'fialed') return // error
+})
+await remove.ready
+remove()
+app.on('job.complete', ({ failure }) => failure) // error
+app.on('job.progress', ({ done, note }) => [done?.toFixed(0), note?.trim()], { topics: ['type:pdf.convert'] })
+app.on('job.progress', () => null, { topic: ['type:pdf.convert'] }) // error
+app.on('breaker.opened', ({ subject, data }) => [subject.trim(), data])
+app.on('job.faild', () => null) // error
+const names: keyof AppEvents = 'batch.settled'
+export { names }
+`,
+
   'resize.ts': `
 import type { IsolatedAttempt } from 'redress'
 

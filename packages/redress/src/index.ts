@@ -1,5 +1,6 @@
 export { App, type AppOptions, redress } from './app/app.ts'
 export type { Batch, BatchOptions } from './app/batches.ts'
+export type { AppEvents } from './app/events/listeners.ts'
 export { outcomeLog } from './app/events/outcome-log.ts'
 export type { ImportAnswer, ImportJob } from './app/import/import-jobs.ts'
 export { type JobContract, type JobDefinition, type JobImplementation, jobType } from './app/jobs/contract.ts'

@@ -31,6 +31,7 @@ import { DefaultLog, logOf } from './default-log.ts'
 import { Dependencies, type DependencyOptions } from './dependencies.ts'
 import { dutiesOf } from './duties.ts'
 import { Hub } from './events/hub.ts'
+import { type AppEvents, addListener, type ListenOptions, type RemoveListener } from './events/listeners.ts'
 import type { AppHost } from './host.ts'
 import type { ImportAnswer, ImportJob } from './import/import-jobs.ts'
 import { boundType } from './jobs/bound.ts'
@@ -279,6 +280,18 @@ export class App<Locals extends object = object> {
     const bound = boundType(contract, this, this.#results)
     this.#boundTypes.set(contract, bound)
     return bound
+  }
+
+  /**
+   * Calls a listener for each event of this name from now on, whichever process it happens in. Events come in order and
+   * one at a time. Returns a function that removes the listener.
+   */
+  on<Name extends keyof AppEvents>(
+    name: Name,
+    listener: (event: AppEvents[Name]) => unknown,
+    options?: ListenOptions,
+  ): RemoveListener {
+    return addListener(this.hub, this.#host(), name, listener, options)
   }
 
   /** Declares a way to deliver notices: what the policies' `notify` names. */

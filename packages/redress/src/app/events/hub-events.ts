@@ -31,8 +31,20 @@ export type Mapper = (
   event: MappableEvent,
 ) => readonly MappedEvent[] | null | undefined | Promise<readonly MappedEvent[] | null | undefined>
 
+/** The store's events, with what only operators may know. They are kept apart, so that no server can send them by accident. */
+const SOURCES = new WeakMap<HubEvent, FeedEvent>()
+
+/** The store's event that a subscriber's event shows; null for events of an app's own. */
+export const sourceOf = (event: HubEvent): FeedEvent | null => SOURCES.get(event) ?? null
+
 /** The event itself, as every app publishes it. */
 export function ownEvent(event: FeedEvent): HubEvent {
+  const own = publicEvent(event)
+  SOURCES.set(own, event)
+  return own
+}
+
+function publicEvent(event: FeedEvent): HubEvent {
   const id = String(event.seq)
   if (event.subject !== null) {
     const [thing = ''] = event.subject.split(':')
