@@ -62,8 +62,8 @@ import { type MaintenanceOptions, Workers, type WorkOptions } from './workers.ts
 /** The options of `redress()`. All are optional. */
 export interface AppOptions {
   /**
-   * A store, or where one is: `sqlite:path/to/file.db` or `sqlite::memory:`. When left out, the environment's
-   * REDRESS_STORE, or else `sqlite:.redress/redress.db`.
+   * A store, or where one is: `sqlite:path/to/file.db`, `sqlite::memory:` or `postgres://user@host/database`. When left out:
+   * REDRESS_STORE or DATABASE_URL of the environment, or else `sqlite:.redress/redress.db`.
    */
   store?: string | Store
   /** Where `audit: 'write-ahead'` puts its lines; beside the store's file when left out. */

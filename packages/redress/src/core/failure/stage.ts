@@ -22,7 +22,7 @@ interface FailedTry<Code extends string = string> {
 export interface StageOptions<Code extends string = string> {
   /** Tries including the first; 1 when left out. */
   max?: number
-  /** The wait between tries; none when left out. An error's own Retry-After wins over it. */
+  /** The wait between tries; none when left out. If an error has its own Retry-After, the longer of the two counts. */
   backoff?: BackoffInput | null
   /** The longest wait that an error's own Retry-After may ask for: the attempt holds its slot meanwhile. */
   retryAfterMax?: Duration
