@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import type { Taxonomy } from '../core/failure/taxonomy.ts'
+import type { LimitOption } from '../core/limits/singleton.ts'
 import type { MissedRule } from '../core/schedule.ts'
 import { problemsOf } from '../core/text/schema.ts'
 import type { OwnerCodes } from '../core/views/for-owner.ts'
@@ -60,12 +61,11 @@ export interface LastSeenJob {
   progress: number
 }
 
-interface SubmissionOptions {
+interface SubmissionOptions extends LimitOption {
   owner?: string
   priority?: number
   delay?: string | number
   dedupe?: string
-  limitKey?: string
   id?: string
   batch?: string
 }

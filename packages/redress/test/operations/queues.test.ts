@@ -113,6 +113,24 @@ test('a retry as a new job keeps the limit key of the failed one', async () => {
   expect(await store.job({ id: job.id })).toMatchObject({ limitKey: 'tenant-7' })
 })
 
+test.each(['running', { key: 'eu', of: 'running' }, { key: ['eu', 7], of: 'both' }] as const)(
+  'a job with the singleton %j can get another input, be retried and be replayed, and keeps its singleton',
+  async (singleton) => {
+    const { app, submit, work, store } = await makeBench({ deadLetter: 'queue' })
+    const limitKeyOf = async (id: string) => (await store.job({ id }))?.limitKey
+    const id = await submit(['ok'], { singleton, delay: '1m' })
+    const limitKey = await limitKeyOf(id)
+    await app.jobs.replaceInput(id, { ...WHO, input: { outcomes: ['GW_4XX'] } })
+    expect(await limitKeyOf(id)).toBe(limitKey)
+    await work()
+    const retried = await app.jobs.retry(id, WHO)
+    expect(await limitKeyOf(retried.job.id)).toBe(limitKey)
+    const [letter] = (await app.perform('dead-letters.list', {})).deadLetters
+    const replayed = await app.perform('dead-letters.replay', { ...WHO, offset: letter?.offset ?? 0, again: true })
+    expect(await limitKeyOf(replayed.job?.id ?? '')).toBe(limitKey)
+  },
+)
+
 test('a limit key must be printable text', async () => {
   const { app } = await makeBench()
   for (const limitKey of ['', 'x'.repeat(201), 7 as unknown as string]) {

@@ -1,5 +1,6 @@
 import { mergePatch, type Skip } from '../../core/dead-letter/replay.ts'
 import { RedressError } from '../../core/errors.ts'
+import { limitOptionOf } from '../../core/limits/singleton.ts'
 import type { StoredDeadLetter } from '../../store/contract/dead-letters.ts'
 import type { ActorAndReason, NewJob, RetriedFrom } from '../../store/contract/store.ts'
 import { refuseUnlessAdmitted } from '../jobs/admit-retry.ts'
@@ -28,7 +29,7 @@ export async function jobFromLetter(
   const prepared = await context.prepare(type, input, {
     priority,
     ...(owner !== null && { owner }),
-    ...(limitKey !== null && { limitKey }),
+    ...limitOptionOf(limitKey),
     ...(id !== undefined && { id }),
   })
   if (prepared.rejected !== null) {

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { RedressError } from '../../core/errors.ts'
 import { holdText } from '../../core/job/hold.ts'
 import { PRIORITY_MAX } from '../../core/job/record.ts'
+import { limitOptionOf } from '../../core/limits/singleton.ts'
 import { durationMs, formatMs, isoTime } from '../../core/text/duration.ts'
 import type { JobRow, Store } from '../../store/contract/store.ts'
 import { durationInput, momentMs, requireActorAndReason } from '../input-fields.ts'
@@ -107,7 +108,7 @@ export const replaceInput = operation('jobs.replace-input', {
 async function checked({ prepare }: Context, { id, type, owner, limitKey }: JobRow, input: unknown) {
   const prepared = await prepare(type, input, {
     ...(owner !== null && { owner }),
-    ...(limitKey !== null && { limitKey }),
+    ...limitOptionOf(limitKey),
   })
   const { rejected } = prepared
   if (rejected === null) return prepared

@@ -1,6 +1,7 @@
 import { RedressError } from '../../core/errors.ts'
 import { actionsFor } from '../../core/job/actions.ts'
 import { successorDedupe, successorOutcome } from '../../core/job/dedupe.ts'
+import { limitOptionOf } from '../../core/limits/singleton.ts'
 import { viewJob } from '../../core/views/job.ts'
 import type { JobRow, NewJob, Store, Submitted } from '../../store/contract/store.ts'
 import type { Context } from '../operation.ts'
@@ -17,7 +18,7 @@ export async function submitRetry(context: Context, act: RetryAct, failed: JobRo
   // Checked like any submission, edited or not: an input that the type now refuses would only fail again.
   const prepared = await context.prepare(failed.type, isEdited ? input : JSON.parse(failed.payload), {
     ...owned,
-    ...(failed.limitKey !== null && { limitKey: failed.limitKey }),
+    ...limitOptionOf(failed.limitKey),
     priority: failed.priority,
     ...(newId !== undefined && { id: newId }),
   })
