@@ -10,7 +10,7 @@ import { Metrics } from '../metrics/metrics.ts'
 import { admitted, type Caller } from '../operations/caller.ts'
 import { CATALOG, type OperationName } from '../operations/catalog.ts'
 import { performForOwner } from '../operations/jobs/perform-for-owner.ts'
-import type { Context, Operation } from '../operations/operation.ts'
+import type { Context } from '../operations/operation.ts'
 import type { InputOf as OperationInput, OutputOf } from '../operations/table.ts'
 import { type Chance, systemChance } from '../runtime/chance.ts'
 import { type Clock, systemClock } from '../runtime/clock.ts'
@@ -387,14 +387,14 @@ export class App<Locals extends object = object> {
 
   /** Throws unless this caller may run the operation and its subject exists. Called when the body cannot be parsed. */
   async refuseUnseen(caller: Caller, name: OperationName, input: Readonly<Record<string, unknown>>): Promise<void> {
-    const { OPERATIONS } = await loadTable()
-    const { about } = OPERATIONS[name] as Operation
+    const { operationNamed } = await loadTable()
+    const { about } = operationNamed(name)
     await about?.(await this.store(), admitted(caller, name, CATALOG[name], input))
   }
 
   async #perform(name: OperationName, input: object): Promise<unknown> {
-    const [context, { OPERATIONS, perform }] = await Promise.all([this.#context(), loadTable()])
-    const run = () => perform(OPERATIONS[name] as Operation, context, input)
+    const [context, { operationNamed, perform }] = await Promise.all([this.#context(), loadTable()])
+    const run = () => perform(operationNamed(name), context, input)
     const { type } = input as { type?: unknown }
     // Only valid type names become span names.
     return name === 'jobs.submit' && isName(type) ? traceSubmission(type, run, factsOfSubmitted) : run()

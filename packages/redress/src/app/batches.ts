@@ -9,7 +9,7 @@ import type { NewBatch } from '../store/contract/batches.ts'
 import type { NewJob, Submitted } from '../store/contract/store.ts'
 import type { Duty } from '../worker/duty.ts'
 import type { AppHost } from './host.ts'
-import type { JobRequest, JobType, SubmitOptions } from './jobs/job-type.ts'
+import { type JobRequest, type JobType, REQUEST_FIELDS, type SubmitOptions } from './jobs/job-type.ts'
 import type { BatchChild } from './jobs/outcome.ts'
 import { checkOwnerAndId, naming } from './jobs/submission.ts'
 import { operationsOf } from './subjects.ts'
@@ -74,8 +74,10 @@ export function batchesOf(host: AppHost) {
       if (batch.onSettled !== null) await checkOnSettled(host, batch, batch.onSettled)
       const { owner, jobs: requests = [] } = options
       const jobs: NewJob[] = []
-      for (const [i, { type, input, options: own }] of requests.entries()) {
+      for (const [i, request] of requests.entries()) {
         try {
+          refuseUnknownOptions('A job of a batch', request, REQUEST_FIELDS)
+          const { type, input, options: own } = request
           jobs.push(await host.prepare(type, input, { ...(owner !== undefined && { owner }), ...own }))
         } catch (error) {
           throw naming(error, i, requests.length)

@@ -3,6 +3,7 @@ import { RedressError } from '../core/errors.ts'
 import type { Taxonomy } from '../core/failure/taxonomy.ts'
 import type { LimitOption } from '../core/limits/singleton.ts'
 import type { MissedRule } from '../core/schedule.ts'
+import { unknownOption } from '../core/text/options.ts'
 import { problemsOf } from '../core/text/schema.ts'
 import type { OwnerCodes } from '../core/views/for-owner.ts'
 import type { ScheduleDeclaration } from '../store/contract/schedules.ts'
@@ -100,7 +101,7 @@ export async function perform<Fields extends z.ZodObject, Output>(
   const read = readInput(fields, input)
   if ('data' in read) return run(context, read.data)
   if (typeof input === 'object' && input !== null) await about?.(context.store, input as Record<string, unknown>)
-  throw refusal(name, read.problems)
+  throw refusal(name, read.problems, unknownField(fields, input)?.action)
 }
 
 function readInput<Fields extends z.ZodObject>(
@@ -118,12 +119,18 @@ const PROBLEMS_MAX = 20
 const PROBLEM_CHARS_MAX = 500
 
 /** Bounds the refusal of a request with very many invalid fields. */
-function refusal(name: OperationName, found: readonly string[]): RedressError {
+function refusal(name: OperationName, found: readonly string[], action?: string): RedressError {
   const problems = found
     .slice(0, PROBLEMS_MAX)
     .map((problem) => (problem.length > PROBLEM_CHARS_MAX ? `${problem.slice(0, PROBLEM_CHARS_MAX)}…` : problem))
-  return new RedressError('OPTION_INVALID', `The input of ${name} is invalid: ${problems.join('; ')}.`, { problems })
+  return new RedressError('OPTION_INVALID', `The input of ${name} is invalid: ${problems.join('; ')}.`, {
+    problems,
+    ...(action !== undefined && { action }),
+  })
 }
+
+const unknownField = ({ shape }: z.ZodObject, input: unknown) =>
+  typeof input === 'object' && input !== null ? unknownOption('It', input, Object.keys(shape)) : null
 
 const inWords = ({ code, input }: { code?: string; input?: unknown }): string | undefined =>
   code === 'invalid_type' && input === undefined ? 'is missing' : undefined

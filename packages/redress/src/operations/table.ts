@@ -1,4 +1,6 @@
 import type { z } from 'zod'
+import { RedressError } from '../core/errors.ts'
+import { nearest } from '../core/text/names.ts'
 import { accountOperations } from './accounts/accounts.ts'
 import { tokenOperations } from './accounts/tokens.ts'
 import { activityOperations } from './activity/activity.ts'
@@ -37,6 +39,15 @@ export const OPERATIONS = {
   ...accountOperations,
   ...tokenOperations,
 } satisfies { [Name in OperationName]: Pick<Operation, 'name' | 'input' | keyof CatalogEntry> }
+
+/** A program in JavaScript can give a name that does not exist. */
+export function operationNamed(name: OperationName): Operation {
+  if (Object.hasOwn(OPERATIONS, name)) return OPERATIONS[name] as Operation
+  const meant = nearest(String(name), Object.keys(OPERATIONS))
+  throw new RedressError('OPTION_INVALID', `There is no operation ${JSON.stringify(name)}.`, {
+    action: meant === null ? 'The reference of operations lists all names.' : `Did you mean ${JSON.stringify(meant)}?`,
+  })
+}
 
 type Table = typeof OPERATIONS
 /** The input of an operation: `OperationInput<'jobs.retry'>`. */

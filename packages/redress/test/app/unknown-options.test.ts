@@ -8,6 +8,7 @@ import {
   type Attempt,
   exponential,
   failureCodes,
+  jobType,
   outcomeLog,
   redress,
   renderExplanation,
@@ -30,7 +31,7 @@ afterAll(() => kit.stop())
 
 const guard = outboundGuard()
 // biome-ignore lint/suspicious/noExplicitAny: a program in JavaScript has no compiler that finds the misspelt name
-const any = (options: object): any => options
+const any = (options: unknown): any => options
 const smtp = { host: 'localhost' }
 
 /** Each public call, one misspelt option, and the option that was meant. */
@@ -50,6 +51,20 @@ const CALLS: [call: string, run: () => unknown, meant: string][] = [
   ['batches.create()', () => app.batches.create('b', any({ ownr: 'x' })), 'owner'],
   ['onSettled', () => app.batches.create('b', { onSettled: any({ job: 'mail.send', inptu: {} }) }), 'input'],
   ['a job of a batch', () => app.batches.create('b', { jobs: [send.request({}, any({ delya: 1 }))] }), 'delay'],
+  [
+    'a request of a batch',
+    () => app.batches.create('b', { jobs: [any({ ...send.request({}), optoins: {} })] }),
+    'options',
+  ],
+  ['submitAndWait()', () => send.submitAndWait({}, any({ tiemout: '1s' })), 'timeout'],
+  ['result()', () => send.result('a', any({ tiemout: '1s' })), 'timeout'],
+  ['list() of a type', () => send.list(any({ stauts: 'failed' })), 'status'],
+  ['app.on()', () => app.on('job.failed', () => null, any({ topcis: ['*'] })), 'topics'],
+  ['jobType()', () => jobType('a.c', any({ inptu: {} })), 'input'],
+  ['app.jobs.list()', () => app.jobs.list(any({ stauts: 'failed' })), 'status'],
+  ['app.perform()', () => app.perform('jobs.submit', any({ type: 'mail.send', throtle: {} })), 'throttle'],
+  ['app.perform(): name', () => app.perform(any('jobs.lits'), {}), 'jobs.list'],
+  ['schedules.upsert()', () => app.schedules.upsert('s', any({ job: send, evry: '1m' })), 'every'],
   ['app.schedule()', () => app.schedule('s', any({ cron: '@daily', job: send, timzone: 'UTC' })), 'timezone'],
   ['app.dependency()', () => app.dependency('d', any({ probe: () => null, timeot: 1 })), 'timeout'],
   ['app.notify()', () => app.notify('k', any({ channels: ['c'], subject: 's', windw: '1h' })), 'window'],
@@ -93,6 +108,26 @@ test.each(CALLS)('%s refuses a misspelt option and names the nearest one', async
     (thrown: unknown) => thrown,
   )
   expect(error).toMatchObject({ code: 'OPTION_INVALID', action: `Did you mean "${meant}"?` })
+})
+
+test.each([[null], [[]], [5], ['soon']])('options given as %j are refused', async (options) => {
+  const refused = { code: 'OPTION_INVALID', message: expect.stringMatching(/ takes its options as an object; got /) }
+  const calls: (() => Promise<unknown>)[] = [
+    () => send.submit({}, any(options)),
+    () => send.submitMany([{}], any(options)),
+    () => send.submitAndWait({}, any(options)),
+    () => send.result('a', any(options)),
+    () => send.list(any(options)),
+    () => app.work(any(options)),
+  ]
+  for (const call of calls) await expect(call()).rejects.toMatchObject(refused)
+})
+
+test('the inputs of submitMany() must be a list', async () => {
+  await expect(send.submitMany(any(new Set([{}])))).rejects.toMatchObject({
+    code: 'OPTION_INVALID',
+    message: 'The inputs of submitMany() must be a list.',
+  })
 })
 
 test('a refused call stores nothing', async () => {

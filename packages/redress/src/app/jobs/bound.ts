@@ -2,7 +2,7 @@ import { RedressError } from '../../core/errors.ts'
 import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 import type { App } from '../app.ts'
 import type { AnyContract } from './contract.ts'
-import type { JobType, ListFilter } from './job-type.ts'
+import { type JobType, type ListFilter, SUBMIT_OPTIONS, WAIT_OPTIONS } from './job-type.ts'
 import { JobFailed } from './outcome.ts'
 import { ofOtherType, type Results } from './results.ts'
 
@@ -14,6 +14,8 @@ const LIST_OPTIONS = optionNames<ListFilter<string>>({
   limit: true,
   cursor: true,
 })
+
+const SUBMIT_AND_WAIT_OPTIONS = [...SUBMIT_OPTIONS, ...WAIT_OPTIONS]
 
 type BoundTo = Pick<App, 'submit' | 'submitMany' | 'prepare' | 'jobs'>
 
@@ -29,10 +31,12 @@ export function boundType({ name, policy }: AnyContract, app: BoundTo, results: 
     isFailure: (error): error is JobFailed => error instanceof JobFailed && error.type === name,
     result: (id, options) => results.wait(name, id, options),
 
-    async submitAndWait(input, { timeout, signal, ...options } = {}) {
+    async submitAndWait(input, options = {}) {
+      refuseUnknownOptions(`submitAndWait() of ${name}`, options, SUBMIT_AND_WAIT_OPTIONS)
+      const { timeout, signal, ...submission } = options
       const given = { ...(timeout !== undefined && { timeout }), ...(signal !== undefined && { signal }) }
       const wait = results.plan(`submitAndWait() of ${name}`, given)
-      const { id } = await app.submit(name, input, options)
+      const { id } = await app.submit(name, input, submission)
       const outcome = await wait(name, id)
       if (outcome.kind === 'complete') return outcome.output
       throw outcome.error
@@ -44,8 +48,9 @@ export function boundType({ name, policy }: AnyContract, app: BoundTo, results: 
       return job as Awaited<ReturnType<JobType<unknown>['find']>>
     },
 
-    async list({ since, ...filter } = {}) {
-      refuseUnknownOptions(`list() of ${name}`, filter, LIST_OPTIONS)
+    async list(options = {}) {
+      refuseUnknownOptions(`list() of ${name}`, options, LIST_OPTIONS)
+      const { since, ...filter } = options
       const created = since === undefined ? {} : { since: momentOf(since) }
       const { jobs, nextCursor } = await app.jobs.list({ ...filter, ...created, type: name })
       return { jobs, nextCursor } as Awaited<ReturnType<JobType<unknown>['list']>>

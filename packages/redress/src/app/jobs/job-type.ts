@@ -72,6 +72,8 @@ export interface JobRequest {
   options?: SubmitOptions
 }
 
+export const REQUEST_FIELDS = optionNames<JobRequest>({ type: true, input: true, options: true })
+
 /** The jobs among which there is at most one. */
 export type SingletonOf = 'queued' | 'running' | 'both'
 

@@ -75,6 +75,7 @@ export class Submissions {
     options: SubmitManyOptions<Input>,
   ): Promise<Submitted[]> {
     refuseUnknownOptions('submitMany()', options, SUBMIT_MANY_OPTIONS)
+    if (!Array.isArray(inputs)) throw invalid('The inputs of submitMany() must be a list')
     const store = await this.#options.store()
     const submit = async () => {
       const jobs = await checkMany(inputs, options, (input, own) => this.check(type, input, own))

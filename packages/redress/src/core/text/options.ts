@@ -15,7 +15,7 @@ export const optionNames = <Options extends object>(names: Readonly<Record<keyof
 export function refuseUnknownOptions(of: string, given: unknown, known: readonly string[]): void {
   if (given === undefined) return
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new RedressError('OPTION_INVALID', `The options of ${of} must be an object; got ${kindOf(given)}.`)
+    throw new RedressError('OPTION_INVALID', `${of} takes its options as an object; got ${kindOf(given)}.`)
   }
   const unknown = unknownOption(of, given, known)
   if (unknown !== null) throw new RedressError('OPTION_INVALID', unknown.problem, { action: unknown.action })
