@@ -32,8 +32,14 @@ export function logEntryOf(message: unknown, fields: unknown): LogEntry {
   }
   return {
     message: redactAndClip(message, LOG_CHARS_MAX),
-    fields: fields === undefined ? null : (redactValue({ ...fields }, FIELD_BOUNDS) as Record<string, unknown>),
+    fields: fields === undefined ? null : fieldsOf(fields),
   }
+}
+
+/** Some objects become a text, such as a URL. */
+function fieldsOf(given: object): Record<string, unknown> {
+  const kept = redactValue(given, FIELD_BOUNDS)
+  return typeof kept === 'object' && kept !== null && !Array.isArray(kept) ? { ...kept } : { value: kept }
 }
 
 /** How far an attempt is. */

@@ -108,6 +108,27 @@ describe('lines of attempt.log', () => {
     expect(line?.fields).toMatchObject({ page: 1, password: '[redacted]' })
   })
 
+  test.each([
+    ['an error', new Error('the disk is full'), { name: 'Error', message: 'the disk is full' }],
+    ['a Map', new Map([['page', 3]]), { page: 3 }],
+    ['an object that becomes a text', new URL('http://a.org/b'), { value: 'http://a.org/b' }],
+    [
+      'an object that cannot be read',
+      Object.defineProperty({}, 'page', {
+        enumerable: true,
+        get: () => {
+          throw new Error('closed')
+        },
+      }),
+      { page: '[unreadable]' },
+    ],
+  ])('keep the content of %s', async (_, fields, kept) => {
+    const { runs, id } = await holdOneRun(scene, 30_000)
+    only(runs).attempt.log('line', fields as never)
+    await pass(1_500)
+    expect(await scene.store.logs({ id, limit: 1 })).toMatchObject([{ message: 'line', fields: kept }])
+  })
+
   test('that are not a text, or fields that are not an object, are refused', async () => {
     const { runs } = await holdOneRun(scene, 30_000)
     const { attempt } = only(runs)
