@@ -138,6 +138,7 @@ function checkLimitKey(limitKey: unknown): void {
   if (limitKey === undefined) return
   const isKey = typeof limitKey === 'string' && limitKey !== '' && limitKey.length <= LIMIT_KEY_CHARS_MAX
   if (!isKey) throw invalid(`limitKey must be a text of 1 to ${LIMIT_KEY_CHARS_MAX} characters`)
+  refuseNul(limitKey, 'limitKey')
   if (isSingletonKey(limitKey)) throw invalid('limitKey must not begin with the control character U+0001')
 }
 
@@ -168,7 +169,13 @@ function packKey(key: DedupeKey, of: string, charsMax: number): string {
   if (packed === '' || packed.length > charsMax) {
     throw invalid(`a ${of} key must have 1 to ${charsMax} characters, not ${packed.length}`)
   }
+  refuseNul(packed, `a ${of} key`)
   return packed
+}
+
+/** PostgreSQL cannot hold this character in a text: the text would be changed there, and another one could meet it. */
+export function refuseNul(text: string, what: string): void {
+  if (text.includes('\0')) throw invalid(`${what} must not contain a NUL character`)
 }
 
 const isKeyPart = (part: unknown): boolean => typeof part === 'string' || part === null || Number.isFinite(part)

@@ -23,7 +23,7 @@ import {
   type SubmitManyOptions,
   type SubmitOptions,
 } from './job-type.ts'
-import { mergeOf } from './merge-options.ts'
+import { mergeOf, refuseNul } from './merge-options.ts'
 
 export const PAYLOAD_BYTES_MAX = 1024 * 1024
 const OWNER_CHARS_MAX = 200
@@ -202,6 +202,7 @@ export function checkOwnerAndId({ owner, id }: Pick<SubmitOptions, 'owner' | 'id
   if (owner !== undefined && (typeof owner !== 'string' || owner === '' || owner.length > OWNER_CHARS_MAX)) {
     throw invalid(`owner must be a text of 1 to ${OWNER_CHARS_MAX} characters`)
   }
+  if (owner !== undefined) refuseNul(owner, 'owner')
   if (id !== undefined && !UUID.test(id)) throw invalid('id must be a UUID in lower case')
 }
 

@@ -46,6 +46,15 @@ test.each<[string, unknown, RegExp]>([
   ['a throttle without a key', { throttle: { every: '5s' } }, /a throttle key must be a text/],
   ['an empty key', { throttle: { key: '', every: '5s' } }, /must have 1 to 500 characters/],
   ['a singleton of nothing', { singleton: 'sometimes' }, /singleton must be one of queued, running, both/],
+  ['an owner with a NUL character', { owner: 'a\0' }, /owner must not contain a NUL character/],
+  ['a dedupe key with a NUL character', { dedupe: 'a\0' }, /a dedupe key must not contain a NUL character/],
+  ['a debounce key with a NUL character', { debounce: { key: 'a\0', wait: 1 } }, /a debounce key must not contain/],
+  [
+    'a singleton key with a NUL character',
+    { singleton: { key: '\0', of: 'both' } },
+    /a singleton key must not contain/,
+  ],
+  ['a limit key with a NUL character', { limitKey: 'a\0' }, /limitKey must not contain a NUL character/],
   ['a limit key that looks like a singleton', { limitKey: '\u0001a' }, /control character/],
 ])('a submission with %s is refused by name, and nothing is submitted', async (_, options, message) => {
   const { type, app } = kitWith()
