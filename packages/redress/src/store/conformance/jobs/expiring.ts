@@ -50,6 +50,17 @@ export const expiring = topic('expiring jobs', {
     assert.equal(await bench.store.nextExpiryAtMs(), submittedAtMs + TTL_MS)
   },
 
+  async 'a job that was made due and is then postponed lives as long after its new time as its time to live says'(
+    bench,
+  ) {
+    const id = await bench.submit({ ttlMs: TTL_MS, delayMs: 10 * TTL_MS })
+    await bench.clock.advance(5 * TTL_MS)
+    assert.equal(await bench.intervene(id, { kind: 'promote' }), 'done')
+    await bench.clock.advance(TTL_MS / 2)
+    assert.equal(await bench.intervene(id, { kind: 'reschedule', to: { delayMs: 2 * TTL_MS } }), 'done')
+    assert.equal(await bench.store.nextExpiryAtMs(), bench.clock.nowMs() + 3 * TTL_MS)
+  },
+
   async 'a lease says when its job expires'(bench) {
     await bench.submit({ ttlMs: TTL_MS })
     const worker = await bench.worker()

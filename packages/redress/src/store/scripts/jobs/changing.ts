@@ -3,7 +3,6 @@ import type { JobKey } from '../../contract/store.ts'
 import { history } from '../history.ts'
 import type { Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
-import { sql } from '../tx/sql.ts'
 
 /** A queued job, as far as a change of it depends on the row. The transaction holds the locks of `LOCK_JOB`. */
 export interface WaitingJob {
@@ -69,9 +68,10 @@ function* moveTo(tx: Tx, { key, attempt, due_at: before }: WaitingJob, dueAtMs: 
   const sinceMs = dueAtMs ?? nowMs
   const addedMs = Math.max(0, sinceMs - Math.max(before ?? nowMs, nowMs))
   const ready = dueAtMs === null ? 1 : null
-  // The time to live is counted from when the job is due.
+  // The time to live counts from when the job is due, so its end moves with that time.
   yield* tx.run`
-    UPDATE job_specs SET ttl_until = ttl_until + ${sinceMs} - ${before === null ? sql`created_at` : before}
+    UPDATE job_specs SET ttl_until = ttl_until + ${sinceMs}
+      - (SELECT coalesce(due_since, queued_at) FROM jobs WHERE jobs.key = job_specs.key)
     WHERE key = ${key} AND ttl_until IS NOT NULL`
   if (attempt === 0) {
     yield* tx.run`
