@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { durationMs } from '../core/text/duration.ts'
+import { isoMs } from '../core/text/moment.ts'
 import type { ActorAndReason } from '../store/contract/store.ts'
 
 /** Fields that several operations have in their input. */
@@ -48,9 +49,7 @@ const ISO_DATE = /^\d{4}-\d{2}-\d{2}/
 /** By the store's clock, which the caller asks for. */
 export function momentMs(text: string, field: string, nowMs: number): number {
   if (!ISO_DATE.test(text)) return nowMs - agoMs(text, field)
-  // A date alone is UTC. A time needs a zone: otherwise it would depend on the zone of this machine.
-  const hasZone = !text.includes('T') || /(Z|[+-]\d{2}:?\d{2})$/.test(text)
-  const ms = Date.parse(hasZone ? text : `${text}Z`)
+  const ms = isoMs(text)
   if (!Number.isNaN(ms)) return ms
   throw new RedressError('OPTION_INVALID', `${field}: ${JSON.stringify(text)} is not a time in ISO 8601.`)
 }

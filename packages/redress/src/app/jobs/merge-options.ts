@@ -2,6 +2,7 @@ import { RedressError } from '../../core/errors.ts'
 import type { Merge } from '../../core/job/merging.ts'
 import { isSingletonKey, singletonLimitKey } from '../../core/limits/singleton.ts'
 import { type Duration, durationMs } from '../../core/text/duration.ts'
+import { timeMs } from '../../core/text/moment.ts'
 import { optionNames, refuseUnknownOptions } from '../../core/text/options.ts'
 import type { DedupeScope, NewJob } from '../../store/contract/store.ts'
 import type { DedupeKey, SingletonOf, SubmitOptions } from './job-type.ts'
@@ -57,7 +58,7 @@ export function mergeOf(options: SubmitOptions): Pick<NewJob, 'runAtMs' | 'ttlMs
         ? toThrottle(throttle)
         : null
   return {
-    ...(runAt !== undefined && { runAtMs: timeMs(runAt) }),
+    ...(runAt !== undefined && { runAtMs: runAtMsOf(runAt) }),
     ...(ttl !== undefined && { ttlMs: positiveMs(ttl, 'ttl') }),
     ...(merge !== null && { merge }),
     dedupe: dedupe === undefined ? null : toDedupe(dedupe),
@@ -70,27 +71,8 @@ const contradiction = (one: string, other: string, why: string): RedressError =>
     action: 'Leave one of them out.',
   })
 
-const ISO_DATE = /^\d{4}-\d{2}-\d{2}/
-const HAS_ZONE = /(Z|[+-]\d{2}:?\d{2})$/
-/** The last moment that ISO 8601 writes with four digits for the year. */
-const TIME_MS_MAX = Date.UTC(10_000, 0) - 1
-
-function timeMs(runAt: Date | string): number {
-  if (!(runAt instanceof Date) && typeof runAt !== 'string') {
-    throw invalid(`runAt must be a Date or a text in ISO 8601, not ${runAt === null ? 'null' : `a ${typeof runAt}`}`)
-  }
-  if (typeof runAt === 'string' && runAt.includes('T') && !HAS_ZONE.test(runAt)) {
-    throw invalid(`runAt: ${JSON.stringify(runAt)} has no time zone; add Z, or an offset such as +02:00`)
-  }
-  const isText = typeof runAt === 'string'
-  const ms = isText ? (ISO_DATE.test(runAt) ? Date.parse(runAt) : Number.NaN) : runAt.getTime()
-  if (Number.isNaN(ms)) {
-    throw invalid(isText ? `runAt: ${JSON.stringify(runAt)} is not a time in ISO 8601` : 'runAt is an invalid Date')
-  }
-  if (ms > TIME_MS_MAX) throw invalid('runAt is after the year 9999')
-  // A time in the past means now; the store compares.
-  return Math.max(1, ms)
-}
+/** A time in the past means now; the store compares. */
+const runAtMsOf = (runAt: Date | string): number => Math.max(1, timeMs(runAt, 'runAt'))
 
 function positiveMs(value: Duration, field: string): number {
   const ms = durationMs(value, field)

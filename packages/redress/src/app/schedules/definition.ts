@@ -1,6 +1,7 @@
 import { RedressError } from '../../core/errors.ts'
 import { EVERY_MS_MIN, MISSED_RULES, type MissedRule } from '../../core/schedule.ts'
 import { type Duration, durationMs, formatMs } from '../../core/text/duration.ts'
+import { timeMs } from '../../core/text/moment.ts'
 import { isName } from '../../core/text/names.ts'
 import { optionNames } from '../../core/text/options.ts'
 import type { ScheduleDeclaration } from '../../store/contract/schedules.ts'
@@ -105,24 +106,6 @@ function everyMs(every: Duration): number {
   const ms = durationMs(every, 'every')
   if (ms >= EVERY_MS_MIN) return ms
   throw invalid(`every: it must be at least ${formatMs(EVERY_MS_MIN)}, not ${JSON.stringify(every)}`)
-}
-
-const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})$/
-
-function timeMs(time: Date | string, field: string): number {
-  const isText = typeof time === 'string'
-  const ms = isText
-    ? ISO_TIME.test(time)
-      ? Date.parse(time)
-      : Number.NaN
-    : time instanceof Date
-      ? time.getTime()
-      : Number.NaN
-  if (!Number.isNaN(ms)) return ms
-  throw invalid(
-    `${field}: ${isText ? JSON.stringify(time) : String(time)} is not a time`,
-    "Give a Date, or an ISO 8601 text with its zone: '2026-12-31T18:00:00Z' or '2026-12-31T18:00:00+01:00'.",
-  )
 }
 
 export function checkScheduleName(name: unknown): void {

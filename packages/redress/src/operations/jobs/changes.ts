@@ -4,8 +4,9 @@ import { holdText } from '../../core/job/hold.ts'
 import { PRIORITY_MAX } from '../../core/job/record.ts'
 import { limitOptionOf } from '../../core/limits/singleton.ts'
 import { durationMs, formatMs, isoTime } from '../../core/text/duration.ts'
+import { timeMs } from '../../core/text/moment.ts'
 import type { JobRow, Store } from '../../store/contract/store.ts'
-import { durationInput, momentMs, requireActorAndReason } from '../input-fields.ts'
+import { durationInput, requireActorAndReason } from '../input-fields.ts'
 import { type Context, operation } from '../operation.ts'
 import { holdsOf } from './holds.ts'
 import { intervene, type JobActed, jobActedSchema, jobActFields, judged, view } from './interventions.ts'
@@ -24,7 +25,7 @@ export const reschedule = operation('jobs.reschedule', {
   run: async ({ store }, { at, delay, ...act }): Promise<JobActed> => {
     const { job, why } = await judged(store, act, 'reschedule')
     const nowMs = await store.nowMs()
-    const to = timeOf(at, delay, nowMs)
+    const to = timeOf(at, delay)
     const dueAtMs = 'atMs' in to ? to.atMs : nowMs + to.delayMs
     const isNow = dueAtMs <= nowMs
     if (isNow && isDue(job, nowMs)) return alreadyDue(store, job)
@@ -35,17 +36,12 @@ export const reschedule = operation('jobs.reschedule', {
   },
 })
 
-function timeOf(at: string | undefined, delay: string | number | undefined, nowMs: number) {
+function timeOf(at: string | undefined, delay: string | number | undefined) {
   if ((at === undefined) === (delay === undefined)) {
     throw new RedressError('OPTION_INVALID', 'Give either `at` or `delay`: the new time of the job.')
   }
   if (delay !== undefined) return { delayMs: durationMs(delay, 'delay') }
-  if (!/^\d{4}-\d{2}-\d{2}/.test(at as string)) {
-    throw new RedressError('OPTION_INVALID', `at: ${JSON.stringify(at)} is not a time in ISO 8601.`, {
-      action: `Write it as '2026-01-31T08:00Z', or use \`delay\`: '30s', '5m', '2h'.`,
-    })
-  }
-  return { atMs: momentMs(at as string, 'at', nowMs) }
+  return { atMs: timeMs(at, 'at') }
 }
 
 export const promote = operation('jobs.promote', {

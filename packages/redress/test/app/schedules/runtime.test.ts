@@ -232,7 +232,7 @@ describe('an upsert', () => {
       'a time without a zone',
       { until: '2026-05-01T00:00' },
       'SCHEDULE_INVALID',
-      'until: "2026-05-01T00:00" is not a time',
+      'until: "2026-05-01T00:00" has no time zone',
     ],
     ['an invalid Date', { from: new Date(Number.NaN) }, 'SCHEDULE_INVALID', 'from: "Invalid Date" is not a time'],
     ['an end before its beginning', { from: at(2), until: at(1) }, 'SCHEDULE_INVALID', 'must not be before from'],

@@ -24,7 +24,9 @@ test.each([
   [null, 'null'],
   [[1], 'a list'],
 ])('options that are no object are refused: %j', (given, kind) => {
-  expect(() => refuseUnknownOptions('submit()', given, KNOWN)).toThrow(`submit() takes its options as an object; got ${kind}.`)
+  expect(() => refuseUnknownOptions('submit()', given, KNOWN)).toThrow(
+    `submit() takes its options as an object; got ${kind}.`,
+  )
 })
 
 test('known options and left out options are accepted', () => {

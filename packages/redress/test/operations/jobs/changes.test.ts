@@ -33,6 +33,7 @@ describe('rescheduling', () => {
     [{ at: '2030-01-01', delay: '1h' }, 'either `at` or `delay`'],
     [{ at: 'tomorrow' }, 'is not a time in ISO 8601'],
     [{ at: '2030-13-77T99:00Z' }, 'is not a time in ISO 8601'],
+    [{ at: '2030-01-01T10:00' }, 'has no time zone'],
     [{ delay: 'soon' }, 'delay'],
     [{ delay: -5 }, 'delay'],
   ])('a new time given as %j is refused, and the job stays as it is', async (given, message) => {
