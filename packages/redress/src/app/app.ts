@@ -248,10 +248,17 @@ export class App<Locals extends object = object> {
    * Declares a job type. With a name, everything is in the definition. With what `jobType()` made, the definition has only
    * the handler code; without a definition, this program submits jobs of the type and its workers do not run them.
    */
-  // biome-ignore lint/suspicious/noExplicitAny: with `unknown`, a handler that does not say what it takes could use nothing
-  job<Input = any, Stored = Input, const Codes extends string = never, Returned = unknown, Kept = Returned>(
+  job<
+    // biome-ignore lint/suspicious/noExplicitAny: with `unknown`, a handler that does not say what it takes could use nothing
+    Input = any,
+    Stored = Input,
+    const Codes extends string = never,
+    Returned = unknown,
+    Ran extends Returned = Returned,
+    Kept = Ran,
+  >(
     type: string | JobContract<Stored, Kept, Codes, Input, Returned>,
-    definition?: JobDefinition<Input, Stored, Codes, Returned, Locals, Kept>,
+    definition?: JobDefinition<Input, Stored, Codes, Returned, Locals, Kept, Ran>,
   ): JobType<Stored, ResultOf<Kept>, Codes> {
     refuseOwnType(typeof type === 'string' ? type : type?.name)
     // biome-ignore lint/suspicious/noExplicitAny: one object serves every type; its types are those of this signature

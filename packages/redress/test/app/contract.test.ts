@@ -93,6 +93,19 @@ test('a handler gets what the input schema makes, and what the output schema mak
   expect((await app.jobs.find(id))?.result).toEqual({ pages: 2026, mood: 'calm' })
 })
 
+test('a handler whose output lacks a field of the declared output does not compile', () => {
+  const app = redress({ store: 'sqlite::memory:' })
+  const output = z.object({ pages: z.number(), words: z.number() })
+  const contract = jobType('incomplete', { output })
+  // @ts-expect-error words is missing
+  app.job(contract, { run: () => ({ pages: 7 }) })
+  // @ts-expect-error words is missing
+  app.job('incomplete.async', { output, run: async () => ({ pages: 7 }) })
+  // @ts-expect-error words is missing
+  app.job('incomplete.verified', { output, verify: () => null, run: (_: unknown) => ({ pages: 7 }) })
+  expect(app.types).toEqual(['incomplete', 'incomplete.async', 'incomplete.verified'])
+})
+
 test('a handler whose output the declaration does not allow does not compile', () => {
   const app = redress({ store: 'sqlite::memory:' })
   app.job(develop, {

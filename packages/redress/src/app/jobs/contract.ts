@@ -12,7 +12,7 @@ import type { Attempt, AttemptFailOptions } from '../../worker/attempt/attempt.t
 
 /**
  * Everything of a job type that is not handler code. `Stored` is what is submitted, `Input` what the schema makes of it.
- * `Returned` is what `run` returns, `Kept` what the `output` schema makes of it.
+ * `Returned` is what `run` must return, `Kept` what the `output` schema makes of it.
  */
 export interface JobDeclaration<Input, Stored, Codes extends string, Returned, Kept> {
   /** Any Standard Schema (zod, valibot, arktype), or `typed<T>()`; checked at submission and again before each run. */
@@ -39,8 +39,17 @@ export interface JobDeclaration<Input, Stored, Codes extends string, Returned, K
   limitKey?(input: Input): string | undefined | Promise<string | undefined>
 }
 
-/** The handler code of a job type. Only `run` is needed. */
-export interface JobImplementation<Input, Codes extends string, Returned, Locals extends object = object> {
+/**
+ * The handler code of a job type. Only `run` is needed. `Ran` is what `run` returns. It is a type of its own, because the
+ * compiler would otherwise accept an output that lacks fields of the declared one.
+ */
+export interface JobImplementation<
+  Input,
+  Codes extends string,
+  Returned,
+  Locals extends object = object,
+  Ran extends Returned = Returned,
+> {
   /** Asked before the rules of the declaration, where both have some. */
   classify?: readonly Rule<NoInfer<Codes> | EngineCode>[]
   /** Runs at submission, after the schema. A throw (or `submission.fail`) refuses the job before any dispatch. */
@@ -72,14 +81,14 @@ export interface JobImplementation<Input, Codes extends string, Returned, Locals
    * ended, and before its outcome is recorded.
    */
   acquire?(input: Input, attempt: Attempt<Codes | EngineCode>): Release | Promise<Release>
-  run(input: Input, attempt: Attempt<Codes | EngineCode, Locals>): Returned | PromiseLike<Returned>
+  run(input: Input, attempt: Attempt<Codes | EngineCode, Locals>): Ran | PromiseLike<Ran>
   /**
    * Removes the files of a job that a person deleted (`jobs.delete`). It runs as a job of its own, which is retried until it
    * succeeds, so it can run more than once: a file that is gone already is no error. Leave it out if jobs own no files.
    */
   removeFiles?(job: DeletedJob, attempt: Attempt<Codes | EngineCode>): unknown
   /** A throw here is a verification failure, never an execution one. */
-  verify?(output: NoInfer<Returned>, attempt: Attempt<Codes | EngineCode>): unknown
+  verify?(output: NoInfer<unknown extends Returned ? Ran : Returned>, attempt: Attempt<Codes | EngineCode>): unknown
 }
 
 /** A job type as its author writes it in one piece. Only `run` is needed. */
@@ -90,8 +99,9 @@ export interface JobDefinition<
   Returned,
   Locals extends object = object,
   Kept = Returned,
+  Ran extends Returned = Returned,
 > extends JobDeclaration<Input, Stored, Codes, Returned, Kept>,
-    JobImplementation<Input, Codes, Returned, Locals> {}
+    JobImplementation<Input, Codes, Returned, Locals, Ran> {}
 
 /** Lets go of what `acquire` got hold of. */
 type Release = () => unknown
