@@ -61,6 +61,23 @@ export function chooserOf(choice: TypeChoice, declared: Declared): Choose {
       .map((handler) => limited(handler, slots.get(handler.type)))
 }
 
+/**
+ * The types that a worker should run and cannot, because this program has no handler for them yet: those that the choice
+ * names, or all of them if it has a handler for none. A program that runs some of its types and submits the others is usual.
+ */
+export function withoutHandler(
+  { types, queues }: TypeChoice,
+  declared: Declared,
+  handlers: readonly Handler[],
+): string[] {
+  const names = namesOf('types', types)
+  const isWanted = ({ type, queue }: TypeFacts): boolean =>
+    (queues?.includes(queue) ?? true) && (names?.has(type) ?? true)
+  const wanted = declared.facts.filter(isWanted).map(({ type }) => type)
+  const missing = wanted.filter((type) => !handlers.some((handler) => handler.type === type))
+  return names !== null || missing.length === wanted.length ? missing : []
+}
+
 function limited(handler: Handler, slotsMax: number | undefined): Handler {
   if (slotsMax === undefined) return handler
   const own = handler.slotsMax

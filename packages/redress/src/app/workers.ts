@@ -8,7 +8,7 @@ import { MAINTENANCE_MS, type WorkerOptions } from '../worker/options.ts'
 import { Trouble } from '../worker/store-calls.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Channels } from './channels.ts'
-import { type Choose, chooserOf, type TypeChoice } from './chosen-types.ts'
+import { type Choose, chooserOf, type TypeChoice, withoutHandler } from './chosen-types.ts'
 import { DefaultLog, logOf } from './default-log.ts'
 import { outcomeLog } from './events/outcome-log.ts'
 import type { AppHost } from './host.ts'
@@ -93,6 +93,10 @@ export class Workers {
     const choose = chooserOf(options, types)
     const [store, module] = await Promise.all([host.store(), loadWorker()])
     const worker = this.#make(module, store, choose, duties, options)
+    const idle = withoutHandler(options, types, types.handlers)
+    if (idle.length > 0) {
+      host.log.warn({ types: idle }, 'this program has no handler for these job types: add `run` in app.job()')
+    }
     // A type that was declared meanwhile is in the worker, and must be in the store as well.
     await host.store()
     return worker

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { Scene } from '../../../../../test/support/scene.ts'
 import type { App } from '../../../src/app/app.ts'
-import { failureCodes, jobType } from '../../../src/index.ts'
+import { failureCodes, jobType, redress } from '../../../src/index.ts'
 import type { Handler } from '../../../src/worker/attempt/call-handler.ts'
 
 const WHO = { actor: 'ann', reason: 'test' }
@@ -109,6 +109,24 @@ test('a type that only submits is picked up by running workers when it is implem
   await scene.app.store()
   await scene.pass(1_000)
   expect(await scene.status(id)).toBe('complete')
+})
+
+test.each([
+  ['a type that has no handler', { types: ['shared', 'plain'] }, ['shared']],
+  ['a queue without a handler', { queues: ['sharing'] }, ['shared']],
+  ['types that all have a handler', { types: ['plain'] }, null],
+  ['types of which one is in another queue', { types: ['plain', 'mail.sort'], queues: ['mail'] }, null],
+  ['everything', {}, null],
+])('a worker that chooses %s warns if it cannot run one of them', async (_, choice, types) => {
+  const warnings: object[] = []
+  const warn = (fields: object) => warnings.push(fields)
+  const log = { debug: () => null, info: () => null, warn, error: () => null }
+  const app = redress({ store: 'sqlite::memory:', log })
+  declare(app)
+  app.job(jobType('shared', { queue: 'sharing' }))
+  await app.makeWorker(choice)
+  expect(warnings).toEqual(types === null ? [] : [{ types }])
+  await app.stop()
 })
 
 test('a type with a breaker and a short lease, declared later, is guarded and renewed as if it had been there', async () => {
