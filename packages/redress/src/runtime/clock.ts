@@ -18,7 +18,12 @@ export const systemClock: Clock = {
   nowMs: () => Date.now(),
   monoMs: () => performance.now(),
   setTimer(delayMs, wake) {
-    const handle = setTimeout(wake, Math.min(Math.max(0, delayMs), TIMER_MS_MAX))
+    let handle: NodeJS.Timeout
+    const wait = (leftMs: number): void => {
+      handle =
+        leftMs <= TIMER_MS_MAX ? setTimeout(wake, leftMs) : setTimeout(() => wait(leftMs - TIMER_MS_MAX), TIMER_MS_MAX)
+    }
+    wait(Math.max(0, delayMs))
     return { cancel: () => clearTimeout(handle) }
   },
 }
