@@ -130,7 +130,11 @@ async function* childrenOf<Input, Output, Codes extends string>(
     const filter = { batch: id, type: type.name, limit: CHILDREN_PER_PAGE }
     const page = await store.jobs({ ...filter, ...(beforeKey !== undefined && { beforeKey }) })
     for (const job of page) {
-      const ended = await readOutcome(host, store, job)
+      const ended = await readOutcome(host, store, job).catch((error: unknown) => {
+        if (error instanceof RedressError && error.code === 'JOB_NOT_FOUND') return 'deleted' as const
+        throw error
+      })
+      if (ended === 'deleted') continue
       // One that was retried by a person while it was read waits again.
       const status = job.status === 'processing' ? 'processing' : 'queued'
       const outcome = ended?.() ?? { kind: 'unfinished', jobId: job.id, status }

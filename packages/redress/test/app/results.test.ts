@@ -416,6 +416,20 @@ test('a batch gives the typed outcomes of its jobs, also to the job that follows
   expect(await refusal(app.batches.results('no-such-batch', convert).next())).toMatchObject({ code: 'BATCH_NOT_FOUND' })
 })
 
+test('the outcomes of a batch leave out a job that is deleted while they are read', async () => {
+  const { kit, app, convert } = world()
+  const batch = await app.batches.create('three', {
+    jobs: [convert.request({ how: 'well' }), convert.request({ how: 'dark' }), convert.request({ how: 'dark' })],
+  })
+  await kit.drain()
+  const [first, second, third] = batch.jobs.map(({ id }) => id)
+  const children = batch.results(convert)
+  expect((await children.next()).value).toMatchObject({ jobId: third })
+  await app.jobs.delete(second ?? '', { actor: 'ann', reason: 'personal data', force: true })
+  expect((await children.next()).value).toMatchObject({ jobId: first })
+  expect((await children.next()).done).toBe(true)
+})
+
 test('the job that follows a batch must take its outcome, and what is given to it must fit', async () => {
   const { app } = world()
   const wrong = app.job('wrong', { run: ({ batch }: { batch: number }) => batch })
