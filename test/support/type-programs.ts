@@ -120,6 +120,9 @@ output.pages.toFixed(0)
 redress().job(convertType, {
   run: () => ({ pages: 'three', at: new Date() }), // error
 })
+redress().job(convertType, {
+  run: () => ({ pages: 3 }), // error
+})
 const greet = app.job('greet', { run: async ({ name }: { name: string }) => ({ text: name, on: new Date(), twice: () => 2 }) })
 const { text, on } = await greet.submitAndWait({ name: 'ada' })
 on.slice(text.length)

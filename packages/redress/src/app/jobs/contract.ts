@@ -243,7 +243,7 @@ function contractOf<Stored, Kept, Codes extends string, Input, Returned>(
   if (!isName(name))
     throw new RedressError(
       'OPTION_INVALID',
-      `${JSON.stringify(name) ?? String(name)} is not a name for a job type: begin with a letter, then letters, digits and . _ : -`,
+      `${JSON.stringify(name) ?? String(name)} is not a name for a job type: begin with a letter, then letters, digits and . _ : - (at most 100 characters)`,
     )
   const { input, output, queue = 'default', queuedAs, limitKey, ownersSee } = declaration
   return namingType(name, () => {

@@ -6,7 +6,7 @@ import type { AnyContract, AnyDefinition, AnyImplementation } from './contract.t
 
 /**
  * The job that removes the files of a deleted job. It is retried for about a day, and then fails where an operator sees it. Its
- * input has the input of the deleted job, so it is not kept after its success.
+ * input has the input of the deleted job, so it is removed an hour after its success.
  */
 export function fileRemovalOf(
   { codes, classify }: AnyContract,

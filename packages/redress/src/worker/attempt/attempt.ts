@@ -135,7 +135,8 @@ export class Attempt<Code extends string = string, Locals extends object = objec
   /** For the worker: what a middleware passed to `next`. Wins over locals of the same name. */
   static addLocals(attempt: Attempt, added: unknown): void {
     if (typeof added !== 'object' || added === null || Array.isArray(added)) {
-      throw new TypeError(`next() takes an object, such as next({ db }); got ${added === null ? 'null' : typeof added}`)
+      const kind = added === null ? 'null' : Array.isArray(added) ? 'an array' : typeof added
+      throw new TypeError(`next() takes an object, such as next({ db }); got ${kind}`)
     }
     attempt.#locals = { ...attempt.#locals, ...added }
   }
