@@ -235,7 +235,11 @@ const submitJob = operation('jobs.submit', {
     delay: durationInput.optional().describe(`earliest start, from now: '30s', '5m', '2h'`),
     runAt: z.string().min(1).optional().describe(`earliest start, as a time: '2026-01-31T08:00Z'; not with delay`),
     dedupe: z
-      .union([z.string().min(1), z.strictObject({ key: keyInput, for: durationInput })])
+      .union([
+        keyInput,
+        z.strictObject({ key: keyInput, for: durationInput }),
+        z.strictObject({ key: keyInput, scope: z.enum(['live', 'always']) }),
+      ])
       .optional()
       .describe('dedupe key: at most one live job per key; { key, for } holds the key for a time'),
     dedupeFor: durationInput
