@@ -22,7 +22,7 @@ interface Declared {
   get(type: string): { facts: TypeFacts } | undefined
 }
 
-/** Checks a choice against what is declared now. What is declared later is chosen by the same rules. */
+/** Checks a choice against the types that are declared now. The same rules choose among types that are declared later. */
 export function chooserOf(choice: TypeChoice, declared: Declared): Choose {
   const queues = namesOf('queues', choice.queues)
   const types = namesOf('types', choice.types)

@@ -110,7 +110,7 @@ export class Workers {
     queueMicrotask(() => void this.#pickUp())
   }
 
-  /** To open the store again is to register the new types in it, and then to `follow`. */
+  /** Opening the store again registers the new types in it, and then calls `follow`. */
   async #pickUp(): Promise<void> {
     const { host } = this.#options
     this.#isPickingUp = false

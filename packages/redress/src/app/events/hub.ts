@@ -248,7 +248,7 @@ export class Hub {
     await new Promise<void>((resolve) => this.#host.clock.setTimer(ASK_AGAIN_MS, resolve))
   }
 
-  // ---- those who have caught up -----------------------------------------------------------------------------------
+  // ---- subscribers that have caught up -----------------------------------------------------------------------------------
 
   #join(store: Store, subscription: Subscription): void {
     if (subscription.isEnded) return

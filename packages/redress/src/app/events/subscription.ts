@@ -4,8 +4,8 @@ import type { HubEvent, Position } from './hub-events.ts'
 export type EndReason = 'slow' | 'stopped'
 
 /**
- * One subscriber's line. It holds a bounded number of events: who does not fetch them in time is let go, and goes on
- * later from the last one they have.
+ * The queue of one subscriber. It holds a bounded number of events: a subscriber that does not fetch them in time is dropped,
+ * and can continue from its last event.
  */
 export class Subscription implements AsyncIterableIterator<HubEvent> {
   readonly topics: ReadonlySet<string>
@@ -99,7 +99,7 @@ export class Subscription implements AsyncIterableIterator<HubEvent> {
     return this
   }
 
-  /** Resolves when no more than so many events wait. */
+  /** Resolves when at most `waitingMax` events wait. */
   async hasRoomFor(waitingMax: number): Promise<void> {
     while (this.#line.length > waitingMax && !this.#isEnded) await this.#change()
   }

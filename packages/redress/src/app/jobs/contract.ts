@@ -35,7 +35,7 @@ export interface JobDeclaration<Input, Stored, Codes extends string, Returned, K
   queue?: string
   /** The failure log's (`audit: 'write-ahead'`) name for the state before a dispatch; 'queued' when left out. */
   queuedAs?: string
-  /** Of the input, for those who share `concurrency.perKey` or a rate; wins over the one given with the submission. */
+  /** Computes the limit key from the input. Jobs of one key share `concurrency.perKey` or a rate. Wins over the submit option. */
   limitKey?(input: Input): string | undefined | Promise<string | undefined>
 }
 

@@ -5,8 +5,8 @@ import type { AppHost } from '../host.ts'
 import { JobCancelled, JobFailed, type Outcome } from './outcome.ts'
 
 /**
- * How this job ended, made anew for each who asks; null when it has not, or was retried by a person meanwhile. Throws
- * what the store throws.
+ * A function that makes the outcome anew for each caller; null if the job has not ended, or a person retried it meanwhile.
+ * Errors of the store are thrown.
  */
 export async function readOutcome(host: AppHost, store: Store, job: JobRow): Promise<(() => Outcome) | null> {
   const jobId = job.id

@@ -22,7 +22,7 @@ export interface ScheduleTiming {
   until?: Date | string
   /** Each run begins up to this much after its tick, and before the next tick. The delay differs by schedule and tick. */
   jitter?: Duration
-  /** It ends after so many runs. Runs that a person triggers do not count. */
+  /** The schedule ends after this number of runs. Runs that a person triggers do not count. */
   count?: number
   /** Which ticks run after an outage: none, one for all of them, or each (at most 100). */
   missed?: MissedRule

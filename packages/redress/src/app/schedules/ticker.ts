@@ -13,17 +13,17 @@ import { tickChance, tickId, ticksOf } from './ticks.ts'
 const LOOK_MS = 250
 /** How often changes of other processes are read, however far off the next tick is. */
 const LOOK_AGAIN_MS_MAX = 1_000
-/** So many due schedules are read at once. */
+/** How many due schedules one look reads. */
 const PAGE_MAX = 100
-/** So many of a full page are taken at once. Several processes see the same page: each takes a part of it by chance. */
+/** How many schedules of a full page one process takes. Several processes see the same page: each takes a random part. */
 const PART_OF_PAGE = 25
-/** So many jobs are submitted in one transaction, unless a single schedule has more. */
+/** How many jobs one transaction submits, unless a single schedule has more. */
 const RUNS_TOGETHER_MAX = 100
-/** Then the worker's other duties come first again. */
+/** How many pages one run takes before the other duties of the worker get their turn. */
 const PAGES_PER_RUN_MAX = 400
 /** An input that takes longer is given up. */
 const INPUT_MS_MAX = 30_000
-/** For so long a look waits for inputs that are made for their tick; others go on meanwhile. */
+/** How long a look waits for functions that make inputs. Other schedules go on meanwhile. */
 const INPUTS_WAIT_MS = 1_000
 const SEEN_EVERY_MS = 60_000
 

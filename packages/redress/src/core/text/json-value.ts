@@ -63,7 +63,7 @@ export function dateRefused(what: string, { path }: DateInValue): RedressError {
   })
 }
 
-/** The first Date that is not an equal Date at the same place of what was read back. */
+/** The first Date for which the value that was read back has no equal Date at the same place. */
 export function dateNotReadBack(dates: readonly DateInValue[], read: unknown): DateInValue | null {
   return dates.find(({ path, atMs }) => !isDateAt(read, path, atMs)) ?? null
 }
@@ -74,7 +74,7 @@ function isDateAt(read: unknown, path: Path, atMs: number): boolean {
   return timeOf(value) === atMs
 }
 
-/** Null for what is not a Date, of any realm. */
+/** The time of a Date, of any realm; null for any other value. */
 function timeOf(value: unknown): number | null {
   return Object.prototype.toString.call(value) === '[object Date]' ? Number(value) : null
 }

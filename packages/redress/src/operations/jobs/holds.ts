@@ -71,7 +71,7 @@ const heldByQueues: FindHolds = async (store, _queued, nowMs) => {
     const pause = paused.get(queue)
     if (pause === undefined) return null
     const { by, reason, untilMs } = pause
-    const end = untilMs === null ? 'until somebody resumes it' : `it goes on in ${formatMs(untilMs - nowMs)}`
+    const end = untilMs === null ? 'until a person resumes it' : `it goes on in ${formatMs(untilMs - nowMs)}`
     return { by: 'queue', name: queue, why: `paused by ${by} (${reason}); ${end}`, untilMs }
   }
 }

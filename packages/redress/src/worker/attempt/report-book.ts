@@ -12,7 +12,7 @@ interface Line extends LogEntry {
   readonly atMonoMs: number
 }
 
-/** What was sent of a book, to be acknowledged. */
+/** The part of a book that was sent and is not acknowledged yet. */
 export interface Sent {
   readonly line: number
   readonly dropped: number
