@@ -128,13 +128,14 @@ const TABLE: readonly Layer[] = [
   },
   {
     folder: 'src/operations/',
-    // How an id or a secret is made and recognized, and what a seed draws, is said in one place, for all who need it.
+    // One place each defines ids, secrets, what a seed draws, and the format of times.
     mayImport: [
       'src/core/',
       'src/store/',
       'src/runtime/id.ts',
       'src/runtime/secret.ts',
       'src/runtime/chance.ts',
+      'src/runtime/moment.ts',
       'zod',
       'node:*',
     ],

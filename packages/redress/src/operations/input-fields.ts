@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RedressError } from '../core/errors.ts'
 import { durationMs } from '../core/text/duration.ts'
-import { isoMs } from '../core/text/moment.ts'
+import { isoMs } from '../runtime/moment.ts'
 import type { ActorAndReason } from '../store/contract/store.ts'
 
 /** Fields that several operations have in their input. */

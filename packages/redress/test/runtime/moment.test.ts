@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { isoMs, timeMs } from '../../../src/core/text/moment.ts'
+import { isoMs, timeMs } from '../../src/runtime/moment.ts'
 
 const JANUARY = Date.UTC(2026, 0, 31)
 

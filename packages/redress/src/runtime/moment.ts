@@ -1,4 +1,4 @@
-import { RedressError } from '../errors.ts'
+import { RedressError } from '../core/errors.ts'
 
 const ISO_8601 = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$/
 
