@@ -1,10 +1,12 @@
 /** Runs in the thread or process of a handler: loads its module, and calls it for each attempt. */
+import { Socket } from 'node:net'
 import { pathToFileURL } from 'node:url'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { logEntryOf, progressOf } from '../core/job/reports.ts'
 import { packResult } from '../core/job/result.ts'
+import { Frames, frameOf, MESSAGES_FD } from './frames.ts'
 import type { IsolatedAttempt } from './isolated-attempt.ts'
-import type { FromHandler, ToHandler } from './messages.ts'
+import type { FromHandler, FromThread, ToHandler } from './messages.ts'
 import { Failing, type PackedThrown, packThrown, plainFields, Snoozing } from './thrown.ts'
 
 /** Progress and context are sent this often at most: a busy loop must not flood the worker. */
@@ -28,13 +30,11 @@ const setup: ChildSetup = isMainThread ? JSON.parse(process.argv[2] ?? '{}') : w
 const isOwnFrame = (frame: string): boolean => frame.includes(import.meta.url) && frame.includes('callHandler')
 const pack = (thrown: unknown): PackedThrown => packThrown(thrown, isOwnFrame)
 
-/** Kept from the start: the handler's module can replace `process.send`. */
-const sendToParent = process.send?.bind(process)
+const pipe = isMainThread ? new Socket({ fd: MESSAGES_FD }) : null
 
 function send(message: FromHandler): void {
-  if (parentPort !== null) parentPort.postMessage(message)
-  // An error means that the worker is gone; 'disconnect' ends this process.
-  else sendToParent?.(message, undefined, undefined, () => undefined)
+  pipe?.write(frameOf(message))
+  parentPort?.postMessage({ redress: message } satisfies FromThread)
 }
 
 /** One attempt of one job. */
@@ -135,8 +135,10 @@ function endProcess(): void {
   process.kill(-process.pid, 'SIGKILL')
 }
 
-if (isMainThread) {
-  process.on('disconnect', endProcess)
+if (pipe !== null) {
+  // An error means that the worker is gone, and so does 'close', which follows.
+  pipe.on('error', () => undefined)
+  pipe.on('close', endProcess)
   // A handler that blocks this thread cannot see that its worker is gone, or how much memory it uses. This thread can.
   const ending = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
   const guard = new Worker(new URL(`./process-guard${ending}`, import.meta.url), { workerData: setup, env: {} })
@@ -179,5 +181,8 @@ async function take(message: ToHandler): Promise<void> {
   await current.callHandler(handler, message.input)
 }
 
-if (parentPort !== null) parentPort.on('message', (message: ToHandler) => void take(message))
-else process.on('message', (message) => void take(message as ToHandler))
+const frames = new Frames()
+pipe?.on('data', (chunk) => {
+  for (const message of frames.take(chunk)) void take(message as ToHandler)
+})
+parentPort?.on('message', (message: ToHandler) => void take(message))

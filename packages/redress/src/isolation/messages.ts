@@ -31,3 +31,8 @@ export type FromHandler =
   /** An error that no code caught. What else it left behind is not known, so nothing runs here any more. */
   | { kind: 'uncaught'; thrown: PackedThrown }
   | { kind: 'not-loaded'; problem: string; cause: PackedThrown | null }
+
+/** A thread shares its port with the handler, whose own messages look different. */
+export interface FromThread {
+  redress: FromHandler
+}

@@ -9,11 +9,14 @@ import { Tail } from '../programs/output.ts'
 import { ProcessGroup, processIds } from '../programs/stopper.ts'
 import { systemClock } from '../runtime/clock.ts'
 import type { ChildSetup } from './child.ts'
+import { Frames, frameOf, MESSAGES_FD } from './frames.ts'
 import type { Host, HostEnding, Printed } from './host.ts'
 import type { Isolation } from './isolated.ts'
 import type { FromHandler, ToHandler } from './messages.ts'
 
 const TAIL_BYTES = 4096
+/** More than any message beside a result has. A result has two bytes for a character at most. */
+const OTHER_BYTES_MAX = 64 * 2 ** 20
 /** A process that left the group may still hold a pipe. */
 const PIPES_MS = 500
 /** Beside those of every program: see `environmentOf`. NODE_OPTIONS is left out, because it can load code. */
@@ -32,6 +35,7 @@ export class ProcessHost implements Host {
   readonly #group: ProcessGroup
   #stdout = new Tail(TAIL_BYTES)
   #stderr = new Tail(TAIL_BYTES)
+  readonly #frames = new Frames(OTHER_BYTES_MAX)
   #reason = ''
   #isHeld = true
 
@@ -50,8 +54,8 @@ export class ProcessHost implements Host {
       ...(cwd !== null && { cwd }),
       env: environmentOf(isolation.env, mark, INHERITED),
       detached: true,
-      serialization: 'advanced',
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc', 'pipe'],
+      // After the usual three: the messages, and why the process was killed.
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
     })
     if (started.pid === undefined) {
       const [error] = await once(started, 'error')
@@ -63,10 +67,10 @@ export class ProcessHost implements Host {
   private constructor(child: ChildProcess, group: ProcessGroup) {
     this.#child = child
     this.#group = group
-    // A message that was on its way when the process ended; its end is reported by 'exit'.
     child.on('error', () => undefined)
-    child.on('message', (message) => this.onMessage(message as FromHandler))
+    // A message that was on its way when the process ended; its end is reported by 'exit'.
     for (const stream of this.#pipes) stream.on('error', () => undefined)
+    this.#messages.on('data', (chunk: Uint8Array) => this.#take(chunk))
     child.stdout?.on('data', (chunk: Uint8Array) => this.#stdout.take(chunk))
     child.stderr?.on('data', (chunk: Uint8Array) => this.#stderr.take(chunk))
     ;(child.stdio[4] as Socket).on('data', (chunk: Buffer) => {
@@ -81,7 +85,6 @@ export class ProcessHost implements Host {
     await this.#group.end()
     await Promise.race([closed, new Promise<void>((resolve) => systemClock.setTimer(PIPES_MS, resolve))])
     for (const stream of this.#pipes) stream.destroy()
-    if (this.#child.connected) this.#child.disconnect()
     const isHeapFull = (signal === 'SIGABRT' || exitCode === 134) && HEAP_FULL.test(this.#stderr.text())
     return {
       how: signal === null ? `exited with code ${exitCode}` : `was killed by ${signal}`,
@@ -93,13 +96,26 @@ export class ProcessHost implements Host {
   }
 
   get #pipes(): Socket[] {
-    const { stdout, stderr, stdio } = this.#child
-    return [stdout, stderr, stdio[4]] as Socket[]
+    return this.#child.stdio.filter((stream) => stream !== null) as Socket[]
+  }
+
+  get #messages(): Socket {
+    return this.#child.stdio[MESSAGES_FD] as Socket
+  }
+
+  /** The handler's code can write to the pipe, too. Bytes that are not messages must not harm the worker. */
+  #take(chunk: Uint8Array): void {
+    try {
+      for (const message of this.#frames.take(chunk)) this.onMessage(message as FromHandler)
+    } catch {
+      this.#messages.destroy()
+      this.kill()
+    }
   }
 
   post(message: ToHandler): void {
-    // Without a callback, a message to a process that has just ended would be an 'error' event.
-    this.#child.send(message, () => undefined)
+    if (message.kind === 'run') this.#frames.bodyBytesMax = OTHER_BYTES_MAX + 2 * message.resultBytesMax
+    this.#messages.write(frameOf(message))
   }
 
   kill(): void {
@@ -111,7 +127,6 @@ export class ProcessHost implements Host {
     this.#isHeld = isHeld
     const change = isHeld ? 'ref' : 'unref'
     this.#child[change]()
-    this.#child.channel?.[change]()
     for (const stream of this.#pipes) stream[change]()
   }
 

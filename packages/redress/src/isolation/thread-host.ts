@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads'
 import type { ChildSetup } from './child.ts'
 import type { Host, HostEnding, Printed } from './host.ts'
 import type { Isolation } from './isolated.ts'
-import type { FromHandler, ToHandler } from './messages.ts'
+import type { FromHandler, FromThread, ToHandler } from './messages.ts'
 
 /** A tight loop fills about a gigabyte per second. */
 const MEMORY_MS = 50
@@ -27,7 +27,9 @@ export class ThreadHost implements Host {
       name: 'redress handler',
       ...(memoryMb !== null && { resourceLimits: { maxOldGenerationSizeMb: memoryMb } }),
     })
-    this.#worker.on('message', (message: FromHandler) => this.onMessage(message))
+    this.#worker.on('message', (message: FromThread | null | undefined) => {
+      if (message?.redress !== undefined) this.onMessage(message.redress)
+    })
     let error: unknown
     this.#worker.on('error', (thrown) => {
       error = thrown

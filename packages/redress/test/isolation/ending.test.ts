@@ -1,6 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { serialize } from 'node:v8'
 import { inProcess, inThread, redress } from 'redress'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../../../test/support/until.ts'
@@ -173,9 +174,27 @@ describe.each(KINDS)('a handler in a %s', (kind) => {
     expect(failure).toMatchObject({ code: 'DECLINED', detail: expect.stringContaining(said) })
     expect(await who(scene)).not.toBe(before)
   })
+
+  test('can send messages of its own to its parent, and the worker ignores them', async () => {
+    const scene = new IsolationScene(kind)
+    expect(await scene.result({ do: 'message-parent' })).toBe('sent')
+    expect(await scene.result({ do: 'return', value: 1 })).toBe(1)
+  })
 })
 
 describe('a handler in a process', () => {
+  const body = [...serialize(null)]
+  test.each([
+    ['no message', [0, 0, 0, 4, 1, 2, 3, 4]],
+    ['a message without an end', [0xff, 0xff, 0xff, 0xff, 1]],
+    ['an empty message', [0, 0, 0, 0]],
+    ['a message that is null', [0, 0, 0, body.length, ...body]],
+  ])('that writes %s to the pipe of its worker is killed, and the worker goes on', async (_, bytes) => {
+    const scene = new IsolationScene('process')
+    expect(await scene.failure({ do: 'forge', bytes })).toMatchObject({ code: 'HANDLER_CRASHED' })
+    expect(await scene.result({ do: 'return', value: 1 })).toBe(1)
+  })
+
   test.each(['SIGSEGV', 'SIGKILL'] as const)(
     'that dies of %s fails with HANDLER_CRASHED and names the signal',
     async (signal) => {
