@@ -40,6 +40,8 @@ export interface ProcessOptions extends ThreadOptions {
 interface ProcessPermissions {
   read?: readonly string[]
   write?: readonly string[]
+  /** May use the network. Node 24 cannot restrict it. */
+  net?: boolean
   /** May start programs. They are not bound by these permissions. */
   childProcess?: boolean
 }
@@ -100,7 +102,7 @@ export function inProcess<Handler extends IsolatedHandler = IsolatedHandler>(
 
 const THREAD_OPTIONS = ['memoryMb', 'timeout', 'graceMs', 'idleMs', 'fresh']
 const PROCESS_OPTIONS = [...THREAD_OPTIONS, 'env', 'cwd', 'permissions']
-const PERMISSIONS = ['read', 'write', 'childProcess']
+const PERMISSIONS = ['read', 'write', 'net', 'childProcess']
 
 /** The threads or processes of one job type. */
 export interface Isolated {
@@ -183,14 +185,16 @@ function checked(
 
 function checkedPermissions(of: string, permissions: ProcessPermissions): Required<ProcessPermissions> {
   refuseUnknownOptions(`${of}({ permissions })`, permissions, PERMISSIONS)
-  const { read = [], write = [], childProcess = false } = permissions
+  const { read = [], write = [], net = false, childProcess = false } = permissions
   for (const [name, paths] of Object.entries({ read, write })) {
     if (!Array.isArray(paths) || !paths.every((path) => typeof path === 'string' && isAbsolute(path))) {
       throw invalid(of, `permissions.${name} must be a list of absolute paths`)
     }
   }
-  if (typeof childProcess !== 'boolean') throw invalid(of, 'permissions.childProcess must be true or false')
-  return { read, write, childProcess }
+  for (const [name, isAllowed] of Object.entries({ net, childProcess })) {
+    if (typeof isAllowed !== 'boolean') throw invalid(of, `permissions.${name} must be true or false`)
+  }
+  return { read, write, net, childProcess }
 }
 
 /** TypeScript is compiled to a file with another ending, and people name either of them. */

@@ -151,7 +151,7 @@ function loadingFlags(flags: readonly string[]): string[] {
 
 function permissionFlags(child: URL, { permissions, file }: Isolation): string[] {
   if (permissions === null) return []
-  const { read, write, childProcess } = permissions
+  const { read, write, net, childProcess } = permissions
   // The engine's own code is one folder up: the sources, or the parts of the build.
   const needed = [`${dirname(dirname(fileURLToPath(child)))}/*`, `${dirname(file)}/*`]
   return [
@@ -160,6 +160,7 @@ function permissionFlags(child: URL, { permissions, file }: Isolation): string[]
     '--allow-worker',
     ...[...needed, ...read].map((path) => `--allow-fs-read=${path}`),
     ...write.map((path) => `--allow-fs-write=${path}`),
+    ...(net && process.allowedNodeEnvironmentFlags.has('--allow-net') ? ['--allow-net'] : []),
     ...(childProcess ? ['--allow-child-process'] : []),
   ]
 }

@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { serialize } from 'node:v8'
@@ -255,5 +257,18 @@ describe('a handler in a process', () => {
     expect(await scene.failure({ do: 'read-file', path: '/etc/passwd' })).toMatchObject({
       context: { errno: 'ERR_ACCESS_DENIED' },
     })
+  })
+  test.each([
+    { net: true, isAllowed: true },
+    // Node 24 cannot restrict the network.
+    { net: false, isAllowed: !process.allowedNodeEnvironmentFlags.has('--allow-net') },
+  ])('may use the network with permissions.net = $net: $isAllowed', async ({ net, isAllowed }) => {
+    const server = createServer().listen(0, '127.0.0.1')
+    onTestFinished(() => void server.close())
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const scene = new IsolationScene('process', { options: { permissions: { net } } })
+    if (isAllowed) expect(await scene.result({ do: 'connect', port })).toBe('connected')
+    else expect(await scene.failure({ do: 'connect', port })).toMatchObject({ context: { errno: 'ERR_ACCESS_DENIED' } })
   })
 })
