@@ -39,7 +39,9 @@ let isStopping = false
 
 /** Stops the app when the process is told to end. Returns a function that takes this back. */
 export function stopOnSignals(app: SignalledApp): () => void {
-  if (apps.size === 0 && !isStopping) for (const signal of SIGNALS) process.on(signal, onSignal)
+  // First in the list: a listener that the program added with `once` is gone as soon as it is called.
+  if (apps.size === 0 && !isStopping)
+    for (const signal of SIGNALS) process.prependListener(signal, onSignal as NodeJS.SignalsListener)
   apps.add(app)
   return () => {
     apps.delete(app)

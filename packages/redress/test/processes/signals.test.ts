@@ -90,8 +90,8 @@ test('a second signal ends the process at once', async () => {
   clearInterval(again)
 })
 
-test('a program with its own listener decides itself', async () => {
-  const own = "process.on('SIGTERM', async () => { await app.stop(); process.exit(7) })"
+test.each(['on', 'once'])('a program with its own listener, added with process.%s, decides itself', async (add) => {
+  const own = `process.${add}('SIGTERM', async () => { await app.stop(); setTimeout(() => process.exit(7), 300) })`
   const { child, ended, store, id } = await program('{}', FINISHES, own)
   child.kill('SIGTERM')
   expect(await ended).toEqual([7, null])
