@@ -135,6 +135,16 @@ test('every public name has types that a strict project can read', async () => {
   expect(code).toBe(0)
 })
 
+test('no public name of redress makes a project compile the types of zod', async () => {
+  const names = publicNames().filter((name) => !name.startsWith('@'))
+  await writeFile(join(project, 'program.ts'), names.map((name) => `import '${name}'`).join('\n'))
+  const options = ['--noEmit', '--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--listFilesOnly']
+  const tsc = join(CHECKOUT, 'node_modules/typescript/bin/tsc')
+  const { stdout } = await run(process.execPath, [tsc, ...options, 'program.ts'])
+  expect(stdout).toContain('redress/dist/index.d.ts')
+  expect(stdout.split('\n').filter((file) => file.includes('/zod/'))).toEqual([])
+})
+
 const COMPILERS = [
   ['TypeScript 7', 'node_modules/typescript/bin/tsc'],
   ['TypeScript 5.9', 'scripts/node_modules/typescript/bin/tsc'],
