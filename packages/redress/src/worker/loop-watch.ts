@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { promiseHooks } from 'node:v8'
 import { formatMs } from '../core/text/duration.ts'
-import { Alarm, type Clock } from '../runtime/clock.ts'
+import { Alarm, type Clock, systemClock } from '../runtime/clock.ts'
 import type { Log } from '../runtime/log.ts'
 import type { Flight } from './attempt/flight.ts'
 
@@ -46,9 +46,9 @@ export class LoopWatch {
     this.#alarm = new Alarm(options.clock, (lateMs) => this.#beat(lateMs))
   }
 
-  /** An attempt begins. */
+  /** An attempt begins. In virtual time no timer is late, and a beat would only make long waits of a test slow. */
   began(): void {
-    if (this.#dueMonoMs === Number.POSITIVE_INFINITY) this.#arm()
+    if (this.#options.clock === systemClock && this.#dueMonoMs === Number.POSITIVE_INFINITY) this.#arm()
   }
 
   /** True while promises are measured: handlers must then be called through `trace`. */
