@@ -91,7 +91,7 @@ export function declareJobs(app: App, sendMail: SendMail) {
   return app.job(welcome, {
     run: async ({ to }, attempt) => {
       const messageId = await sendMail(to)
-      if (messageId === null) attempt.fail('ADDRESS_UNKNOWN')
+      if (messageId === null) return attempt.fail('ADDRESS_UNKNOWN')
       return { messageId }
     },
   })
