@@ -72,11 +72,14 @@ test('a wait outlives a crash and a restart of PostgreSQL', async () => {
   const waiting = bound.result(id, { timeout: '120s' })
   await isWaiting(app)
   await own.crash()
-  await until('the loss is noticed', () => log.lines.some(({ message }) => message.includes('cannot be read')))
+  // The program tries to connect again before it gives up a read.
+  await until('the loss is noticed', () => log.lines.some(({ message }) => message.includes('cannot be read')), {
+    withinMs: 90_000,
+  })
   await own.start()
   act({ ...setup, worker: WORKER })
   expect(await waiting).toEqual({ kind: 'complete', jobId: id, output: 'seven' })
-})
+}, 120_000)
 
 test.each(['cut', 'silenced'] as const)('a wait outlives a connection that is %s while the job ends', async (fault) => {
   const url = await ownDatabase(server.url)
