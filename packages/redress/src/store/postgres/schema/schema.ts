@@ -1,4 +1,5 @@
-import { ACCESS, ACTIVITY, JOBS, LIBRARY, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
+import { JOBS, OPERATIONS } from '../../scripts/tables.ts'
+import { ACCESS, ACTIVITY, LEAN, LIBRARY, RETRIES } from '../../scripts/tables-added.ts'
 import { forPostgres } from './for-postgres.ts'
 
 /** Brings a store from the version before it to its own, which is its place in the list, counted from one. */
@@ -175,6 +176,13 @@ CREATE INDEX schedules_due ON schedules (origin, greatest(next_at, held_until)) 
 CREATE INDEX schedules_by_name ON schedules (name COLLATE "C");
 `
 
+const LEAN_POSTGRES = `
+-- For lists, as on SQLite: an index of what is fixed at submission costs once, and a job that completes touches none of these.
+CREATE INDEX specs_of_type ON job_specs (type, key);
+CREATE INDEX jobs_unsuccessful ON jobs (status, key) WHERE status IN ('failed', 'cancelled');
+DROP INDEX jobs_listed;
+`
+
 /** A migration that has landed is never edited. A program of the version before sets none of the columns that one adds. */
 export const MIGRATIONS: readonly Migration[] = [
   { sql: forPostgres(JOBS) + JOBS_POSTGRES + forPostgres(OPERATIONS) + OPERATIONS_POSTGRES, oldest: 1 },
@@ -182,4 +190,5 @@ export const MIGRATIONS: readonly Migration[] = [
   { sql: forPostgres(ACTIVITY) + ACTIVITY_POSTGRES, oldest: 1 },
   { sql: forPostgres(RETRIES), oldest: 1 },
   { sql: forPostgres(LIBRARY) + LIBRARY_POSTGRES, oldest: 1 },
+  { sql: forPostgres(LEAN) + LEAN_POSTGRES, oldest: 1 },
 ]

@@ -9,7 +9,6 @@ import {
   inStatements,
   type KeyFilter,
   type Limits,
-  laneCount,
   type SilentTypes,
   sizeOf,
   type Walk,
@@ -117,7 +116,7 @@ export function openJobSearch({ types }: ScriptContext) {
   }
 
   const choose = function* (tx: Tx, filter: KeyFilter): Script<Walk> {
-    const ways = waysOf(tx, filter, types.known())
+    const ways = waysOf(tx, filter)
     const [first] = ways
     if (first === undefined) return walkOfAll(filter)
     if (ways.length === 1 && first.isOrdered) return first
@@ -136,7 +135,7 @@ export function openJobSearch({ types }: ScriptContext) {
     for (const walk of inStatements(yield* choose(tx, filter))) {
       const rows = yield* tx.all<{ key: JobKey; is_floor: number }>`
         SELECT key, is_floor FROM (${walked(tx, filter, walk, limits)}) AS found
-        ORDER BY is_floor DESC, key DESC LIMIT ${limits.count + laneCount(walk)}`
+        ORDER BY is_floor DESC, key DESC LIMIT ${limits.count + walk.lanes.length}`
       const floor = rows[0]?.is_floor === 1 ? rows[0].key : 0
       const keys = rows.filter(({ is_floor, key }) => is_floor === 0 && key >= floor).map(({ key }) => key)
       pages.push(cut(keys, floor, limits.count))

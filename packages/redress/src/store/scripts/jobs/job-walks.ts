@@ -1,8 +1,7 @@
-import { STATUSES, type Status } from '../../../core/job/states.ts'
+import type { Status } from '../../../core/job/states.ts'
 import type { BatchKey, JobKey } from '../../contract/store.ts'
 import type { Tx } from '../tx/context.ts'
 import { allOf, NONE, type Sql, sql } from '../tx/sql.ts'
-import type { KnownType } from './types.ts'
 
 /** A compound statement of SQLite has at most 500 parts. */
 const LANES_PER_STATEMENT = 100
@@ -52,9 +51,6 @@ export interface Walk {
 }
 
 interface Lane {
-  /** Rows for each of which the keys are walked in turn. null: one walk. */
-  of: Sql | null
-  count: number
   /** Selects keys, the newest first. */
   keys: Sql
   /** The same in any order, where all keys are gathered before they are sorted: counting them must not sort them. */
@@ -64,9 +60,7 @@ interface Lane {
 /** Keys that are gathered by their own index and then sorted. */
 type Sorted = Required<Pick<Lane, 'keys' | 'unsorted'>>
 
-const oneWalk = (keys: Sql | Sorted): Lane => ({ of: null, count: 1, ...('unsorted' in keys ? keys : { keys }) })
-
-export const laneCount = ({ lanes }: Walk): number => lanes.reduce((sum, { count }) => sum + count, 0)
+const oneWalk = (keys: Sql | Sorted): Lane => ('unsorted' in keys ? keys : { keys })
 
 export function inStatements({ lanes, ...walk }: Walk): Walk[] {
   const parts: Walk[] = []
@@ -78,11 +72,7 @@ export function inStatements({ lanes, ...walk }: Walk): Walk[] {
 /** Up to `max` jobs of a way are counted. */
 export function sizeOf({ lanes }: Walk, max: number): Sql {
   return lanes
-    .map(({ of, keys, unsorted = keys }) => {
-      const found = sql`(${unsorted} LIMIT ${max}) AS found`
-      const from = of === null ? found : sql`${of} CROSS JOIN LATERAL ${found}`
-      return sql`(SELECT count(*) FROM (SELECT 1 FROM ${from} LIMIT ${max}) AS walked)`
-    })
+    .map(({ keys, unsorted = keys }) => sql`(SELECT count(*) FROM (${unsorted} LIMIT ${max}) AS walked)`)
     .reduce((one, other) => sql`${one} + ${other}`)
 }
 
@@ -90,9 +80,9 @@ export function sizeOf({ lanes }: Walk, max: number): Sql {
 export function walked(tx: Tx, filter: KeyFilter, walk: Walk, { count, walkMax }: Limits): Sql {
   const rest = conditionsOf(tx, filter, walk.covers)
   // With nothing left to check, every job that is walked over is one of the page.
-  const most = rest === null ? count : Math.ceil(walkMax / laneCount(walk))
+  const most = rest === null ? count : Math.ceil(walkMax / walk.lanes.length)
   return walk.lanes
-    .map(({ of, keys }) => {
+    .map(({ keys }) => {
       // In one statement, so that exactly those jobs are below the floor that were not looked at.
       const lane = sql`
         WITH page AS MATERIALIZED (
@@ -101,8 +91,7 @@ export function walked(tx: Tx, filter: KeyFilter, walk: Walk, { count, walkMax }
         UNION ALL
         SELECT key, 1 FROM (
           ${keys} LIMIT (SELECT CASE WHEN count(*) < ${count} THEN 1 ELSE 0 END FROM page) OFFSET ${most - 1}) AS floor`
-      const from = of === null ? sql`(${lane}) AS found` : sql`${of} CROSS JOIN LATERAL (${lane}) AS found`
-      return sql`SELECT found.key, found.is_floor FROM ${from}`
+      return sql`SELECT found.key, found.is_floor FROM (${lane}) AS found`
     })
     .reduce((one, other) => sql`${one} UNION ALL ${other}`)
 }
@@ -143,7 +132,7 @@ const silent = ({ dialect: { inNumbers } }: Tx, { nowMs, reporting, forwardOnly 
   lease_until <= ${nowMs} AND type ${inNumbers(forwardOnly)} AND (jobs.forward_only = 1 OR type ${inNumbers(reporting)})`
 
 /** Every index that matches a part of the filter, the most promising first. */
-export function waysOf(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
+export function waysOf(tx: Tx, filter: KeyFilter): Walk[] {
   const { owner, code, batch, keys, statuses, types, orphans, retriedFrom } = filter
   const ways: Walk[] = []
   if (keys !== null) {
@@ -160,7 +149,7 @@ export function waysOf(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): 
   if (orphans !== null) ways.push({ ...oneLane(['orphans'], processing(tx, filter)), isOrdered: false })
   if (code !== null) ways.push(oneLane([], ordered(tx, 'jobs', 'jobs_by_end', 'ended_with', code, filter)))
   if (owner !== null) ways.push(oneLane(['owner'], ordered(tx, 'job_specs', 'specs_of_owner', 'owner', owner, filter)))
-  if (statuses !== null || types !== null) ways.push(...tx.dialect.choose(LISTS)(tx, filter, known))
+  if (statuses !== null || types !== null) ways.push(...listed(tx, filter))
   return ways
 }
 
@@ -230,46 +219,33 @@ function processing(tx: Tx, filter: KeyFilter): Sorted {
   )
 }
 
-/** Walks by status or type, or both. The databases have different indexes for them. */
-const LISTS = { sqlite: listedOnSqlite, postgres: listedOnPostgres }
-
-/** One range of one index for each type and status of the jobs that no worker holds. */
-function listedOnPostgres(tx: Tx, filter: KeyFilter, known: readonly KnownType[]): Walk[] {
-  const asked = filter.statuses ?? STATUSES
-  const resting = asked.filter((status) => status !== 'processing')
-  const types = filter.types ?? known.map(({ key }) => key)
-  const pairs = types.flatMap((type) => resting.map((status) => ({ type, status })))
-  const range = sql`SELECT key FROM jobs
-    WHERE lease_until IS NULL AND (type, status, key) < (lane.type, lane.status, CAST(${filter.beforeKey} AS bigint))
-      AND (type, status, key) >= (lane.type, lane.status, CAST(${filter.sinceKey} AS bigint))
-    ORDER BY type DESC, status DESC, key DESC`
-  const of = sql`${tx.dialect.table({ type: 'bigint', status: 'text' }, pairs)} AS lane`
-  return [
-    {
-      isOrdered: true,
-      covers: ['statuses', 'types'],
-      lanes: [
-        ...(asked.includes('processing') ? [oneWalk(processing(tx, filter))] : []),
-        ...(pairs.length > 0 ? [{ of, count: pairs.length, keys: range }] : []),
-      ],
-    },
-  ]
+/** The failed jobs, in the order of their own index. */
+const FAILED = {
+  sqlite: (filter: KeyFilter) => sql`SELECT key FROM jobs INDEXED BY jobs_failed
+    WHERE failure IS NOT NULL AND ${between(filter)} ORDER BY key DESC`,
+  // As in `ordered`: PostgreSQL must not walk back through the primary key.
+  postgres: ({ beforeKey, sinceKey }: KeyFilter) => sql`SELECT key FROM jobs
+    WHERE status IN ('failed', 'cancelled') AND (status, key) < ('failed', CAST(${beforeKey} AS bigint))
+      AND (status, key) >= ('failed', CAST(${sinceKey} AS bigint))
+    ORDER BY status DESC, key DESC`,
 }
 
-/** Completed jobs have no index of their own: in most stores they are nearly all jobs, and every close would cost more. */
-function listedOnSqlite(tx: Tx, filter: KeyFilter): Walk[] {
+/**
+ * Walks by status or type, or both. Completed jobs have no index of their own: in most stores they are nearly all jobs, and
+ * every close would cost more.
+ */
+function listed(tx: Tx, filter: KeyFilter): Walk[] {
   const { statuses, types } = filter
   const ways: Walk[] = []
   const keysOf: Partial<Record<Status, Sql | Sorted>> = {
     queued: fewSorted(
       tx,
-      sql`SELECT key FROM jobs INDEXED BY jobs_ready WHERE ready IS NOT NULL
-        UNION ALL SELECT key FROM jobs INDEXED BY jobs_waiting WHERE due_at IS NOT NULL AND ready IS NULL`,
+      sql`SELECT key FROM jobs ${indexedBy(tx, 'jobs_ready')} WHERE ready IS NOT NULL
+        UNION ALL SELECT key FROM jobs ${indexedBy(tx, 'jobs_waiting')} WHERE due_at IS NOT NULL AND ready IS NULL`,
       filter,
     ),
     processing: processing(tx, { ...filter, types: null, orphans: null }),
-    failed: sql`SELECT key FROM jobs INDEXED BY jobs_failed
-      WHERE failure IS NOT NULL AND ${between(filter)} ORDER BY key DESC`,
+    failed: tx.dialect.choose(FAILED)(filter),
     cancelled: ordered(tx, 'jobs', 'jobs_by_end', 'ended_with', '', filter),
   }
   const lanes = statuses?.map((status) => keysOf[status])

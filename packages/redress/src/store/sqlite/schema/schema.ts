@@ -1,4 +1,5 @@
-import { ACCESS, ACTIVITY, JOBS, LIBRARY, OPERATIONS, RETRIES } from '../../scripts/tables.ts'
+import { JOBS, OPERATIONS } from '../../scripts/tables.ts'
+import { ACCESS, ACTIVITY, LEAN, LIBRARY, RETRIES } from '../../scripts/tables-added.ts'
 
 const JOBS_SQLITE = `
 CREATE INDEX jobs_orphaned ON jobs (orphaned_at) WHERE orphaned_at IS NOT NULL;
@@ -50,4 +51,5 @@ export const MIGRATIONS: readonly string[] = [
   ACTIVITY,
   RETRIES,
   LIBRARY + LIBRARY_SQLITE,
+  LEAN,
 ]
