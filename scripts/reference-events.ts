@@ -4,7 +4,8 @@ import type { ReportKind } from '../packages/redress/src/core/job/reports.ts'
 /** In the order in which they can happen. The type makes a kind that is missing here an error. */
 export const eventMeanings: Readonly<Record<EventKind, string>> = {
   queued: 'Submitted and accepted. Names the person and the reason where it was made by a retry.',
-  processing: 'Claimed by a worker: the attempt begins to count.',
+  processing:
+    'Claimed by a worker: the attempt begins to count. On the feed it comes with the next event of the attempt: its start, or its end.',
   started: 'The handler really began. Left out when the attempt closes at once; its close says how long it ran.',
   complete: 'The attempt succeeded, and its output passed verification.',
   retry: 'The attempt failed, and the job goes back to the queue by its policy.',

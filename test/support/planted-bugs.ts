@@ -35,7 +35,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a job completes without its event',
     file: CLOSING,
-    find: 'addEnd(close, worker, change, ranMs, NO_NUMBERS, nowMs)',
+    find: 'addEnd({ at: close, worker, claimedAtMs: closed.untold_claim, ranMs }, change, NO_NUMBERS, nowMs)',
     replace: '',
     caughtBy: promise('an attempt leaves who had it'),
   },

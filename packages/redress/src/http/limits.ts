@@ -13,7 +13,7 @@ export interface HttpLimits {
   streamsPerCallerMax: number
   streamsPerAddressMax: number
   streamsMax: number
-  /** How many events a stream may be behind. A stream further behind gets a gap. */
+  /** How far the number of a stream may be behind that of the newest event. A stream further behind gets a gap. */
   streamBehindMax: number
   topicsPerStreamMax: number
   /** How often open streams are re-authorized. */

@@ -20,15 +20,15 @@ describe('a subscriber that is far behind', () => {
   test('gets a gap event and continues from the bound', async () => {
     const { kit, convert, hub } = world()
     await convert.submitMany(Array(30).fill({ ok: true }))
-    const told = await fetchAll(hub.subscribe({ topics: ['*'], after: 3, behindMax: 10 }))
+    const told = await fetchAll(hub.subscribe({ topics: ['*'], after: 6, behindMax: 20 }))
     expect(told[0]).toEqual({
       id: null,
       topics: [],
       event: 'gap',
-      data: { reason: 'behind', after: '3', to: '20' },
+      data: { reason: 'behind', after: '6', to: '40' },
     })
-    expect(ids(told.slice(1))).toEqual(Array.from({ length: 10 }, (_, i) => String(21 + i)))
-    const near = await fetchAll(hub.subscribe({ topics: ['*'], after: 20, behindMax: 10 }))
+    expect(ids(told.slice(1))).toEqual(Array.from({ length: 10 }, (_, i) => String(42 + 2 * i)))
+    const near = await fetchAll(hub.subscribe({ topics: ['*'], after: 40, behindMax: 20 }))
     expect(near).toEqual(told.slice(1))
     expect(() => hub.subscribe({ topics: ['*'], behindMax: -1 })).toThrow('behindMax')
     await kit.stop()
@@ -58,7 +58,7 @@ describe('a subscriber that is far behind', () => {
     const mine = await job.submit({}, { owner: 'ann' })
     const all = Array.from({ length: 10 }, () => collect(app.hub.subscribe({ topics: ['*'], after: 0 })))
     const anns = Array.from({ length: 10 }, () => collect(app.hub.subscribe({ topics: ['owner:ann'], after: 0 })))
-    await until('all have caught up', () => [...all, ...anns].every(({ events }) => events.at(-1)?.id === '3001'))
+    await until('all have caught up', () => [...all, ...anns].every(({ events }) => events.at(-1)?.id === '6002'))
     isOver = true
     // One for subscribers that catch up, and one for those that have caught up.
     const inTurn = Object.values(Object.groupBy(pagesOf, String)).map((pages) => pages?.length ?? 0)
@@ -153,7 +153,7 @@ describe('when the app stops, everything committed before is delivered', () => {
     const { events, ended } = collect(subscription)
     await ended
     expect(names(events).filter((name) => name === 'job.queued')).toHaveLength(600)
-    expect(events.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped', after: '600' } })
+    expect(events.at(-1)).toMatchObject({ event: 'end', data: { reason: 'stopped', after: '1200' } })
   })
 
   test('to subscribers that still catch up, as far as their buffer allows', async () => {

@@ -33,7 +33,7 @@ async function scene() {
   const status = async (id: string) => (await store.job({ id }))?.status
   /** Lets time go by, as the worker's own timers see it. */
   const wait = (ms: number) => clock.advance(ms, () => turns(5))
-  return { wait, store, job, worker, runs, breakHistory, mendHistory, status }
+  return { wait, store, app, job, worker, runs, breakHistory, mendHistory, status }
 }
 
 test('a job whose completion cannot be written to its history is not complete, until it can', async () => {
@@ -67,20 +67,30 @@ test('a failure that cannot be written to the history is not a failure yet', asy
   expect(await status(id)).toBe('failed')
 })
 
-test.each(['queued', 'processing'] as const)('nothing is %s without its event', async (kind) => {
-  const { wait, store, job, worker, runs, breakHistory, mendHistory } = await scene()
-  if (kind === 'queued') {
-    breakHistory(kind)
-    await expect(job.submit({})).rejects.toMatchObject({ code: 'STORE_FAILED' })
-    expect(await store.jobs({ limit: 10 })).toEqual([])
-    return
-  }
-  const { id } = await job.submit({})
-  breakHistory(kind)
+test('nothing is queued without its event', async () => {
+  const { store, job, breakHistory } = await scene()
+  breakHistory('queued')
+  await expect(job.submit({})).rejects.toMatchObject({ code: 'STORE_FAILED' })
+  expect(await store.jobs({ limit: 10 })).toEqual([])
+})
+
+test('a job with a ttl does not begin before its claim and its start are in the history', async () => {
+  const { wait, store, app, worker, runs, breakHistory, mendHistory, status } = await scene()
+  const once = app.job('once', {
+    policy: { orphan: 'requeue' },
+    run: (_: object, attempt) => void runs.push(attempt.number),
+  })
+  const { id } = await once.submit({}, { ttl: '1h' })
+  breakHistory('started')
   await worker.tick()
-  expect((await store.job({ id }))?.attempt).toBe(0)
   expect(runs).toEqual([])
+  expect(await status(id)).toBe('processing')
   mendHistory()
-  await wait(1_000)
-  expect(runs).toEqual([1])
+  // Nothing ran, so the job goes back to the queue when its lease has expired.
+  await wait(60_000)
+  await worker.maintain()
+  await wait(60_000)
+  expect(runs).toEqual([2])
+  const kinds = (await store.events({ id })).map(({ kind }) => kind)
+  expect(kinds).toEqual(['queued', 'processing', 'reclaimed', 'processing', 'started', 'complete'])
 })

@@ -27,7 +27,8 @@ export interface SubscribeOptions {
   /** How many events may wait to be fetched before the subscriber is let go. */
   bufferMax?: number
   /**
-   * How many events `after` may lie behind the newest. A subscriber further behind gets a gap event and goes on from there.
+   * How far the number `after` may lie behind that of the newest event. A subscriber further behind gets a gap event and goes on
+   * from there.
    * Unlimited when left out.
    */
   behindMax?: number

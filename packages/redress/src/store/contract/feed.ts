@@ -6,7 +6,7 @@ import type { Status } from '../../core/job/states.ts'
 export interface FeedStore {
   /**
    * The events after a number, in order. Numbers become visible in order: after a reader has seen one, no lower number
-   * appears.
+   * appears. Not each number is used.
    */
   feed(params: { afterSeq: number; limit: number; only?: FeedFilter }): Promise<FeedPage>
   /** The number of the newest event; 0 when there is none. */

@@ -23,7 +23,7 @@ import type { Policy } from '../../core/policy/policy.ts'
 import type { BatchRow, BatchStore, NewBatch } from '../contract/batches.ts'
 import type { ActorAndReason, BatchKey, NewJob, Submitted } from '../contract/store.ts'
 import { settledJobId } from './derived-id.ts'
-import { history } from './history.ts'
+import { history, toEventNumber } from './history.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
 import { allOf, type Sql, sql } from './tx/sql.ts'
@@ -375,7 +375,12 @@ export function openBatchStore({ types, read, write, withinBacklog }: ScriptCont
       read('reading the history of a batch', function* (tx) {
         const rows = yield* tx.all<{ seq: number; at: number; kind: BatchEvent['kind']; data: string }>`
           SELECT seq, at, kind, data FROM events WHERE subject = ${`batch:${id}`} ORDER BY seq`
-        return rows.map(({ seq, at, kind, data }) => ({ seq, atMs: at, kind, data: JSON.parse(data) }))
+        return rows.map(({ seq, at, kind, data }) => ({
+          seq: toEventNumber(seq),
+          atMs: at,
+          kind,
+          data: JSON.parse(data),
+        }))
       }),
 
     batchSum: ({ id, field }) =>

@@ -1,8 +1,9 @@
 import { type EventData, statusAfter } from '../../core/job/events.ts'
 import { FEED_SCAN_MAX, type FeedEvent, type FeedFilter, type FeedStore, type JobFeedEvent } from '../contract/feed.ts'
 import type { ActorAndReason } from '../contract/store.ts'
+import { toEventNumber, toRowNumber } from './history.ts'
 import { REMOVED_EVENTS } from './jobs/pruning.ts'
-import { parse, type Row } from './jobs/rows.ts'
+import { eventRowsOf, parse, type Row } from './jobs/rows.ts'
 import type { KnownType } from './jobs/types.ts'
 import type { ScriptContext, Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
@@ -94,8 +95,9 @@ export function openFeed(
   }
 
   return {
-    feed: ({ afterSeq, limit, only }) =>
+    feed: ({ afterSeq: afterEvent, limit, only }) =>
       read('reading the feed', function* (tx) {
+        const afterSeq = toRowNumber(afterEvent)
         const lastSeq = yield* settledTo(tx)
         const toSeq = only === undefined ? lastSeq : yield* scanEnd(tx, afterSeq, lastSeq)
         // The removed number is read in the same statement: both must be of one moment.
@@ -103,7 +105,8 @@ export function openFeed(
           SELECT page.*, removed.position AS removed_to
           FROM (SELECT (SELECT position FROM cursors WHERE name = ${REMOVED_EVENTS}) AS position) AS removed
             LEFT JOIN (
-              SELECT events.seq, events.at, events.kind, events.job, events.attempt, events.data, events.subject,
+              SELECT events.seq, events.at, events.kind, events.job, events.attempt, events.data, events.claimed_at,
+                events.subject,
                 job_specs.id AS job_id, job_specs.type, job_specs.owner, job_specs.retried_from, batches.id AS batch_id
               FROM events LEFT JOIN job_specs ON job_specs.key = events.job
                 LEFT JOIN batches ON batches.key = job_specs.batch
@@ -112,9 +115,12 @@ export function openFeed(
               ORDER BY events.seq LIMIT ${limit}) AS page ON true
           ORDER BY page.seq`
         const rows = found.filter(({ seq }) => seq !== null)
+        const told = rows.flatMap(eventRowsOf).filter(({ seq }) => (seq as number) > afterEvent)
         const failures = yield* failuresOf(tx, rows)
         const events: FeedEvent[] = []
-        for (const row of rows) {
+        // A row can tell of two events.
+        const shown = told.slice(0, limit)
+        for (const row of shown) {
           const { subject, kind, job_id, type } = row
           if (kind === 'deleted') {
             const event = deletedEventOf(row)
@@ -127,21 +133,21 @@ export function openFeed(
             events.push(jobEventOf(row, yield* types.byKey(tx, type as number), failure))
           }
         }
-        const isFull = rows.length === limit
-        const readTo = (rows.at(-1)?.seq as number | undefined) ?? afterSeq
-        const removedTo = (found[0]?.removed_to ?? 0) as number
+        const isFull = rows.length === limit || told.length > limit
+        const readTo = (shown.at(-1)?.seq as number | undefined) ?? afterEvent
+        const removedTo = toEventNumber((found[0]?.removed_to ?? 0) as number)
         return {
           events,
-          nextSeq: isFull || only === undefined ? readTo : Math.max(afterSeq, toSeq),
+          nextSeq: isFull || only === undefined ? readTo : Math.max(afterEvent, toEventNumber(toSeq)),
           hasMore: isFull || (only !== undefined && toSeq < lastSeq),
-          removedToSeq: removedTo > afterSeq ? removedTo : null,
+          removedToSeq: removedTo > afterEvent ? removedTo : null,
         }
       }),
 
     lastSeq: () =>
       read('reading the feed', function* (tx) {
         const row = yield* tx.get<{ seq: number }>`${tx.dialect.choose(newestOf)(yield* settledTo(tx))}`
-        return (row as { seq: number }).seq
+        return toEventNumber((row as { seq: number }).seq)
       }),
 
     onCommit,

@@ -7,7 +7,7 @@ import type { ActorAndReason, BatchKey, JobKey, WorkerKey } from '../contract/st
 import { notifyAll } from './notices.ts'
 import type { Tx } from './tx/context.ts'
 import type { Script } from './tx/script.ts'
-import { Sql } from './tx/sql.ts'
+import { Sql, sql } from './tx/sql.ts'
 
 export interface FailedAttempt {
   key: JobKey
@@ -51,6 +51,18 @@ export const history = {
     yield* tx.run`${new Sql(EVENT_INSERT, eventValues(...event))}`
   },
 
+  /**
+   * Gives the claim of each attempt under way a row of its own, unless an event has told of it. It comes before any event of the
+   * attempt that is neither its start nor its end: those two carry the claim themselves. The jobs must be locked.
+   */
+  *recordClaims(tx: Tx, keys: readonly JobKey[]): Script<void> {
+    const untold = sql`key ${tx.dialect.inNumbers(keys)} AND status = 'processing' AND untold_claim IS NOT NULL`
+    yield* tx.run`
+      INSERT INTO events (job, at, kind, attempt, worker)
+      SELECT key, untold_claim, 'processing', attempt, worker FROM jobs WHERE ${untold}`
+    yield* tx.run`UPDATE jobs SET untold_claim = NULL WHERE ${untold}`
+  },
+
   /** An event of anything but a job: a batch, a breaker, a queue. `subject` is 'batch:ID' and so on. */
   *subjectEvent<Thing extends SubjectThing>(
     tx: Tx,
@@ -91,7 +103,7 @@ const insertInto = (table: string, columns: string): readonly string[] => {
   return [`INSERT INTO ${table} (${columns}) VALUES (`, ...commas.map(() => ', '), ')']
 }
 
-export const EVENT_INSERT = insertInto('events', 'job, at, kind, attempt, worker, duration_ms, data')
+export const EVENT_INSERT = insertInto('events', 'job, at, kind, attempt, worker, duration_ms, data, claimed_at')
 
 export const eventValues = (
   key: JobKey,
@@ -101,7 +113,18 @@ export const eventValues = (
   worker: WorkerKey | null,
   durationMs: number | null,
   data: EventData | null,
-): (string | number | null)[] => [key, atMs, kind, attempt, worker, durationMs, jsonOf(data)]
+  /** Of an attempt whose claim no event has told of. */
+  claimedAtMs: number | null = null,
+): (string | number | null)[] => [key, atMs, kind, attempt, worker, durationMs, jsonOf(data), claimedAtMs]
+
+/**
+ * Readers count in steps of two. The number before that of a row belongs to the claim that the row tells of, so that every
+ * event of a job has a number of its own, in order.
+ */
+export const toEventNumber = (seq: number): number => seq * 2
+
+/** The last row of which a reader that has come to this number has everything. */
+export const toRowNumber = (eventNumber: number): number => Math.floor(eventNumber / 2)
 
 export const FAILURE_INSERT = insertInto(
   'failures',

@@ -108,7 +108,7 @@ describe.each(['store', 'server'] as const)('events, from the %s', (kind) => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const told = stdout.trimEnd().split('\n')
     expect(told.map((line) => JSON.parse(line))).toMatchObject([
-      { id: '1', event: 'job.queued', data: { jobId: id, type: 'fine' } },
+      { id: '2', event: 'job.queued', data: { jobId: id, type: 'fine' } },
       { event: expect.stringMatching(/^job\./) },
     ])
   })

@@ -139,7 +139,7 @@ describe('a copy from SQLite to PostgreSQL', () => {
     const { events } = await after.feed({ afterSeq: 0, limit: 1000 })
     await after.submit({ jobs: [newJob('fine')] })
     const { events: more } = await after.feed({ afterSeq: await before.lastSeq(), limit: 10 })
-    expect(more.map(({ seq }) => seq)).toEqual([(events.at(-1)?.seq ?? 0) + 1])
+    expect(more.map(({ seq }) => seq)).toEqual([(events.at(-1)?.seq ?? 0) + 2])
   })
 
   test('gives no number again, also not one whose row is gone', async () => {

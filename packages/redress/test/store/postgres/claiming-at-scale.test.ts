@@ -183,10 +183,10 @@ test.each([
   await sql.unsafe(`
     UPDATE jobs SET queued_at = 0 WHERE key = ${back.key};
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body}; RETURN NEW; END $$;
-    CREATE TRIGGER refusing BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.job = ${back.key}) EXECUTE FUNCTION refuse()`)
+    CREATE TRIGGER refusing BEFORE UPDATE ON jobs FOR EACH ROW WHEN (NEW.key = ${back.key}) EXECUTE FUNCTION refuse()`)
   const leases = await claim(1_000)
   expect(leases).toHaveLength(499)
   expect(leases.map(({ key }) => key)).not.toContain(back.key)
-  await sql.unsafe('DROP TRIGGER refusing ON events')
+  await sql.unsafe('DROP TRIGGER refusing ON jobs')
   expect((await claim(1_000)).map(({ key }) => key)).toEqual([back.key])
 })

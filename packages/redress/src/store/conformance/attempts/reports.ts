@@ -182,7 +182,7 @@ export const reports = topic('reports', {
       const ofJob = events.filter((event) => event.subject === null && event.jobId === id)
       assert.deepEqual(
         ofJob.map(({ kind }) => kind),
-        ['log', 'progress', to],
+        ['processing', 'log', 'progress', to],
         `after it was ${to}`,
       )
       assert.deepEqual(await store.logCounts({ id }), [{ attempt: 1, lines: 1, dropped: 2 }])
@@ -191,6 +191,7 @@ export const reports = topic('reports', {
 
   async 'lines and progress are on the feed and not in the history'(bench) {
     const { id, lease, worker } = await bench.processing({ owner: 'ann' })
+    await worker.start(lease)
     const before = await bench.store.events({ id })
     const fromSeq = await bench.store.lastSeq()
     await worker.report(lease, { lines: [line(1)] })

@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict'
+import type { JobEvent } from '../../../core/job/events.ts'
+import type { Bench } from '../bench/bench.ts'
 import { complete, failed, markFailed, requeued, retryInPlace, someFailure } from '../bench/changes.ts'
 import { topic } from '../promise.ts'
+
+type Attempted = Awaited<ReturnType<Bench['processing']>>
+
+const numbered = ({ seq, kind, atMs, attempt }: Pick<JobEvent, 'seq' | 'atMs' | 'attempt'> & { kind: string }) => ({
+  ...{ seq, kind, atMs, attempt },
+})
 
 export const history = topic('history', {
   async 'after every operation the history of each job leads to its row'(bench) {
@@ -78,6 +86,64 @@ export const history = topic('history', {
       [closed?.kind, closed?.worker, closed?.attempt, closed?.atMs, closed?.durationMs],
       ['complete', worker.id, 1, claimedAtMs + 500, 450],
     )
+  },
+
+  async 'the claim of an attempt is told once, before everything else of it, whatever comes next'(bench) {
+    const ends = {
+      complete: ({ worker, lease }: Attempted) => worker.close(lease, complete(), 1),
+      failed: ({ worker, lease }: Attempted) => worker.close(lease, failed(lease), 1),
+      retry: ({ worker, lease }: Attempted) => worker.close(lease, requeued('retry', lease), 1),
+      released: ({ worker, lease }: Attempted) => worker.close(lease, requeued('released', lease)),
+      cancelled: ({ worker, lease }: Attempted) => worker.close(lease, { to: 'cancelled', note: null }, 1),
+      'a mark as failed': async ({ id }: Attempted) => bench.intervene(id, markFailed(await bench.row(id))),
+      'a reclaim': async ({ lease }: Attempted) => {
+        await bench.expireLeases()
+        return bench.reclaim(lease, requeued('reclaimed', lease))
+      },
+    }
+    const before = {
+      nothing: async () => undefined,
+      'its start': ({ worker, lease }: Attempted) => worker.start(lease),
+      'a report': ({ worker, lease }: Attempted) => worker.progress(lease, 0.5),
+      'a request to cancel': ({ id }: Attempted) => bench.intervene(id, { kind: 'request-cancel' }),
+      'a report as orphan': async ({ lease }: Attempted) => {
+        await bench.expireLeases()
+        return bench.reclaim(lease, { to: 'orphaned' })
+      },
+    }
+    for (const [first, prepare] of Object.entries(before)) {
+      for (const [last, end] of Object.entries(ends)) {
+        const what = `${first}, then ${last}`
+        const fromSeq = await bench.store.lastSeq()
+        const attempted = await bench.processing()
+        const claimedAtMs = bench.clock.nowMs()
+        assert.deepEqual(await bench.kinds(attempted.id), ['queued', 'processing'], what)
+        await prepare(attempted)
+        await end(attempted)
+        const events = await bench.store.events({ id: attempted.id })
+        const claims = events.filter(({ kind }) => kind === 'processing')
+        assert.deepEqual(
+          claims.map(({ atMs, attempt, worker }) => ({ atMs, attempt, worker })),
+          [{ atMs: claimedAtMs, attempt: 1, worker: attempted.worker.id }],
+          what,
+        )
+        assert.equal(events[1], claims[0], what)
+        const { events: feed } = await bench.store.feed({ afterSeq: fromSeq, limit: 100 })
+        const told = feed.flatMap((event) => (event.subject === null && event.jobId === attempted.id ? [event] : []))
+        const isHistory = ({ kind }: { kind: string }) => kind !== 'progress'
+        assert.deepEqual(told.filter(isHistory).map(numbered), events.map(numbered), what)
+        // A reader that stops after any event gets exactly the rest.
+        for (const { seq } of told) {
+          const rest = await bench.store.feed({ afterSeq: seq, limit: 1 })
+          const next = told[told.findIndex((event) => event.seq === seq) + 1]
+          if (next !== undefined) assert.equal(rest.events[0]?.seq, next.seq, what)
+        }
+        // So that the next claim finds no other job.
+        const { status } = await bench.row(attempted.id)
+        if (status === 'queued') await bench.intervene(attempted.id, { kind: 'cancel' })
+      }
+    }
+    await bench.checkAll()
   },
 
   async 'a person’s act leaves who did it and why'(bench) {

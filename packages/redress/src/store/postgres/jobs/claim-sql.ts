@@ -94,13 +94,10 @@ const RETURNING = `
 const leaseThose = (which: string): string => `
   leased AS (
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = $3::bigint,
-      claimed_at = (SELECT now FROM state),
+      claimed_at = (SELECT now FROM state), untold_claim = (SELECT now FROM state),
       lease_until = (SELECT now FROM state) + ($5::bigint[])[array_position($4::bigint[], type)]
     WHERE ${which}
     ${RETURNING}
-  ), recorded AS (
-    INSERT INTO events (job, at, kind, attempt, worker)
-    SELECT key, (SELECT now FROM state), 'processing', attempt, $3::bigint FROM leased
   )`
 
 const LEASED = `

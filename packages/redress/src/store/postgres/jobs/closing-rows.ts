@@ -29,10 +29,10 @@ const COMPLETE_SQL = `
     FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
       AS given (key, attempt, worker, ran, result, data)
     WHERE ${HELD}
-    RETURNING given.key, given.attempt, given.worker, given.ran, given.data
+    RETURNING given.key, given.attempt, given.worker, given.ran, given.data, jobs.untold_claim
   ), recorded AS (
-    INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
-    SELECT key, (SELECT now FROM clock), 'complete', attempt, worker, ran, data FROM closed
+    INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data, claimed_at)
+    SELECT key, (SELECT now FROM clock), 'complete', attempt, worker, ran, data, untold_claim FROM closed
   )
   SELECT CASE WHEN count(*) < array_length($2::bigint[], 1) THEN coalesce(string_agg(key::text, ','), '') END FROM closed`
 
@@ -92,7 +92,7 @@ const CLOSE_SQL = `
         decision, tries)
     -- A request to cancel is known only in this row: if it has not been read, core has to decide first.
     WHERE ${HELD} AND ($28::boolean OR jobs.cancel_requested_at IS NULL)
-    RETURNING given.*, jobs.dead_letter, jobs.due_at,
+    RETURNING given.*, jobs.dead_letter, jobs.due_at, jobs.untold_claim,
       coalesce(jobs.failure, CASE WHEN given.decision IS NOT NULL THEN nextval('failures_seq_seq') END) AS failure,
       CASE WHEN given.status IN ('failed', 'cancelled') THEN
         (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key AND left_batch IS NULL) END AS batch
@@ -109,8 +109,8 @@ const CLOSE_SQL = `
     SELECT dead_letter, key, failure, tries, (SELECT now FROM clock) FROM closed WHERE letter = 'queue'
   ), recorded AS (
     -- The number of the failure and the time are known only here.
-    INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
-    SELECT key, (SELECT now FROM clock), ($17::text[])[shape], attempt, worker, ran,
+    INSERT INTO events (job, at, kind, attempt, worker, duration_ms, claimed_at, data)
+    SELECT key, (SELECT now FROM clock), ($17::text[])[shape], attempt, worker, ran, untold_claim,
       CASE WHEN status = 'cancelled' OR (failure IS NULL AND due_at IS NULL) THEN data
         ELSE '{' || CASE WHEN failure IS NULL THEN '' ELSE '"failure":' || failure || ',' END
           || CASE WHEN letter = 'queue' THEN '"deadLetterOffset":' || dead_letter || ',' ELSE '' END

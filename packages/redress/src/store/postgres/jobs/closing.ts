@@ -290,6 +290,10 @@ export function openClosing(
   /** Marks jobs as orphans. */
   const markOrphans = async (tx: Tx, orphans: readonly Reclaim[], nowMs: number): Promise<void> => {
     if (orphans.length === 0) return
+    await history.recordClaims(
+      tx,
+      orphans.map(({ key }) => key),
+    )
     await tx`
       WITH reported AS (
         UPDATE jobs SET orphaned_at = ${nowMs}::bigint
@@ -334,16 +338,19 @@ export function openClosing(
   ): Promise<{ lost: JobKey[] }> => {
     const sorted = attempts.toSorted((a, b) => a.key - b.key)
     const begun = await tx<Held[]>`
-    WITH begun AS (
-      UPDATE jobs SET started_at = greatest(jobs.claimed_at, ${nowMs}::bigint - given.ago)
+    WITH held AS MATERIALIZED (
+      SELECT jobs.key, given.ago, jobs.untold_claim
       FROM unnest(${numbers(sorted.map(({ key }) => key))}::bigint[],
         ${numbers(sorted.map(({ attempt }) => attempt))}::bigint[],
         ${numbers(sorted.map(({ agoMs }) => Math.round(agoMs)))}::bigint[]) AS given (key, attempt, ago)
-      WHERE ${held(tx)} AND jobs.started_at IS NULL
-      RETURNING jobs.key, jobs.attempt, jobs.worker, jobs.started_at
+      CROSS JOIN LATERAL (SELECT * FROM jobs WHERE ${held(tx)} AND jobs.started_at IS NULL FOR UPDATE) AS jobs
+    ), begun AS (
+      UPDATE jobs SET started_at = greatest(jobs.claimed_at, ${nowMs}::bigint - held.ago), untold_claim = NULL
+      FROM held WHERE jobs.key = held.key
+      RETURNING jobs.key, jobs.attempt, jobs.worker, jobs.started_at, held.untold_claim
     ), recorded AS (
-      INSERT INTO events (job, at, kind, attempt, worker)
-      SELECT key, started_at, 'started', attempt, worker FROM begun
+      INSERT INTO events (job, at, kind, attempt, worker, claimed_at)
+      SELECT key, started_at, 'started', attempt, worker, untold_claim FROM begun
     )
     SELECT key, attempt FROM begun`
     const missed = attempts.filter(without(begun))

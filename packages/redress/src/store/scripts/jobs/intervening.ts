@@ -79,6 +79,7 @@ export function openIntervening(
     const { key, attempt, worker } = row
     const by = { actor, reason }
     let data: object | null = null
+    if (row.status === 'processing') yield* history.recordClaims(tx, [key])
     const move = function* (to: Status, isPermanent: boolean): Script<void> {
       if (row.batch !== null) yield* batches.moved(tx, row.batch, row.status, to, isPermanent, nowMs)
     }

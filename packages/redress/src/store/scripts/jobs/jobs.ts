@@ -1,4 +1,5 @@
 import type { Fault } from '../../../core/failure/failure.ts'
+import type { JobEvent } from '../../../core/job/events.ts'
 import type { Status } from '../../../core/job/states.ts'
 import { triesOfTask } from '../../../core/policy/budget.ts'
 import { asForwardOnly } from '../../../core/policy/policy.ts'
@@ -7,7 +8,7 @@ import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
 import { type Sql, sql } from '../tx/sql.ts'
 import { jobsOf, openJobSearch } from './job-search.ts'
-import { type Row, toEvent, toFailure } from './rows.ts'
+import { eventRowsOf, type Row, toEvent, toFailure } from './rows.ts'
 import type { KnownType } from './types.ts'
 
 type JobReads = Pick<Store, 'job' | 'jobs' | 'jobPage' | 'countJobs' | 'countFailed' | 'events' | 'failures' | 'counts'>
@@ -130,11 +131,18 @@ export function openJobs(context: ScriptContext): JobReads {
 
     events: ({ id }) =>
       read('reading events', function* (tx) {
+        const key = sql`(SELECT key FROM job_specs WHERE id = ${id})`
+        // In one statement, so that a claim is found either in the row of an event or in that of the job.
         const rows = yield* tx.all<Row>`
-          SELECT events.*, job_specs.id AS job_id, workers.id AS worker_id
-          FROM job_specs JOIN events ON events.job = job_specs.key LEFT JOIN workers ON workers.key = events.worker
-          WHERE job_specs.id = ${id} AND kind NOT IN ('log', 'progress')`
-        return rows.map(toEvent).sort(bySeq)
+          SELECT history.*, workers.id AS worker_id FROM (
+            SELECT seq, at, kind, attempt, worker, duration_ms, data, claimed_at FROM events
+            WHERE job = ${key} AND kind NOT IN ('log', 'progress')
+            UNION ALL
+            SELECT CAST(NULL AS bigint), untold_claim, 'processing', attempt, worker, CAST(NULL AS bigint),
+              CAST(NULL AS text), CAST(NULL AS bigint)
+            FROM jobs WHERE key = ${key} AND status = 'processing' AND untold_claim IS NOT NULL
+          ) AS history LEFT JOIN workers ON workers.key = history.worker`
+        return historyOf(rows.map((row) => ({ ...row, job_id: id })))
       }),
 
     failures: ({ id }) =>
@@ -166,6 +174,19 @@ export function openJobs(context: ScriptContext): JobReads {
         { isLong: true },
       ),
   }
+}
+
+/**
+ * The rows of one job in order. The claim of the attempt under way has no row until an event tells of it, so its number is a
+ * preliminary one: that after the last event that changed the job.
+ */
+function historyOf(rows: readonly Row[]): JobEvent[] {
+  const isOpen = ({ seq }: Row): boolean => seq === null
+  const told = rows.filter((row) => !isOpen(row)).flatMap(eventRowsOf)
+  const events = told.map(toEvent)
+  const open = rows.find(isOpen)
+  const last = Math.max(0, ...events.filter(({ kind }) => kind !== 'lost').map(({ seq }) => seq))
+  return (open === undefined ? events : [...events, toEvent({ ...open, seq: last + 1 })]).sort(bySeq)
 }
 
 const NO_JOBS = { queued: 0, waiting: 0, processing: 0, orphaned: 0, complete: 0, failed: 0, cancelled: 0 }

@@ -1,6 +1,7 @@
 import { type Progress, progressData } from '../../../core/job/reports.ts'
 import type { LogCount, LogFilter, Report, StoredLogLine } from '../../contract/reports.ts'
 import type { Store, WorkerKey } from '../../contract/store.ts'
+import { history, toEventNumber, toRowNumber } from '../history.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
 import { allOf, sql } from '../tx/sql.ts'
@@ -13,6 +14,7 @@ interface HeldRow {
   key: number
   worker: WorkerKey
   claimed_at: number
+  untold_claim: number | null
   lines: number | null
   dropped: number | null
   done: number | null
@@ -98,7 +100,7 @@ export const reports = {
       sorted.map(({ key }) => key),
     )
     const found = yield* tx.all<HeldRow>`
-      SELECT jobs.key, jobs.worker, jobs.claimed_at, reported.lines, reported.dropped, reported.done, reported.total,
+      SELECT jobs.key, jobs.worker, jobs.claimed_at, jobs.untold_claim, reported.lines, reported.dropped, reported.done, reported.total,
         reported.note
       FROM ${held} AS given JOIN jobs ON ${HELD}
         LEFT JOIN attempt_reports AS reported ON reported.job = jobs.key AND reported.attempt = jobs.attempt`
@@ -109,6 +111,8 @@ export const reports = {
     })
     const events = kept.flatMap(({ report, row }) => eventsOf(report, row, nowMs))
     if (events.length > 0) {
+      const untold = kept.filter(({ row }) => row.untold_claim !== null).map(({ row }) => row.key)
+      if (untold.length > 0) yield* history.recordClaims(tx, untold)
       yield* tx.run`
         INSERT INTO events (job, at, kind, attempt, worker, data)
         SELECT key, at, kind, attempt, worker, data FROM ${table(EVENT_COLUMNS, events)} AS added ORDER BY i`
@@ -142,7 +146,7 @@ export function openLogs({ read }: Pick<ScriptContext, 'read'>): Pick<Store, 'lo
       sql`events.job = (SELECT key FROM job_specs WHERE id = ${id})`,
       sql`kind = 'log'`,
       ...(attempt === undefined ? [] : [sql`attempt = ${attempt}`]),
-      ...(afterSeq === undefined ? [] : [sql`seq > ${afterSeq}`]),
+      ...(afterSeq === undefined ? [] : [sql`seq > ${toRowNumber(afterSeq)}`]),
     ])
     const rows = yield* tx.all<LineRow>`
       SELECT seq, at, attempt, data FROM events WHERE ${conditions}
@@ -150,7 +154,7 @@ export function openLogs({ read }: Pick<ScriptContext, 'read'>): Pick<Store, 'lo
     return rows
       .map(({ seq, at, attempt: of, data }) => {
         const { line, message, fields } = parse(data, { line: 0, message: '', fields: null })
-        return { seq, atMs: at, attempt: of, number: line, message, fields: fields ?? null }
+        return { seq: toEventNumber(seq), atMs: at, attempt: of, number: line, message, fields: fields ?? null }
       })
       .sort((a, b) => a.seq - b.seq)
   }

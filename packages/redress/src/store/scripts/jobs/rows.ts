@@ -4,6 +4,7 @@ import type { Status } from '../../../core/job/states.ts'
 import type { Policy } from '../../../core/policy/policy.ts'
 import type { StoredDeadLetter } from '../../contract/dead-letters.ts'
 import type { StoredFailure } from '../../contract/store.ts'
+import { toEventNumber } from '../history.ts'
 
 /** A row as SQL gives it. Every driver has the same columns, so what they mean is said once. */
 export type Row = Readonly<Record<string, number | string | null>>
@@ -13,6 +14,17 @@ interface TypeOfRow {
   name: string
   queue: string
   policy: Policy
+}
+
+/** The events that a row of the history tells of: the claim of its attempt, if no other row has that, and its own. */
+export function eventRowsOf(row: Row): Row[] {
+  const seq = toEventNumber(row.seq as number)
+  const own = { ...row, seq }
+  if (row.claimed_at === null) return [own]
+  return [
+    { ...own, seq: seq - 1, at: row.claimed_at as number, kind: 'processing', duration_ms: null, data: null },
+    own,
+  ]
 }
 
 export function toEvent(row: Row): JobEvent {

@@ -24,7 +24,7 @@ import {
 import type { BreakerPolicy } from '../../../core/policy/flow.ts'
 import type { BreakerEvent, BreakerStanding, BreakerStore, CallReport, StoredBreaker } from '../../contract/breakers.ts'
 import type { ActorAndReason } from '../../contract/store.ts'
-import { history } from '../history.ts'
+import { history, toEventNumber, toRowNumber } from '../history.ts'
 import { plain, type Row } from '../jobs/rows.ts'
 import type { ScriptContext, Tx } from '../tx/context.ts'
 import type { Script } from '../tx/script.ts'
@@ -334,7 +334,7 @@ export function openBreakers({ types, write, read }: ScriptContext): BreakerStor
     breakerEvents: ({ name, afterSeq, limit }) =>
       read('reading what happened to a breaker', function* (tx) {
         const events = yield* tx.all<EventRow>`
-          SELECT seq, at, kind, data FROM events WHERE subject = ${`breaker:${name}`} AND seq > ${afterSeq}
+          SELECT seq, at, kind, data FROM events WHERE subject = ${`breaker:${name}`} AND seq > ${toRowNumber(afterSeq)}
           ORDER BY seq LIMIT ${limit}`
         return events.map(toEvent)
       }),
@@ -403,7 +403,12 @@ function toBreaker(row: Row, nowMs: number): Breaker {
   }
 }
 
-const toEvent = ({ seq, at, kind, data }: EventRow): BreakerEvent => ({ seq, atMs: at, kind, data: JSON.parse(data) })
+const toEvent = ({ seq, at, kind, data }: EventRow): BreakerEvent => ({
+  seq: toEventNumber(seq),
+  atMs: at,
+  kind,
+  data: JSON.parse(data),
+})
 
 /** The state after the time that has passed, also if the clock was set back. */
 function stateInTime(breaker: Breaker, nowMs: number): BreakerState {

@@ -37,15 +37,12 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
       LIMIT ${PROMOTIONS_MAX})`)
   const lease = connection.prepare(`
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = ?1,
-      lease_until = ?2, claimed_at = ?3
+      lease_until = ?2, claimed_at = ?3, untold_claim = ?3
     WHERE key IN (SELECT value FROM json_each(?4))`)
   // Jobs older than their type's limit: without a key they would not be counted.
   const keyClaimed = connection.prepare(
     `UPDATE jobs SET limit_key = '' WHERE key IN (SELECT value FROM json_each(?)) AND limit_key IS NULL`,
   )
-  const addEvents = connection.prepare(`
-    INSERT INTO events (job, at, kind, attempt, worker)
-    SELECT value ->> 0, ?1, 'processing', value ->> 1, ?2 FROM json_each(?3)`)
 
   const anyReadyByLaneCount = new Map<number, StatementSync>()
   const anyReady = (laneCount: number): StatementSync => {
@@ -107,7 +104,6 @@ export function openClaiming(tx: SqliteTx, types: Types, gates: Gates, retries: 
         for (const [ttlMs, group] of groupByTtl(leases, open)) {
           lease.run(worker, nowMs + ttlMs, nowMs, JSON.stringify(group.map((picked) => picked.key)))
         }
-        addEvents.run(nowMs, worker, JSON.stringify(leases.map((picked) => [picked.key, picked.attempt])))
         if (open.some(({ gate }) => gate !== null)) finish(gating.settle())
         const paying = open.map(({ type }) => type).filter(addsToBudget)
         if (paying.length > 0) retries.depositFor(leases, paying, nowMs)

@@ -38,8 +38,20 @@ interface HeldRow {
   orphaned_at: number | null
   lease_until: number
   claimed_at: number
+  untold_claim: number | null
   started_at: number | null
   batch: BatchKey | null
+}
+
+type UntoldClaim = Pick<HeldRow, 'untold_claim'>
+
+/** An attempt that ends, as its event tells it. */
+interface Ended {
+  at: Held
+  worker: WorkerKey
+  /** null if an event has told of the claim. */
+  claimedAtMs: number | null
+  ranMs: number | null
 }
 
 type Requeue = Extract<Change, { to: 'queued' }>
@@ -62,12 +74,12 @@ export function openClosing(
   reported: AtOnce<typeof reports>,
 ) {
   const selectHeld = connection.prepare(`
-    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, started_at,
+    SELECT worker, cancel_requested_at, orphaned_at, lease_until, claimed_at, untold_claim, started_at,
       (SELECT batch FROM job_specs WHERE job_specs.key = jobs.key AND left_batch IS NULL) AS batch FROM jobs WHERE ${HELD}`)
   const standing = connection.prepare('SELECT status, attempt FROM jobs WHERE key = ?')
   const complete = connection.prepare(`
     UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = ?3,
-      started_at = coalesce(started_at, max(claimed_at, ?4)), result = ?5 WHERE ${HELD}`)
+      started_at = coalesce(started_at, max(claimed_at, ?4)), result = ?5 WHERE ${HELD} RETURNING untold_claim`)
   const requeue = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
       progress = NULL, orphaned_at = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6 WHERE ${HELD}`)
@@ -75,14 +87,16 @@ export function openClosing(
   const requeueUndisturbed = connection.prepare(`
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, started_at = NULL,
       progress = NULL, ready = ?3, due_at = ?4, spent = ?5, due_since = ?6
-    WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL`)
+    WHERE ${HELD} AND cancel_requested_at IS NULL AND orphaned_at IS NULL RETURNING untold_claim`)
   const fail = connection.prepare(`
     UPDATE jobs SET status = 'failed', worker = NULL, lease_until = NULL, finished_at = ?3,
       started_at = coalesce(started_at, ?4), failure = ?5, spent = ?6, dead_letter = ?7, ended_with = ?8 WHERE ${HELD}`)
   const cancel = connection.prepare(`
     UPDATE jobs SET status = 'cancelled', ended_with = '', worker = NULL, lease_until = NULL, finished_at = ?3,
       started_at = coalesce(started_at, ?4) WHERE ${HELD}`)
-  const begin = connection.prepare(`UPDATE jobs SET started_at = coalesce(started_at, ?3) WHERE ${HELD}`)
+  const begin = connection.prepare(
+    `UPDATE jobs SET started_at = coalesce(started_at, ?3), untold_claim = NULL WHERE ${HELD}`,
+  )
   const extend = connection.prepare(`
     UPDATE jobs SET lease_until = ?3, orphaned_at = NULL WHERE ${HELD}`)
   const orphan = connection.prepare(`UPDATE jobs SET orphaned_at = ?3 WHERE ${HELD}`)
@@ -107,21 +121,20 @@ export function openClosing(
 
   /** Adds the event of an attempt that ends, with the numbers that the store gave. */
   const addEnd = (
-    { key, attempt }: Held,
-    worker: WorkerKey,
+    { at, worker, claimedAtMs, ranMs }: Ended,
     change: Change,
-    ranMs: number | null,
     numbers: EndNumbers,
     nowMs: number,
   ): void => {
     const { kind, data } = endEventOf(change, numbers)
-    history.event(key, nowMs, kind, attempt, worker, ranMs, data)
+    history.event(at.key, nowMs, kind, at.attempt, worker, ranMs, data, claimedAtMs)
   }
 
   /** Adds the failure and the event of a job that goes back to the queue. */
-  const addRequeue = (at: Held, worker: WorkerKey, change: Requeue, ranMs: number | null, nowMs: number): void => {
+  const addRequeue = (ended: Ended, change: Requeue, nowMs: number): void => {
+    const { at, worker } = ended
     const failure = change.failure === null ? null : failureOf(at, worker, change.failure, 'queued', null, nowMs)
-    addEnd(at, worker, change, ranMs, { failure, dueAtMs: dueAt(change, nowMs), deadLetterOffset: null }, nowMs)
+    addEnd(ended, change, { failure, dueAtMs: dueAt(change, nowMs), deadLetterOffset: null }, nowMs)
   }
 
   /** A retry over the budget of its type waits longer. Only a change that is applied pays. */
@@ -138,19 +151,20 @@ export function openClosing(
     const { change, keptFailure } = cancelOnRequeue(asked, row.cancel_requested_at !== null)
     if (keptFailure !== null) failureOf(at, worker, keptFailure, change.to, null, nowMs)
     const startedAtMs = ranMs === null ? null : Math.max(row.claimed_at, nowMs - ranMs)
+    const ended = { at, worker, claimedAtMs: row.untold_claim, ranMs }
     switch (change.to) {
       case 'complete':
-        addEnd(at, worker, change, ranMs, NO_NUMBERS, nowMs)
-        complete.run(key, attempt, nowMs, startedAtMs, change.result)
+        addEnd(ended, change, NO_NUMBERS, nowMs)
+        complete.get(key, attempt, nowMs, startedAtMs, change.result)
         break
       case 'cancelled':
-        addEnd(at, worker, change, ranMs, NO_NUMBERS, nowMs)
+        addEnd(ended, change, NO_NUMBERS, nowMs)
         cancel.run(key, attempt, nowMs, startedAtMs)
         break
       case 'queued': {
         const { retry, pay } = priced(change, nowMs)
         const { delayMs, spent } = retry
-        addRequeue(at, worker, retry, ranMs, nowMs)
+        addRequeue(ended, retry, nowMs)
         requeue.run(key, attempt, delayMs > 0 ? null : 1, dueAt(retry, nowMs), spent, nowMs + delayMs)
         pay?.()
         return
@@ -159,7 +173,7 @@ export function openClosing(
         const { failure: final, spent, deadLetter, isPermanent } = change
         const failure = failureOf(at, worker, final, 'failed', isPermanent, nowMs)
         const letter = letters.add(key, failure, triesOfTask(attempt, spent), deadLetter, nowMs)
-        addEnd(at, worker, change, ranMs, { failure, dueAtMs: null, deadLetterOffset: letter || null }, nowMs)
+        addEnd(ended, change, { failure, dueAtMs: null, deadLetterOffset: letter || null }, nowMs)
         fail.run(key, attempt, nowMs, startedAtMs, failure, spent, letter, final.code)
       }
     }
@@ -176,11 +190,12 @@ export function openClosing(
       if (change.to === 'complete') {
         // The hot path: the fence is in the UPDATE itself, and no row is read first.
         const startedAtMs = ranMs === null ? null : nowMs - ranMs
-        if (complete.run(key, attempt, nowMs, startedAtMs, change.result).changes === 0) {
+        const closed = complete.get(key, attempt, nowMs, startedAtMs, change.result) as UntoldClaim | undefined
+        if (closed === undefined) {
           refuse(close, 'close', worker, nowMs)
           return 'lost'
         }
-        addEnd(close, worker, change, ranMs, NO_NUMBERS, nowMs)
+        addEnd({ at: close, worker, claimedAtMs: closed.untold_claim, ranMs }, change, NO_NUMBERS, nowMs)
         const { batch } = close
         if (batch !== null && batch !== undefined) batches.moved(batch, 'processing', 'complete', false, nowMs)
         return 'closed'
@@ -191,9 +206,11 @@ export function openClosing(
         const { delayMs } = retry
         const ready = delayMs > 0 ? null : 1
         const dueAtMs = dueAt(retry, nowMs)
-        if (requeueUndisturbed.run(key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs).changes === 1) {
+        const values = [key, attempt, ready, dueAtMs, change.spent, nowMs + delayMs]
+        const closed = requeueUndisturbed.get(...values) as UntoldClaim | undefined
+        if (closed !== undefined) {
           pay?.()
-          addRequeue(close, worker, retry, ranMs, nowMs)
+          addRequeue({ at: close, worker, claimedAtMs: closed.untold_claim, ranMs }, retry, nowMs)
           return 'closed'
         }
       }
@@ -216,7 +233,7 @@ export function openClosing(
       // ChangeNotices again, because the answer to the first time was lost.
       if (row.started_at !== null) return 'closed'
       const startedAtMs = Math.max(row.claimed_at, nowMs - Math.round(started.agoMs))
-      history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null)
+      history.event(started.key, startedAtMs, 'started', started.attempt, row.worker, null, null, row.untold_claim)
       begin.run(started.key, started.attempt, startedAtMs)
       return 'closed'
     },
@@ -245,6 +262,7 @@ export function openClosing(
       // Not an error: the worker renewed, started or closed after the reclaiming worker read the job.
       if (row === undefined || !isStillReclaimable(reclaim.expect, reclaim.change.to, nowOf(row), nowMs)) return 'lost'
       if (reclaim.change.to === 'orphaned') {
+        history.recordClaims([reclaim.key])
         history.event(reclaim.key, nowMs, 'orphaned', reclaim.attempt, row.worker, null, null)
         orphan.run(reclaim.key, reclaim.attempt, nowMs)
         history.notify(reclaim.notices, row.batch, nowMs)
