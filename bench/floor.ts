@@ -16,7 +16,7 @@ export interface Floor {
 
 /** The tables are made by Redress itself, so that both write the same rows, indexes and checks. */
 export async function makeTables(store: string): Promise<void> {
-  const app = redress({ store })
+  const app = redress({ store, log: false })
   app.job(FLOOR_TYPE, { run: () => undefined })
   await app.store()
   await app.stop()

@@ -1,5 +1,6 @@
 import { type App, failureCodes, type JobType, redress } from 'redress'
 import { perSecond } from './floor.ts'
+import { onFresh, type Place } from './places.ts'
 
 export const codes = failureCodes({ BOOM: { fault: 'dependency', retry: 'transient', message: 'It went wrong.' } })
 
@@ -20,7 +21,7 @@ const BULK = 1_000
 
 /** An app on a store, with one job type. */
 export async function openBench(store: string, handler: HandlerName = 'no-op', defaults = false) {
-  const app = redress({ store })
+  const app = redress({ store, log: false })
   const type = app.job(BENCH_TYPE, {
     codes,
     // Jobs that may safely run again, so that the worker may claim ahead of its slots.
@@ -30,6 +31,19 @@ export async function openBench(store: string, handler: HandlerName = 'no-op', d
   await app.store()
   return { app, type: type as JobType<{ n: number }> }
 }
+
+/** Runs something with such an app on an empty store. */
+export const onBench = (
+  place: Place,
+  handler: HandlerName,
+  defaults: boolean,
+  run: (bench: Awaited<ReturnType<typeof openBench>> & { store: string }) => Promise<void>,
+): Promise<void> =>
+  onFresh(place, async ({ store }) => {
+    const bench = await openBench(store, handler, defaults)
+    await run({ ...bench, store })
+    await bench.app.stop()
+  })
 
 export async function submitBulk(type: JobType<{ n: number }>, jobs: number, priority = 0): Promise<number> {
   const beganMs = performance.now()
@@ -51,11 +65,30 @@ export async function submitSingly(type: JobType<{ n: number }>, jobs: number, i
   return perSecond(jobs, beganMs)
 }
 
-/** From the start of a worker to the last job's durable completion. Loading its modules is not measured: no job pays it. */
-export async function drain(app: App, jobs: number, onEvery?: (done: number) => void): Promise<number> {
+/** What a drain may set: handlers at once, and who is told how many jobs are complete. */
+export interface DrainOptions {
+  concurrency?: number
+  onEvery?: (done: number) => void
+}
+
+/** Jobs per second from the start of a worker to the last job's durable completion. */
+export async function drain(app: App, jobs: number, options: DrainOptions = {}): Promise<number> {
+  const run = await prepareDrain(app, jobs, options)
+  const beganMs = performance.now()
+  await run()
+  return perSecond(jobs, beganMs)
+}
+
+/** Loads the worker's modules, which no job pays for, and answers with the drain itself. */
+export async function prepareDrain(
+  app: App,
+  jobs: number,
+  { concurrency = 10, onEvery }: DrainOptions = {},
+): Promise<() => Promise<void>> {
   let done = 0
   const drained = Promise.withResolvers<void>()
   const worker = await app.makeWorker({
+    concurrency,
     onOutcome: ({ change }) => {
       if (change.to !== 'complete') return
       done++
@@ -63,29 +96,42 @@ export async function drain(app: App, jobs: number, onEvery?: (done: number) => 
       if (done === jobs) drained.resolve()
     },
   })
-  const beganMs = performance.now()
-  await worker.start()
-  await drained.promise
-  return perSecond(jobs, beganMs)
+  return async () => {
+    await worker.start()
+    await drained.promise
+  }
 }
 
-/** From `submit` to the handler's first line, and to the acknowledgement, one job at a time on an idle worker. */
-export async function idleLatency(store: string, jobs: number): Promise<{ pickUpMs: number[]; ackMs: number[] }> {
-  const app = redress({ store })
+/** Long enough for a worker to store the outcome and to find no other job. */
+export const becomeIdle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
+
+/**
+ * From `submit` to the handler's first line, and to the acknowledgement, one job at a time on an idle worker. `measure`
+ * is given the part that counts.
+ */
+export async function idleLatency(
+  store: string,
+  jobs: number,
+  measure: (work: () => Promise<void>) => Promise<void> = (work) => work(),
+): Promise<{ pickUpMs: number[]; ackMs: number[] }> {
+  const app = redress({ store, log: false })
   let began: () => void = () => undefined
   const type = app.job('bench.latency', { run: () => began() })
   await app.work()
   const pickUpMs: number[] = []
   const ackMs: number[] = []
-  for (let n = 0; n < jobs; n++) {
-    const picked = new Promise<number>((resolve) => {
-      began = () => resolve(performance.now())
-    })
-    const askedMs = performance.now()
-    await type.submit({ n })
-    ackMs.push(performance.now() - askedMs)
-    pickUpMs.push((await picked) - askedMs)
-  }
+  await measure(async () => {
+    for (let n = 0; n < jobs; n++) {
+      const picked = new Promise<number>((resolve) => {
+        began = () => resolve(performance.now())
+      })
+      const askedMs = performance.now()
+      await type.submit({ n })
+      ackMs.push(performance.now() - askedMs)
+      pickUpMs.push((await picked) - askedMs)
+      await becomeIdle()
+    }
+  })
   await app.stop()
   return { pickUpMs, ackMs }
 }

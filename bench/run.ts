@@ -1,39 +1,57 @@
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Floor } from './floor.ts'
-import { GROWTH_TEXTS, GROWTHS, measureGrowth } from './growth.ts'
+import { baseOf, GROWTHS, type Growth, type GrowthOptions, growthText, measureGrowth } from './growth.ts'
 import { measureListing } from './listing.ts'
-import { drain, type HandlerName, idleLatency, openBench, submitBulk, submitSingly } from './measures.ts'
-import { type Fresh, type Place, postgresPlace, sqlitePlace } from './places.ts'
+import { drain, idleLatency, onBench, submitBulk, submitSingly } from './measures.ts'
+import { COUNT_STATEMENTS, profile } from './modes/profile.ts'
+import { quantile, whole } from './peers/results.ts'
+import { onFresh, type Place, postgresPlace, sqlitePlace } from './places.ts'
 
 const { values } = parseArgs({
   options: {
     store: { type: 'string', default: 'sqlite' },
-    jobs: { type: 'string', default: '50000' },
-    rounds: { type: 'string', default: '3' },
+    jobs: { type: 'string' },
+    rounds: { type: 'string' },
     dir: { type: 'string', default: tmpdir() },
-    growth: { type: 'boolean', default: true },
+    quick: { type: 'boolean', default: false },
+    peers: { type: 'boolean', default: false },
+    case: { type: 'string', default: '' },
+    growth: { type: 'boolean', default: false },
+    'grown-rows': { type: 'string' },
+    scale: { type: 'boolean', default: false },
     memory: { type: 'boolean', default: false },
+    profile: { type: 'string' },
     listing: { type: 'boolean', default: false },
     pages: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
-  allowNegative: true,
 })
 
-const HELP = `npm run bench -- [--store sqlite|postgres|postgres://...] [--jobs 50000] [--rounds 3] [--dir FOLDER]
-                [--no-growth] [--memory] [--listing] [--pages]
+const HELP = `npm run bench -- [--store sqlite|postgres|postgres://...] [--jobs N] [--rounds 3] [--dir FOLDER] [--quick]
+                [--peers [--case TEXT] | --growth [--grown-rows N] | --scale | --memory | --profile PATH | --listing | --pages]
 
-Jobs per second with every commit on disk and the whole history on, next to a floor of bare SQL that makes the same
-transitions on the same tables in the same run. Medians of interleaved rounds. --dir chooses the disk.
+Without a mode: jobs per second with every commit on disk and the whole history on, next to a floor of bare SQL that
+makes the same transitions on the same tables in the same run. Medians of interleaved rounds, 50,000 jobs.
 
---store postgres starts a PostgreSQL of its own in --dir; with an address, databases are made on that server, and
-removed again. There, drains are also measured in stores that have grown: with a million finished jobs, with a million
-that wait, and while somebody's transaction keeps dead rows from being removed. That takes minutes; --no-growth leaves
-it out.
---memory drains a million jobs instead and prints how the memory goes.
---listing measures instead how long it takes to find jobs among a million, by each filter.
---pages measures instead how long a browser takes to show a page of the dashboard, with a million jobs.`
+--store postgres starts a PostgreSQL server in --dir. With an address, the benchmark creates databases on that server
+and drops them again. --dir chooses the disk. --quick measures few jobs once: it shows that the benchmark works.
+
+--peers    compares Redress with graphile-worker, pg-boss, plainjob, BullMQ (if there is a redis-server) and the floor, on
+           both stores, with 200,000 jobs per drain. Installs them into node_modules/.cache/bench-peers, prints tables and
+           writes docs/benchmarks.md with its plots. --case measures only cases whose id contains TEXT (postgres-drain),
+           and writes no page; neither does --quick.
+--growth   drains in stores that have grown: finished jobs, waiting jobs (--grown-rows, 1,000,000), an idle transaction,
+           10,000 queues, 10,000 limit keys.
+--scale    1, 2, 4 and 8 worker processes on one store: throughput, and the least and most jobs per worker.
+--memory   memory of a worker and of a server over 1,000,000 jobs that complete, and as many that fail once.
+--profile  writes a processor profile of one path (drain, drain-default, fail-once, submit, bulk, latency) into --dir,
+           and prints the functions with the highest self time. With PostgreSQL also the most expensive statements.
+--listing  how long it takes to find jobs among a million, by each filter.
+--pages    how long a browser takes to show a page of the dashboard, with a million jobs.`
+
+const QUICK_JOBS = 500
 
 /** As many as a worker claims at most, as many as it has slots, and as many as are in flight. */
 const [BATCH, SLOTS, IN_FLIGHT] = [500, 10, 16]
@@ -43,7 +61,9 @@ type Note = (name: string, figure: number) => void
 
 function openPlace(store: string): Promise<Place> | Place {
   if (store === 'sqlite') return sqlitePlace(values.dir)
-  if (store === 'postgres') return postgresPlace(values.dir, null)
+  if (store === 'postgres') {
+    return postgresPlace(values.dir, null, values.profile === undefined ? [] : COUNT_STATEMENTS)
+  }
   if (/^postgres(ql)?:\/\//.test(store)) return postgresPlace(values.dir, store)
   throw new Error(`--store ${store} is neither sqlite, postgres nor an address of PostgreSQL`)
 }
@@ -59,14 +79,19 @@ async function benchmark(place: Place, jobs: number, rounds: number): Promise<vo
   }
   console.log(`\n${jobs} jobs, median of ${rounds} rounds, Node ${process.version}, ${place.title}\n`)
   report(of)
-  if (place.canGrow && values.growth) {
-    await measureGrowth(place, jobs, rounds, (growth, figure) => note(`growth: ${growth}`, figure))
-    console.log(`\n${'drain, no-op'.padEnd(WIDTH)}${'Redress'.padStart(10)}`)
-    for (const growth of GROWTHS) {
-      const figure = of(`growth: ${growth}`)
-      const remark = growth === 'empty' ? '' : share('that', figure, of('growth: empty'))
-      console.log(`${GROWTH_TEXTS[growth].padEnd(WIDTH)}${whole(figure).padStart(10)}   ${remark}`)
-    }
+}
+
+async function reportGrowth(place: Place, options: GrowthOptions): Promise<void> {
+  const figures = new Map<Growth, number[]>(GROWTHS.map((growth) => [growth, []]))
+  await measureGrowth(place, options, (growth, figure) => figures.get(growth)?.push(figure))
+  const of = (growth: Growth): number => quantile(figures.get(growth) ?? [], 0.5)
+  console.log(`\n${options.jobs} jobs, median of ${options.rounds} rounds, Node ${process.version}, ${place.title}\n`)
+  console.log(`${'drain, no-op'.padEnd(WIDTH)}${'Redress'.padStart(10)}`)
+  for (const growth of GROWTHS) {
+    const base = baseOf(growth)
+    const remark =
+      growth === base ? '' : share(base === 'empty' ? 'empty' : growthText(base, options), of(growth), of(base))
+    console.log(`${growthText(growth, options).padEnd(WIDTH)}${whole(of(growth)).padStart(10)}   ${remark}`)
   }
 }
 
@@ -132,32 +157,11 @@ function noteLatencies(prefix: string, pickUpMs: readonly number[], ackMs: reado
   note(`${prefix}ack p99`, quantile(ackMs, 0.99))
 }
 
-async function onFresh(place: Place, run: (fresh: Fresh) => Promise<void>): Promise<void> {
-  const fresh = await place.fresh()
-  try {
-    await run(fresh)
-  } finally {
-    await fresh.remove()
-  }
-}
-
 const onFloor = (place: Place, run: (floor: Floor) => Promise<void>): Promise<void> =>
   onFresh(place, async ({ openFloor }) => {
     const floor = await openFloor()
     await run(floor)
     await floor.close()
-  })
-
-const onBench = (
-  place: Place,
-  handler: HandlerName,
-  defaults: boolean,
-  run: (bench: Awaited<ReturnType<typeof openBench>>) => Promise<void>,
-): Promise<void> =>
-  onFresh(place, async ({ store }) => {
-    const bench = await openBench(store, handler, defaults)
-    await run(bench)
-    await bench.app.stop()
   })
 
 const WIDTH = 32
@@ -188,44 +192,35 @@ function report(of: (name: string) => number): void {
   }
 }
 
-async function memory(place: Place): Promise<void> {
-  const total = 1_000_000
-  await onBench(place, 'no-op', false, async ({ app, type }) => {
-    await submitBulk(type, total)
-    console.log(`${'done'.padStart(10)}${'heap MB'.padStart(10)}${'rss MB'.padStart(10)}`)
-    const rate = await drain(app, total, (n) => {
-      if (n % 100_000 !== 0) return
-      globalThis.gc?.()
-      const { heapUsed, rss } = process.memoryUsage()
-      const said = [n, heapUsed / 2 ** 20, rss / 2 ** 20].map((figure) => whole(figure).padStart(10))
-      console.log(said.join(''))
-    })
-    console.log(`${whole(rate)} jobs per second`)
-  })
-}
-
-function quantile(figures: readonly number[], q: number): number {
-  const sorted = figures.toSorted((a, b) => a - b)
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? Number.NaN
-}
-
-function whole(figure: number): string {
-  return Math.round(figure).toLocaleString('en-US')
-}
-
 function share(of: string, figure: number, total: number): string {
   return `${Math.round((100 * figure) / total)} % of ${of}`
 }
 
-if (values.help) console.log(HELP)
-else {
+/** One mode at a time; `jobs` is what the mode measures unless --jobs says otherwise. */
+async function run(): Promise<void> {
+  const jobs = (usual: number): number => Number(values.jobs ?? (values.quick ? QUICK_JOBS : usual))
+  const rounds = Number(values.rounds ?? (values.quick ? 1 : 3))
+  if (values.peers) {
+    const postgres = /^postgres(ql)?:/.test(values.store) ? values.store : null
+    const docs = values.quick || values.case !== '' ? null : join(import.meta.dirname, '../docs')
+    const { compare } = await import('./peers/compare.ts')
+    return compare({ dir: values.dir, postgres, jobs: jobs(200_000), rounds, filter: values.case, docs })
+  }
   const place = await openPlace(values.store)
   try {
-    if (values.memory) await memory(place)
+    if (values.memory) await (await import('./modes/memory.ts')).measureMemory(place, jobs(1_000_000))
+    else if (values.scale) await (await import('./modes/scale.ts')).measureScale(place, jobs(200_000), rounds)
+    else if (values.profile !== undefined) await profile(place, values.profile, jobs(100_000), values.dir)
     else if (values.listing) await measureListing(place)
     else if (values.pages) await (await import('./pages.ts')).measurePages(place)
-    else await benchmark(place, Number(values.jobs), Number(values.rounds))
+    else if (values.growth) {
+      const rows = Number(values['grown-rows'] ?? (values.quick ? QUICK_JOBS : 1_000_000))
+      await reportGrowth(place, { jobs: jobs(50_000), rounds, rows, spread: values.quick ? 100 : 10_000 })
+    } else await benchmark(place, jobs(50_000), rounds)
   } finally {
     await place.stop()
   }
 }
+
+if (values.help) console.log(HELP)
+else await run()

@@ -243,13 +243,15 @@ const TABLE: readonly Layer[] = [
   {
     folder: 'bench/',
     // What starts a database or a browser is no part of what is measured; the marks of the watermark app are, and how
-    // fetchbox moves one resource.
+    // fetchbox moves one resource. The computed name is a peer that is installed in a folder of its own.
     mayImport: [
       ...PUBLIC_API,
+      COMPUTED,
       'apps/watermark/src/media/',
       'apps/shared/src/media/',
       'apps/fetchbox/src/transfer/',
       'test/support/servers/forward-proxy.ts',
+      'test/support/servers/redis.ts',
       'test/support/s3/server.ts',
       'test/support/stores/postgres.ts',
       'test/support/browser/chromium.ts',

@@ -17,19 +17,21 @@ export const NO_REDIS = 'there is no redis-server here: run `apt-get install red
 
 export interface TestRedis {
   url: string
+  pid: number
   stop(): Promise<void>
 }
 
-/** A real Redis with nothing in it. */
-export async function startRedis(): Promise<TestRedis> {
+/** A real Redis with nothing in it, which keeps nothing on disk unless `settings` say so. */
+export async function startRedis(settings: readonly string[] = ['--appendonly', 'no']): Promise<TestRedis> {
   if (REDIS === null) throw new Error(NO_REDIS)
   const dir = mkdtempSync(join(tmpdir(), 'redress-redis-'))
   const port = await freePort()
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', dir]
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', dir, ...settings]
   const child = spawn(REDIS, args, { argv0: 'redis-server', stdio: 'ignore' })
   await until('Redis answers', () => answers(port))
   return {
     url: `redis://127.0.0.1:${port}`,
+    pid: child.pid as number,
     async stop() {
       await ended(child)
       rmSync(dir, { recursive: true, force: true })
