@@ -102,8 +102,15 @@ export async function prepareDrain(
   }
 }
 
-/** Long enough for a worker to store the outcome and to find no other job. */
-export const becomeIdle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
+/**
+ * Long enough for a worker to store the outcome and to find no other job. Ends at a random part of a millisecond: a timer
+ * of ours would fire together with the timers of a worker that polls, whose poll would then cost no time.
+ */
+export async function becomeIdle(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 5))
+  const untilMs = performance.now() + Math.random()
+  while (performance.now() < untilMs) await new Promise((resolve) => setImmediate(resolve))
+}
 
 /**
  * From `submit` to the handler's first line, and to the acknowledgement, one job at a time on an idle worker. `measure`

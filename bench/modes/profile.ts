@@ -6,7 +6,7 @@ import { columnsOf, whole } from '../peers/results.ts'
 import { onFresh, type Place } from '../places.ts'
 
 /** The main paths, and the case in which each is profiled. */
-export const PROFILES: Readonly<Record<string, string>> = {
+const PROFILES: Readonly<Record<string, string>> = {
   drain: 'drain-10',
   'drain-default': 'drain-default-10',
   'fail-once': 'fail-once-10',

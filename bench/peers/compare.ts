@@ -25,6 +25,7 @@ export interface CompareOptions {
 }
 
 const DURABLE_REDIS = ['--appendonly', 'yes', '--appendfsync', 'everysec']
+const FROM_SOURCES = ['--conditions=redress-source', '--disable-warning=ExperimentalWarning']
 const CHILD_MS_MAX = 20 * 60_000
 
 /** Runs all cases with all systems in turns, and prints and writes what came out. */
@@ -94,36 +95,44 @@ function redisVersion(program: string): string {
   return `${/v=(\S+)/.exec(said)?.[1] ?? 'unknown version'}, appendonly=yes, appendfsync=everysec`
 }
 
+/** One system in one case, on a store of its own. */
+export async function sampleIn(place: Place, caseId: string, systemId: string, jobs: number): Promise<Sample> {
+  const { store, remove } = await place.fresh()
+  try {
+    const address = store.replace(/^sqlite:/, '')
+    return await runChild({ caseId, systemId, address, jobs, serverPid: place.serverPid, profile: null })
+  } finally {
+    await remove()
+  }
+}
+
 async function measureOne(
   given: Case,
   system: System,
   jobs: number,
   places: Record<Case['store'], Place>,
 ): Promise<Outcome> {
-  const order = { caseId: given.id, systemId: system.id, jobs, profile: null }
-  const measure = async (address: string, serverPid: number | null, remove: () => Promise<void>): Promise<Outcome> => {
-    try {
-      return { samples: [await runChild({ ...order, address, serverPid })] }
-    } catch (error) {
-      process.stderr.write(`${given.id}, ${system.title}: ${(error as Error).message}\n`)
-      return { none: 'failed' }
-    } finally {
-      await remove()
-    }
+  try {
+    if (system.backend !== 'redis') return { samples: [await sampleIn(places[given.store], given.id, system.id, jobs)] }
+    return REDIS === null ? { none: 'no Redis here' } : { samples: [await sampleInRedis(given.id, system.id, jobs)] }
+  } catch (error) {
+    process.stderr.write(`${given.id}, ${system.title}: ${(error as Error).message}\n`)
+    return { none: 'failed' }
   }
-  if (system.backend === 'redis') {
-    if (REDIS === null) return { none: 'no Redis here' }
-    const { url, pid, stop } = await startRedis(DURABLE_REDIS)
-    return measure(url, pid, stop)
+}
+
+async function sampleInRedis(caseId: string, systemId: string, jobs: number): Promise<Sample> {
+  const { url, pid, stop } = await startRedis(DURABLE_REDIS)
+  try {
+    return await runChild({ caseId, systemId, address: url, jobs, serverPid: pid, profile: null })
+  } finally {
+    await stop()
   }
-  const place = places[given.store]
-  const { store, remove } = await place.fresh()
-  return measure(store.replace(/^sqlite:/, ''), place.serverPid, remove)
 }
 
 /** A process of its own for each measurement: no system pays for what another one left in memory. */
 export function runChild(order: ChildOrder): Promise<Sample> {
-  const args = [...process.execArgv, join(import.meta.dirname, 'child.ts'), JSON.stringify(order)]
+  const args = [...FROM_SOURCES, join(import.meta.dirname, 'child.ts'), JSON.stringify(order)]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe', 'ipc'], timeout: CHILD_MS_MAX })
   return new Promise((resolve, reject) => {
     let said = ''

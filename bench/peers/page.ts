@@ -46,12 +46,19 @@ const NOTES: Partial<Record<Case['kind'], string>> = {
   'drain-default':
     'No setting is changed except the number of handlers. pg-boss runs one job per worker and polling interval (2 s), so its rate follows from that interval. BullMQ has the same settings in all drains.',
   'fail-once':
-    'The first attempt of each job fails and the second completes; a rate counts completed jobs. graphile-worker waits for at least 2.7 s before a retry, and no setting changes this. So the benchmark runs all first attempts, sets `run_at` to now with one statement that is not counted, and then runs all second attempts. plainjob has no retries.',
+    'The first attempt of each job fails and the second completes; a rate counts completed jobs. graphile-worker waits for at least 2.7 s before a retry, and no setting changes this. So the benchmark runs all first attempts, sets `run_at` to now with one statement that is not counted, and then runs the second attempts. Neither the wait nor that statement counts, which favours graphile-worker. plainjob has no retries.',
   latency:
-    'Milliseconds from the call that submits a job to the first line of its handler, in one process, one job at a time. pg-boss without LISTEN/NOTIFY waits for its next poll. The floor is a submission and a claim, one after the other.',
+    'Milliseconds from the call that submits a job to the first line of its handler, in one process, one job at a time. pg-boss without LISTEN/NOTIFY waits for its next poll. The floor is a submission and a claim, one after the other. The processor time of Node includes about 500 us per job in which the benchmark waits for a random moment, except for the floor.',
 }
 
 const noteOf = ({ kind }: Case): string => NOTES[kind] ?? ''
+
+/** Fewer jobs or rounds than the defaults. */
+const isShort = ({ jobs, rounds }: Results): boolean => jobs < 200_000 || rounds < 3
+const SHORT = `**These figures are preliminary.** They come from a run that is too short to compare systems: start-up counts, and one busy
+moment of the machine changes a figure.
+
+`
 
 const introOf = (results: Results): string => `# Benchmarks
 
@@ -60,7 +67,7 @@ const introOf = (results: Results): string => `# Benchmarks
 **Only ratios within one run count.** The rates depend on the machine, its disk and what else it does. Two runs can differ by a
 factor of two. Processor time per job varies by about 10 %, so compare that first. Measure on your own machine before you decide.
 
-| this run | |
+${isShort(results) ? SHORT : ''}| this run | |
 |---|---|
 | date | ${results.date} |
 | jobs | ${whole(results.jobs)} per drain; the last column of each table has the number of that case |
@@ -95,10 +102,10 @@ Rates alone do not compare these systems: they store different things.
 | system | history of each attempt | fence against a worker that lost its job | audit trail | finished jobs | durable when acknowledged |
 |---|---|---|---|---|---|
 | Redress | yes, each transition and each failure | yes: every write of a worker is compared with its attempt number | yes | kept until the retention of the type | yes, with \`fsync\` |
-| graphile-worker | no: only the last error and a counter | no: a job is locked for 4 h | no | deleted | yes, with \`fsync\` |
-| pg-boss | no: only the last output and a counter | no: a job expires after 15 min | no | kept for 7 days | yes, with \`fsync\` |
+| graphile-worker | no: only the last error and a counter | no: a completion names only the job; a job is locked for 4 h | no | deleted | yes, with \`fsync\` |
+| pg-boss | no: only the last output and a counter | yes: a completion is compared with the retry count; a job expires after 15 min | no | kept for 7 days | yes, with \`fsync\` |
 | plainjob | no, and no retries | no: a job is queued again after 30 min | no | kept for 7 days | only with \`synchronous = FULL\` |
-| BullMQ on Redis | no: stack traces and a counter | a lock token per job | no | kept until removed | no: \`appendfsync everysec\` can lose the last second |`
+| BullMQ on Redis | no: stack traces and a counter | yes: a lock token per job | no | kept until removed | no: \`appendfsync everysec\` can lose the last second |`
 
 const settingsOf = (results: Results): string => `## Settings
 
@@ -109,6 +116,7 @@ ${[...new Map(SYSTEMS.map(({ title, settings }) => [title, settings]))]
   .join('\n')}
 
 All systems log nothing. The peers submit in bulk with their own call for it, 1,000 jobs at a time.
+pg-boss runs with rrule-temporal 2.2.7, which reads its recurring schedules; no case uses schedules.
 
 ## Repeat it
 

@@ -30,7 +30,7 @@ export interface Results {
 export const keyOf = (given: Case, system: System): string => `${given.id} ${system.id}`
 
 /** Medians of all rounds. */
-export interface Figures {
+interface Figures {
   perSecond: number
   nodeUs: number
   /** Null: unknown, or the database has no process of its own. */
