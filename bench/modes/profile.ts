@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import postgres from 'postgres'
+import { CASES } from '../peers/cases.ts'
 import { runChild } from '../peers/compare.ts'
 import { columnsOf, whole } from '../peers/results.ts'
 import { onFresh, type Place } from '../places.ts'
@@ -28,6 +29,9 @@ export async function profile(place: Place, name: string, jobs: number, dir: str
   }
   await onFresh(place, async ({ store }) => {
     const kind = store.startsWith('sqlite:') ? 'sqlite' : 'postgres'
+    if (!CASES.some(({ id }) => id === `${kind}-${path}`)) {
+      throw new Error(`--profile ${name} is not measured on ${kind}; use --store postgres.`)
+    }
     const statements = kind === 'postgres' ? await openStatements(store) : null
     const file = join(dir, `redress-${kind}-${name}.cpuprofile`)
     const { cost } = await runChild({
