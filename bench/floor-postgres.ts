@@ -68,12 +68,10 @@ const SUBMIT = `
 const CLAIM = `
   WITH leased AS (
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = 1,
-      lease_until = $2::bigint + 30000, claimed_at = $2::bigint
+      lease_until = $2::bigint + 30000, claimed_at = $2::bigint, untold_claim = $2::bigint
     WHERE ctid = ANY (ARRAY(SELECT ctid FROM jobs WHERE ready IS NOT NULL AND type = $1::bigint
       ORDER BY priority DESC, queued_at, key LIMIT $3::bigint FOR UPDATE SKIP LOCKED))
     RETURNING key, attempt
-  ), told AS (
-    INSERT INTO events (job, at, kind, attempt, worker) SELECT key, $2::bigint, 'processing', attempt, 1 FROM leased
   )
   SELECT leased.key, attempt, id, payload FROM leased JOIN job_specs ON job_specs.key = leased.key`
 
@@ -83,17 +81,18 @@ const HELD = `jobs.key = given.key AND jobs.attempt = given.attempt AND jobs.sta
 const COMPLETE = `
   WITH closed AS (
     UPDATE jobs SET status = 'complete', worker = NULL, lease_until = NULL, finished_at = $1::bigint, started_at = $1::bigint
-    FROM unnest($2::bigint[], $3::bigint[]) AS given (key, attempt) WHERE ${HELD} RETURNING given.key, given.attempt
+    FROM unnest($2::bigint[], $3::bigint[]) AS given (key, attempt) WHERE ${HELD}
+    RETURNING given.key, given.attempt, jobs.untold_claim
   )
-  INSERT INTO events (job, at, kind, attempt, worker, duration_ms)
-  SELECT key, $1::bigint, 'complete', attempt, 1, 0 FROM closed`
+  INSERT INTO events (job, at, kind, attempt, worker, duration_ms, claimed_at)
+  SELECT key, $1::bigint, 'complete', attempt, 1, 0, untold_claim FROM closed`
 
 // $1: now, $2: keys, $3: attempts, $4: spent, $5: detail, $6: decision
 const REQUEUE = `
   WITH closed AS (
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, ready = 1, spent = $4::text
     FROM unnest($2::bigint[], $3::bigint[]) AS given (key, attempt) WHERE ${HELD}
-    RETURNING given.key, given.attempt, nextval('failures_seq_seq') AS failure
+    RETURNING given.key, given.attempt, jobs.untold_claim, nextval('failures_seq_seq') AS failure
   ), failed AS (
     INSERT INTO failures (seq, job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail, rule,
       fingerprint, from_status, to_status, decision)
@@ -101,8 +100,8 @@ const REQUEUE = `
       'It went wrong.', $5::text, 'declared by the handler', '1:0123456789abcdef', 'processing', 'queued', $6::text
     FROM closed
   )
-  INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data)
-  SELECT key, $1::bigint, 'retry', attempt, 1, 0, '{"failure":' || failure || ',"spent":' || to_json($4::text) || ',"code":"BOOM"}'
+  INSERT INTO events (job, at, kind, attempt, worker, duration_ms, claimed_at, data)
+  SELECT key, $1::bigint, 'retry', attempt, 1, 0, untold_claim, '{"failure":' || failure || ',"spent":' || to_json($4::text) || ',"code":"BOOM"}'
   FROM closed`
 
 async function submitAll(sql: Connection, type: number, jobs: number, batch: number): Promise<number> {

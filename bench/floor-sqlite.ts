@@ -49,17 +49,13 @@ interface Claimed {
 function claimer(database: DatabaseSync): (nowMs: number, max: number) => Claimed[] {
   const claim = database.prepare(`
     UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = attempt + 1, worker = 1,
-      lease_until = ?1 + 30000, claimed_at = ?1
+      lease_until = ?1 + 30000, claimed_at = ?1, untold_claim = ?1
     WHERE key IN (SELECT key FROM jobs WHERE ready IS NOT NULL AND type = 1 ORDER BY priority DESC, queued_at, key LIMIT ?2)
     RETURNING key, attempt`)
   const payloads = database.prepare('SELECT id, payload FROM job_specs WHERE key IN (SELECT value FROM json_each(?))')
-  const addClaimEvents = database.prepare(`
-    INSERT INTO events (job, at, kind, attempt, worker)
-    SELECT value ->> 0, ?1, 'processing', value ->> 1, 1 FROM json_each(?2)`)
   return (nowMs, max) => {
     const held = claim.all(nowMs, max) as unknown as Claimed[]
     payloads.all(JSON.stringify(held.map(({ key }) => key)))
-    addClaimEvents.run(nowMs, JSON.stringify(held.map(({ key, attempt }) => [key, attempt])))
     return held
   }
 }
@@ -73,7 +69,7 @@ function drainAll(database: DatabaseSync, jobs: number, batch: number, failsOnce
     UPDATE jobs SET status = 'queued', worker = NULL, lease_until = NULL, claimed_at = NULL, ready = 1, spent = ?3
     WHERE key = ?1 AND attempt = ?2 AND status = 'processing'`)
   const addEvent = database.prepare(
-    'INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data) VALUES (?, ?, ?, ?, 1, 0, ?)',
+    'INSERT INTO events (job, at, kind, attempt, worker, duration_ms, data, claimed_at) VALUES (?, ?, ?, ?, 1, 0, ?, ?)',
   )
   const addFailure = database.prepare(`
     INSERT INTO failures (job, at, attempt, worker, stage, owner, code, fault, message, waiting, detail, context, causes,
@@ -93,10 +89,10 @@ function drainAll(database: DatabaseSync, jobs: number, batch: number, failsOnce
         requeue.run(key, attempt, spent)
         const failure = addFailure.run(key, nowMs, attempt, detail, decision)
         const data = JSON.stringify({ spent, failure: failure.lastInsertRowid, code: 'BOOM' })
-        addEvent.run(key, nowMs, 'retry', attempt, data)
+        addEvent.run(key, nowMs, 'retry', attempt, data, nowMs)
       } else {
         complete.run(key, attempt, nowMs)
-        addEvent.run(key, nowMs, 'complete', attempt, null)
+        addEvent.run(key, nowMs, 'complete', attempt, null, nowMs)
         done++
       }
     }
