@@ -33,6 +33,7 @@ const WORK_OPTIONS = optionNames<WorkOptions>({
   concurrency: true,
   prefetchMax: true,
   pollMs: true,
+  handOff: true,
   maintenanceMs: true,
   pruneMs: true,
   resultBytesMax: true,

@@ -17,6 +17,11 @@ export interface WorkerOptions {
   prefetchMax?: number
   /** The longest wait for work submitted by another process. */
   pollMs?: number
+  /**
+   * An idle worker takes jobs that its own process submits in the transaction of the submission, where the store can do that.
+   * False leaves them to whichever worker claims first.
+   */
+  handOff?: boolean
   maintenanceMs?: number
   pruneMs?: number
   resultBytesMax?: number
@@ -66,6 +71,7 @@ const DEFAULTS = {
   concurrency: 10,
   prefetchMax: 500,
   pollMs: 100,
+  handOff: true,
   maintenanceMs: MAINTENANCE_MS,
   pruneMs: 600_000,
   resultBytesMax: 1024 * 1024,

@@ -162,7 +162,13 @@ export class Worker {
     await Promise.all([...this.#options.handlers.values()].map(({ isolated, type }) => isolated?.check(type)))
     await this.enlist()
     if (this.#state !== 'running') return
-    this.#forgetWakes = this.#store.onWake(() => this.#wake())
+    const forgetWakes = this.#store.onWake(() => this.#wake())
+    const offer = () => (this.#key === null ? null : this.#pools.offer(this.#key))
+    const forgetOffers = this.#options.handOff ? this.#store.onSubmit?.(offer) : undefined
+    this.#forgetWakes = () => {
+      forgetWakes()
+      forgetOffers?.()
+    }
     this.#forgetExit = beforeProcessExit(this.#onProcessExit)
     for (const duty of this.#duties) duty.start()
     this.#wantWork()

@@ -10,7 +10,8 @@ import type { AccountStore } from './accounts.ts'
 import type { ActivityStore } from './activity.ts'
 import type { AuditStore } from './audit.ts'
 import type { BatchStore } from './batches.ts'
-import type { BreakerStanding, BreakerStore, LeaseGuard } from './breakers.ts'
+import type { BreakerStore } from './breakers.ts'
+import type { Claimed, Lane, Lease, OfferedClaim } from './claims.ts'
 import type { DeadLetterStore } from './dead-letters.ts'
 import type { FailureGroupStore } from './failure-groups.ts'
 import type { FeedStore } from './feed.ts'
@@ -21,6 +22,8 @@ import type { Report, ReportStore } from './reports.ts'
 import type { ScheduleStore } from './schedules.ts'
 import type { TransactionalStore } from './transactional.ts'
 import type { WaitingStore } from './waiting.ts'
+
+export type { Claimed, Lane, Lease, OfferedClaim }
 
 /**
  * Durable state behind one interface. What every driver promises is written as sentences, and tested, in
@@ -121,6 +124,11 @@ export interface Store
   nowMs(): Promise<number>
   /** Calls back when work may have become ready through this process. A wake can be lost: polling is the bound. */
   onWake(listener: () => void): () => void
+  /**
+   * `offer` is called at each submission of this process. If an idle worker offers a claim, the store makes it in the transaction
+   * of the submission, so that the job begins one commit earlier. Left out by a store that cannot do this.
+   */
+  onSubmit?(offer: () => OfferedClaim | null): () => void
   /** Finishes pending calls and closes the store; later calls are refused. */
   stop(): Promise<void>
 }
@@ -232,48 +240,6 @@ export interface Submitted {
   /** The job waited, and its input is now that of this submission: see `debounce` and `throttle`. */
   isReplaced?: true
   status: Status
-}
-
-/** A job type that a worker runs. */
-export interface Lane {
-  type: string
-  ttlMs: number
-}
-
-export interface Claimed {
-  nowMs: number
-  leases: Lease[]
-  /** When the next waiting job of these lanes becomes due, if any. */
-  nextDueAtMs: number | null
-  /** The breakers of these lanes at the time of the claim; left out if no lane has one. */
-  breakers?: BreakerStanding[]
-}
-
-/** A worker's expiring right to close one attempt. */
-export interface Lease {
-  key: JobKey
-  id: string
-  type: string
-  attempt: number
-  payload: string
-  spent: string | null
-  owner: string | null
-  priority: number
-  createdAtMs: number
-  queuedAtMs: number
-  /** Since when it has waited for a worker: its submission, or the end of its delay or backoff. */
-  dueSinceMs: number
-  /** The job expired at this time, unless its first attempt has begun before. */
-  expiresAtMs: number | null
-  retriedFrom: string | null
-  /** Its type was `forwardOnly` when it was submitted; a later change of the policy does not matter. */
-  isForwardOnly: boolean
-  /** Its batch. The worker passes it back with the close, so that the store need not read it. */
-  batch: BatchKey | null
-  /** The trace of its submission. */
-  trace: string | null
-  /** If its type has a breaker. */
-  guard?: LeaseGuard
 }
 
 export interface Held {

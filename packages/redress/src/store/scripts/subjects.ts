@@ -42,6 +42,7 @@ type OfDriver =
   | 'wake'
   | 'nowMs'
   | 'onWake'
+  | 'onSubmit'
   | 'stop'
 type AttemptMethod = 'claim' | 'start' | 'renew' | 'report' | 'close' | 'reclaim'
 

@@ -91,6 +91,27 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     for (const listener of listeners) listener()
   }
 
+  const offers = new Set<() => api.OfferedClaim | null>()
+  const offered = (): api.OfferedClaim | null => {
+    for (const offer of offers) {
+      const claim = offer()
+      if (claim !== null) return claim
+    }
+    return null
+  }
+  /** Inside the transaction of a submission, which must not fail with the claim: the worker then claims by itself. */
+  const claimInPassing = ({ worker, lanes, max }: api.OfferedClaim): api.Claimed | null => {
+    finish(SAVEPOINT.begin(tx))
+    try {
+      return claiming.claim(worker, lanes, max, nowMs())
+    } catch {
+      finish(SAVEPOINT.undo(tx))
+      return null
+    } finally {
+      finish(SAVEPOINT.end(tx))
+    }
+  }
+
   const slices = new Slices()
 
   /**
@@ -183,10 +204,20 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     },
 
     async submit({ jobs }) {
-      const submitted = await commits.write('submitting', () => {
+      const offer = offered()
+      let claimed: api.Claimed | null = null
+      const writing = commits.write('submitting', () => {
         hasNewWork = true
-        return finish(withinBacklog(tx, jobs, () => submit(tx, jobs, nowMs())))
+        const submitted = finish(withinBacklog(tx, jobs, () => submit(tx, jobs, nowMs())))
+        claimed = offer === null ? null : claimInPassing(offer)
+        return submitted
       })
+      const submitted = await writing
+        .catch((error: unknown) => {
+          claimed = null
+          throw error
+        })
+        .finally(() => offer?.taken(claimed))
       if (submitted instanceof RedressError) throw submitted
       return submitted
     },
@@ -246,6 +277,10 @@ export function openSqlite({ path, nowMs, busyMsMax = BUSY_MS_MAX }: SqliteOptio
     onWake(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)
+    },
+    onSubmit(offer) {
+      offers.add(offer)
+      return () => offers.delete(offer)
     },
     async stop() {
       if (isStopped) return

@@ -2,7 +2,14 @@ import { asForwardOnly, isLimited, type Policy } from '../../core/policy/policy.
 import type { Clock } from '../../runtime/clock.ts'
 import type { Log } from '../../runtime/log.ts'
 import type { BreakerStanding } from '../../store/contract/breakers.ts'
-import type { Lane, Lease, Store, WorkerKey } from '../../store/contract/store.ts'
+import type {
+  Lane,
+  Lease,
+  OfferedClaim,
+  Store,
+  Claimed as StoreClaimed,
+  WorkerKey,
+} from '../../store/contract/store.ts'
 import type { Handler } from '../attempt/call-handler.ts'
 import { Flight } from '../attempt/flight.ts'
 import type { StageRuntime } from '../attempt/stage.ts'
@@ -86,10 +93,31 @@ export class Intake {
    * holds.
    */
   async claim(worker: WorkerKey, freeSlots: number, held: Iterable<Flight>): Promise<Claimed> {
-    const taken: Claimed = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
     const askedMonoMs = this.#clock.monoMs()
     const claims = this.#claims(freeSlots, held)
     const answers = await Promise.allSettled(claims.map(({ lanes, max }) => this.#store.claim({ worker, lanes, max })))
+    return this.#receive(claims, answers, askedMonoMs)
+  }
+
+  /** The claim of an idle worker, for a submission to make; null if none can be made now. `taken` gets the jobs. */
+  offer(freeSlots: number, taken: (claimed: Claimed | null) => void): Omit<OfferedClaim, 'worker'> | null {
+    if (this.#trouble.isWaiting) return null
+    const [first] = this.#claims(freeSlots, [])
+    if (first === undefined) return null
+    const askedMonoMs = this.#clock.monoMs()
+    return {
+      ...first,
+      taken: (value) =>
+        taken(value === null ? null : this.#receive([first], [{ status: 'fulfilled', value }], askedMonoMs)),
+    }
+  }
+
+  #receive(
+    claims: readonly Claim[],
+    answers: readonly PromiseSettledResult<StoreClaimed>[],
+    askedMonoMs: number,
+  ): Claimed {
+    const taken: Claimed = { flights: [], hasMore: false, nextDueInMs: Number.POSITIVE_INFINITY }
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') {
         // The jobs of the other claim are leased to this worker and must run.

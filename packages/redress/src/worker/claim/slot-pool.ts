@@ -1,5 +1,5 @@
 import type { Clock } from '../../runtime/clock.ts'
-import type { WorkerKey } from '../../store/contract/store.ts'
+import type { OfferedClaim, WorkerKey } from '../../store/contract/store.ts'
 import type { Handler } from '../attempt/call-handler.ts'
 import type { Flight } from '../attempt/flight.ts'
 import { ANSWER_MS_MAX, answerWithin, NO_ANSWER } from '../store-calls.ts'
@@ -106,6 +106,23 @@ export class SlotPool {
     else poll(Math.max(0, Math.min(pollMs, taken.nextDueInMs)))
   }
 
+  /** The claim that a submission of this process may make; null unless these slots are idle. */
+  offer(worker: WorkerKey): OfferedClaim | null {
+    const { intake, slots, isRunning, scheduleCycle } = this.#options
+    if (this.#isClaiming || this.#running > 0 || this.line.length > 0 || !isRunning()) return null
+    const offered = intake.offer(slots, (taken) => {
+      this.#isClaiming = false
+      for (const flight of taken?.flights ?? []) this.#options.claimed(flight)
+      this.#claimed()
+      // The commit woke this worker while it was claiming: there may be more work.
+      this.#isWanted = true
+      scheduleCycle()
+    })
+    if (offered === null) return null
+    this.#isClaiming = true
+    return { worker, ...offered }
+  }
+
   #claimed(): void {
     this.#options.begin()
     this.#options.changed()
@@ -197,6 +214,11 @@ export class SlotPools {
 
   claim(worker: WorkerKey): void {
     for (const pool of this.#all) void pool.claim(worker)
+  }
+
+  /** Of the slots that most types share. Types with their own slots are claimed a moment later anyway. */
+  offer(worker: WorkerKey): OfferedClaim | null {
+    return this.#shared.offer(worker)
   }
 
   begin(): void {
