@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { RedressError } from '../../core/errors.ts'
-import { redactAddresses } from '../../core/text/redact.ts'
+import { REDIS_OPTION, shownAddress, withoutPeriod, withValidAddress } from './address.ts'
 import {
   JOBS_PER_CHUNK,
   type LeftJobs,
@@ -49,14 +49,16 @@ const SETS: Readonly<Record<string, string>> = { prioritized: 'prioritized', del
 
 /** The queues of BullMQ 3 to 6 on Redis. */
 export async function openBullmq({ url, queues, prefix, folders }: BullmqOptions): Promise<Source> {
-  const redis = new (loadIoredis(folders))(url, {
+  const RedisClient = loadIoredis(folders)
+  const options = {
     lazyConnect: true,
     connectTimeout: CONNECT_MS_MAX,
     commandTimeout: COMMAND_MS_MAX,
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
-  })
-  const place = redactAddresses(url)
+  }
+  const redis = await withValidAddress(REDIS_OPTION, url, () => new RedisClient(url, options))
+  const place = shownAddress(url)
   let trouble: Error | null = null
   redis.on('error', (error) => {
     trouble ??= error
@@ -272,7 +274,7 @@ function toSchedule(queue: string, key: string, hash: Readonly<Record<string, st
 
 function unreadable(place: string, cause: unknown): RedressError {
   const { code, message } = cause as { code?: string; message?: string }
-  const why = message?.trim() || code || String(cause)
+  const why = withoutPeriod(message ?? '') || code || String(cause)
   return new RedressError('SERVER_UNREACHABLE', `Redis at ${place} cannot be read: ${why}.`, {
     cause,
     action: 'Check --redis, and that the server runs and lets this user in.',

@@ -1,6 +1,6 @@
 import { RedressError } from '../../core/errors.ts'
-import { redactAddresses } from '../../core/text/redact.ts'
-import { openPostgresRows, type PostgresQuery } from '../../store/index.ts'
+import { openPostgresRows, type PostgresQuery, type PostgresRows } from '../../store/index.ts'
+import { FROM_OPTION, shownAddress, withoutPeriod, withValidAddress } from './address.ts'
 import {
   JOBS_PER_CHUNK,
   type LeftJobs,
@@ -46,10 +46,16 @@ interface Row {
 
 /** The tables of pg-boss 10 to 12 on PostgreSQL. Everything is read in one read-only transaction. */
 export async function openPgBoss({ url, schema, queues }: PgBossOptions): Promise<Source> {
-  const place = redactAddresses(url)
-  const rows = await openPostgresRows({ url, schema })
+  const place = shownAddress(url)
+  const rows = await withValidAddress(FROM_OPTION, url, () => openPostgresRows({ url, schema }))
   const inSchema = `"${schema.replaceAll('"', '""')}"`
-  const ask: PostgresQuery = (text, params) => rows.ask(text, params)
+  const ask: PostgresQuery = async (text, params) => {
+    try {
+      return await rows.ask(text, params)
+    } catch (error) {
+      throw unreadable(place, error)
+    }
+  }
   const named = async <T>(text: string, params: readonly string[] = []): Promise<T[]> =>
     (await ask(text, params)).rows as T[]
 
@@ -57,7 +63,8 @@ export async function openPgBoss({ url, schema, queues }: PgBossOptions): Promis
     const tables = new Set(
       (
         await named<{ name: string }>(
-          'SELECT table_name AS name FROM information_schema.tables WHERE table_schema = $1',
+          // Also those that the user may not read: information_schema leaves them out.
+          'SELECT tablename AS name FROM pg_catalog.pg_tables WHERE schemaname = $1',
           [schema],
         )
       ).map(({ name }) => name),
@@ -127,7 +134,7 @@ export async function openPgBoss({ url, schema, queues }: PgBossOptions): Promis
     async *jobs(states) {
       const list = `(${states.map((state) => `'${state.replaceAll("'", "''")}'`).join(', ')})`
       const query = `${from(list)} ORDER BY name, priority DESC, created_on, id`
-      yield* read(rows, query, chosen)
+      yield* read({ rows, place }, query, chosen)
     },
 
     async left(states) {
@@ -165,9 +172,35 @@ export async function openPgBoss({ url, schema, queues }: PgBossOptions): Promis
   }
 }
 
+/** The rows report errors as if they were of a store. Here they are of the source, which --from names. */
+function unreadable(place: string, error: unknown): unknown {
+  const cause = error instanceof RedressError ? error.cause : error
+  if (!(cause instanceof Error)) return error
+  const code = String((cause as { code?: unknown }).code ?? '')
+  const why = withoutPeriod(cause.message) || code
+  const refusal = (problem: string, action: string) =>
+    new RedressError('OPTION_INVALID', `PostgreSQL at ${place} ${problem}: ${why}.`, { cause, action })
+  switch (code) {
+    case '28P01':
+    case '28000':
+      return refusal('refuses the login', 'Check the user and the password in --from.')
+    case '3D000':
+      return refusal('has no such database', 'Check the name of the database in --from.')
+    case '42501':
+      return refusal(
+        'does not let this user read the tables of pg-boss',
+        'Grant the user USAGE on the schema and SELECT on its tables, or use another user in --from.',
+      )
+  }
+  return new RedressError('SERVER_UNREACHABLE', `PostgreSQL at ${place} cannot be read: ${why}.`, {
+    cause,
+    action: 'Check --from, and that the server runs.',
+  })
+}
+
 /** Reads with a cursor, so that the jobs are of one moment and at most one chunk is in memory. */
 async function* read(
-  rows: Awaited<ReturnType<typeof openPostgresRows>>,
+  { rows, place }: { rows: PostgresRows; place: string },
   query: string,
   chosen: string,
 ): AsyncGenerator<SourceJob[]> {
@@ -206,7 +239,7 @@ async function* read(
       }
     })
     .catch((error: unknown) => {
-      trouble = error
+      trouble = unreadable(place, error)
     })
     .finally(() => {
       isOver = true

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { type App, redress } from '../../app/app.ts'
+import { FROM_OPTION, REDIS_OPTION } from '../../app/import/address.ts'
 import type { ImportProblem, ImportReport, TypeMap } from '../../app/import/run.ts'
 import { IMPORTED_STATES, type Source, type SourceSchedule, SYSTEMS, type SystemName } from '../../app/import/source.ts'
 import { placeOf } from '../../app/store/open-store.ts'
@@ -114,13 +115,13 @@ async function openSource(command: Command, system: SystemName, values: Parsed['
   const { redis, from, prefix, schema, app } = values
   if (system === 'bullmq') {
     if (typeof redis !== 'string') throw usage(command, '--redis is missing.')
-    if (!/^rediss?:\/\/\S+$/.test(redis)) throw usage(command, '--redis must begin with redis:// or rediss://.')
+    if (!REDIS_OPTION.scheme.test(redis)) throw usage(command, '--redis must begin with redis:// or rediss://.')
     const folders = [process.cwd(), ...(typeof app === 'string' ? [dirname(resolve(app))] : [])]
     const { openBullmq } = await import('../../app/import/bullmq.ts')
     return openBullmq({ url: redis, queues, prefix: typeof prefix === 'string' ? prefix : 'bull', folders })
   }
   if (typeof from !== 'string') throw usage(command, '--from is missing.')
-  if (!/^postgres(ql)?:\/\/\S+$/.test(from)) throw usage(command, '--from must begin with postgres://.')
+  if (!FROM_OPTION.scheme.test(from)) throw usage(command, '--from must begin with postgres://.')
   const { openPgBoss } = await import('../../app/import/pg-boss.ts')
   return openPgBoss({ url: from, schema: typeof schema === 'string' ? schema : 'pgboss', queues })
 }

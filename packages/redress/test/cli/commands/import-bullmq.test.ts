@@ -250,6 +250,14 @@ describe.skipIf(REDIS === null)(`redress import bullmq${REDIS === null ? ` (skip
     expect(stderr).toContain('There is no BullMQ queue "mial"')
     expect(stderr).toContain('The queues are: mail.')
   })
+
+  test('a wrong password is reported in one sentence that ends with one period', async () => {
+    const { url } = ownRedis()
+    const { code, stderr } = await importing(url.replace('redis://', 'redis://bob:hunter2@'), folder())
+    expect(code).toBe(5)
+    expect(stderr).toMatch(/cannot be read: WRONGPASS [^\n]*[^.]\.\n/)
+    expect(stderr).not.toContain('hunter2')
+  })
 })
 
 describe('without a usable server', () => {
@@ -274,9 +282,28 @@ describe('without a usable server', () => {
     [['import', 'bullmq', '--redis', 'redis://x', '--include', 'active'], '--include must name some of'],
     [['import', 'pg-boss', '--redis', 'redis://x'], '--redis is not an option'],
     [['import', 'pg-boss'], '--from is missing'],
+    [['import', 'pg-boss', '--from', 'mysql://x'], '--from must begin with postgres://'],
   ])('%j is refused', async (args, message) => {
     const { code, stderr } = await redress(args)
     expect(code).toBe(2)
     expect(stderr).toContain(message)
+  })
+
+  test.each([
+    ['redis://127.0.0.1:99999', 'the port 99999 is higher than 65535'],
+    ['redis://127.0.0.1:port', 'the port "port" is not a number'],
+    ['redis://bob:hunter2%@127.0.0.1:1', 'a % in it does not begin an escape such as %25'],
+    ['redis://b%b:hunter2@127.0.0.1:1', 'a % in it does not begin an escape such as %25'],
+    ['redis://bob:hunter2#@127.0.0.1:1', 'it cannot be parsed'],
+    ['redis://', 'the host is missing'],
+    ['redis://bob:hunter2 @127.0.0.1:1', 'it contains a space'],
+  ])('--redis %s is refused as an invalid address, without its password', async (url, problem) => {
+    const { code, stderr } = await importing(url, folder())
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringContaining(`--redis is not a valid address: ${problem}`),
+    })
+    expect(stderr).toContain('Write it like redis://user@host:6379')
+    expect(stderr).not.toContain('hunter2')
   })
 })

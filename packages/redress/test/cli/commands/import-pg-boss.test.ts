@@ -146,3 +146,61 @@ test('a database without tables of pg-boss is refused', async () => {
   expect(code).toBe(2)
   expect(stderr).toContain('There are no tables of pg-boss in the schema "pgboss"')
 })
+
+test.each([
+  ['postgres://127.0.0.1:99999/shop', 'the port 99999 is higher than 65535'],
+  ['postgres://one:5432,two:99999/shop', 'the port 99999 is higher than 65535'],
+  ['postgres://bob:hunter2%@127.0.0.1:1/shop', 'a % in it does not begin an escape such as %25'],
+  ['postgres://b%b:hunter2@127.0.0.1:1/shop', 'a % in it does not begin an escape such as %25'],
+  ['postgres://bob:hunter2#@127.0.0.1:1/shop', 'it cannot be parsed'],
+])('--from %s is refused as an invalid address, without its password', async (url, problem) => {
+  const { code, stderr } = await importing(url, folder())
+  expect({ code, stderr }).toEqual({
+    code: 2,
+    stderr: expect.stringContaining(`--from is not a valid address: ${problem}`),
+  })
+  expect(stderr).toContain('Write it like postgres://user@host:5432/name')
+  expect(stderr).not.toContain('hunter2')
+})
+
+describe('a database that cannot be read', () => {
+  const refused = async (url: string) => {
+    const { code, stderr } = await importing(url, folder())
+    expect(stderr).not.toContain('hunter2')
+    expect(stderr).not.toContain('rows of an app')
+    return { code, stderr }
+  }
+
+  test('a wrong password is reported with --from and the cause', async () => {
+    const locked = await startPostgres({ password: 'right' })
+    onTestFinished(() => locked.stop())
+    const { code, stderr } = await refused(locked.url.replace(':right@', ':hunter2@'))
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/PostgreSQL at \S+ refuses the login: password authentication failed for user "\w+"\.\n/)
+    expect(stderr).toContain('Check the user and the password in --from.')
+  })
+
+  test('a missing database is reported with --from and the cause', async () => {
+    const { code, stderr } = await refused(server.url.replace(/[^/]*$/, 'absent'))
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/PostgreSQL at \S+ has no such database: database "absent" does not exist\.\n/)
+    expect(stderr).toContain('Check the name of the database in --from.')
+  })
+
+  test('a server that refuses connections is reported with --from and the cause', async () => {
+    const { code, stderr } = await refused('postgres://bob:hunter2@127.0.0.1:1/shop')
+    expect(code).toBe(5)
+    expect(stderr).toContain('cannot be read: connect ECONNREFUSED 127.0.0.1:1.')
+    expect(stderr).toContain('Check --from, and that the server runs.')
+  }, 20_000)
+
+  test('a user without rights on the tables is told to get them', async () => {
+    const { url } = await started(PgBoss as unknown as BossClass)
+    await rawPostgres(url).unsafe('CREATE ROLE weak LOGIN')
+    onTestFinished(async () => void (await rawPostgres(server.url).unsafe('DROP ROLE weak')))
+    const { code, stderr } = await refused(url.replace(/\/\/[^@/]*@?/, '//weak@'))
+    expect(code).toBe(2)
+    expect(stderr).toContain('does not let this user read the tables of pg-boss: permission denied for schema pgboss.')
+    expect(stderr).toContain('or use another user in --from.')
+  })
+})
