@@ -145,7 +145,8 @@ function pooled(isolation: Isolation): Isolated {
         const why = cause instanceof Error ? cause.message : String(cause)
         throw new RedressError('OPTION_INVALID', `The worker cannot run ${type}: ${why}.`, {
           cause,
-          action: 'The default export of the module must be a function. Correct the module, then start the worker.',
+          action:
+            'The code at the top level of the module must end, and its default export must be a function. Correct the module, then start the worker.',
         })
       }
     },

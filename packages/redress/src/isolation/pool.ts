@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { AttemptTimeout, HandlerCrashed, HandlerNotLoaded, MemoryLimit } from '../core/failure/attempt-failed.ts'
 import type { ProgressGiven } from '../core/job/reports.ts'
 import { ResultInvalid } from '../core/job/result.ts'
+import { formatMs } from '../core/text/duration.ts'
 import { systemClock, type Timer } from '../runtime/clock.ts'
 import { Attempt, ShuttingDown } from '../worker/attempt/attempt.ts'
 import type { Host, HostEnding } from './host.ts'
@@ -51,7 +52,7 @@ export class Pool {
     }
   }
 
-  /** Loads the module once, and rejects if that fails. The first job finds it warm. */
+  /** Loads the module once, and rejects if that fails or takes too long. The first job finds it warm. */
   async check(): Promise<void> {
     const host = await this.#start()
     this.#busy.add(host)
@@ -63,12 +64,15 @@ export class Pool {
       void host.ended.then((ending) => reject(crashOf(this.#isolation, ending)))
     })
     let timer: Timer | null = null
-    const isLate = new Promise<'late'>((resolve) => {
-      timer = systemClock.setTimer(CHECK_MS, () => resolve('late'))
+    const late = new Promise<never>((_, reject) => {
+      timer = systemClock.setTimer(CHECK_MS, () =>
+        reject(new HandlerNotLoaded(this.#isolation.file, `was not imported within ${formatMs(CHECK_MS)}`)),
+      )
     })
     let isLoaded = false
     try {
-      isLoaded = (await Promise.race([loading, isLate])) !== 'late'
+      await Promise.race([loading, late])
+      isLoaded = true
     } finally {
       ;(timer as Timer | null)?.cancel()
       this.#busy.delete(host)

@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { inProcess, inThread, redress } from 'redress'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { until } from '../../../../test/support/until.ts'
-import { isAlive, isGone, KINDS, type Kind } from './scene.ts'
+import { systemClock } from '../../src/runtime/clock.ts'
+import { handlerThreads, isAlive, isGone, KINDS, type Kind } from './scene.ts'
 
 const make = (kind: Kind) => (kind === 'thread' ? inThread : inProcess)
 const FIXTURES = join(import.meta.dirname, 'fixtures')
@@ -86,6 +87,27 @@ describe.each(KINDS)('in a %s', (kind) => {
       message: expect.stringMatching(/^The worker cannot run one: /),
     })
     await expect(outcome(make(kind)(file))).rejects.toThrow(said)
+  })
+
+  test.each([
+    ['waits forever', 'await new Promise(() => setInterval(() => undefined, 1_000))\nexport default () => 1'],
+    ['never returns', 'for (;;);\nexport default () => 1'],
+  ])('a module whose import %s is refused with its file and the time limit', async (_, code) => {
+    const file = join(scratch(), 'hanging.mjs')
+    writeFileSync(file, code)
+    const starting = outcome(make(kind)(file))
+    const hosts = () => (kind === 'thread' ? handlerThreads() : 0)
+    vi.spyOn(systemClock, 'setTimer').mockImplementation((delayMs, wake) => {
+      const handle = setTimeout(wake, delayMs === 30_000 ? 500 : delayMs)
+      return { cancel: () => clearTimeout(handle) }
+    })
+    onTestFinished(() => void vi.restoreAllMocks())
+    await expect(starting).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+      message: `The worker cannot run one: the handler ${file} was not imported within 30 s.`,
+      action: expect.stringContaining('top level'),
+    })
+    await until('its thread is gone', () => hosts() === 0)
   })
 
   test.each([
