@@ -21,6 +21,12 @@ export const init: Program = {
 }
 
 async function runInit({ values, positionals: [folder = '.'] }: Parsed): Promise<void> {
+  // An empty name is an unset variable of a script, not a wish for the current folder.
+  if (folder === '') {
+    throw new RedressError('OPTION_INVALID', 'The folder name is empty. Nothing was made.', {
+      action: 'Name a folder, or leave the name out to use the current folder.',
+    })
+  }
   const project = resolve(folder)
   const isAdded = existsSync(join(project, 'package.json'))
   const added = isAdded ? placeFor(project) : null
@@ -33,7 +39,7 @@ async function runInit({ values, positionals: [folder = '.'] }: Parsed): Promise
   const isDryRun = values['dry-run'] === true
   if (!isDryRun) await makeAll(project, files)
   const next = [
-    ...(project === resolve('.') ? [] : [{ command: `cd ${quoted(folder)}`, does: '' }]),
+    ...(project === resolve('.') ? [] : [{ command: `cd ${quoted(folder.replace(/^-/, './-'))}`, does: '' }]),
     ...(added === null ? STEPS_NEW : stepsForAdded(added)),
     ...(added === null && kept.length === 0 ? [] : [IGNORE]),
   ]

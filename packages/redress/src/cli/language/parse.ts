@@ -89,7 +89,8 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
     return { kind: 'help', about: helpTopic(topic, commands) }
   }
 
-  const named = commandNamed(`${first.value} ${second?.value ?? ''}`.trim(), commands)
+  // An empty word is an argument: `redress init ''`.
+  const named = second?.value ? commandNamed(`${first.value} ${second.value}`, commands) : undefined
   const single = commandNamed(first.value, commands)
   const isGroup = groups.includes(first.value)
   const taken = named !== undefined && second !== undefined ? [first, second] : [first]

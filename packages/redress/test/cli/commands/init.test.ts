@@ -92,3 +92,16 @@ test.each([
   expect((await redress(['init', project])).code).toBe(0)
   expect(JSON.parse(readFileSync(join(project, 'package.json'), 'utf8')).name).toBe(expected)
 })
+
+test('redress init prints a cd command that works for a folder whose name begins with a dash', async () => {
+  const { code, stdout } = await redress(['init', '--', '-dash'], { cwd: folder() })
+  expect(code).toBe(0)
+  expect(stdout).toContain('cd ./-dash\n')
+})
+
+test('redress init refuses an empty folder name and makes nothing', async () => {
+  const project = folder()
+  const { code, stderr } = await redress(['init', ''], { cwd: project })
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('The folder name is empty.') })
+  expect(filesIn(project)).toEqual([])
+})
