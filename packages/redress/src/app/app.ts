@@ -6,6 +6,7 @@ import { refuseOwnType } from '../core/notice/notice.ts'
 import type { Policy } from '../core/policy/policy.ts'
 import { isName } from '../core/text/names.ts'
 import { optionNames, refuseUnknownOptions } from '../core/text/options.ts'
+import type { Schema } from '../core/text/schema.ts'
 import { Metrics } from '../metrics/metrics.ts'
 import { admitted, type Caller } from '../operations/caller.ts'
 import { CATALOG, type OperationName } from '../operations/catalog.ts'
@@ -226,9 +227,11 @@ export class App<Locals extends object = object> {
   }
 
   /** What was declared for a type, or null. */
-  describe(type: string): { policy: Policy; codes: Taxonomy } | null {
-    const facts = this.#types.get(type)?.facts
-    return facts === undefined ? null : { policy: facts.policy, codes: facts.codes }
+  describe(type: string): { policy: Policy; codes: Taxonomy; input: Schema | undefined } | null {
+    const declared = this.#types.get(type)
+    if (declared === undefined) return null
+    const { facts, contract } = declared
+    return { policy: facts.policy, codes: facts.codes, input: contract.input }
   }
 
   /**

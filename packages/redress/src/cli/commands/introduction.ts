@@ -6,6 +6,7 @@ import { commandName, quoted } from '../language/commands.ts'
 import { type StoreChoice, storeFlag } from '../target/store-option.ts'
 import { addressHere } from '../target/target.ts'
 import { currentUser } from '../terminal/terminal.ts'
+import { exampleInput } from './example-input.ts'
 
 /** What `start` and `worker` have begun. */
 export interface Started {
@@ -38,7 +39,7 @@ export function introduction(started: Started, choice: StoreChoice): string {
   // Deliveries of notices are jobs too, but are not submitted by hand.
   const types = started.types.filter((type) => !isOwnType(type))
   const channels = started.types.flatMap((type) => channelOfType(type) ?? [])
-  const submit = isSample ? sample : `submit ${types[0] ?? 'TYPE'} '{}'`
+  const submit = isSample ? sample : submitCommand(app, types[0])
   return [
     `redress is ${worker === null ? 'serving' : 'running'}${isSample ? ', with a sample app that fails on purpose' : ''}.\n\n`,
     ...serverLines(started),
@@ -59,6 +60,11 @@ export function introduction(started: Started, choice: StoreChoice): string {
   ].join('')
 }
 
+function submitCommand(app: App, type: string | undefined): string {
+  const input = type === undefined ? null : exampleInput(app.describe(type)?.input)
+  return `submit ${type ?? 'TYPE'} ${input === null ? 'INPUT' : quoted(input)}`
+}
+
 function serverLines({ url, publicUrl, isOpen }: Started): string[] {
   if (url === null) return []
   const elsewhere = publicUrl === null || publicUrl === url ? '' : `, as ${publicUrl}`
@@ -71,7 +77,8 @@ const pageLines = ({ publicUrl, pages }: Started): string[] =>
 function signInLines({ publicUrl, isOpen, signIn }: Started, command: string): string[] {
   if (publicUrl === null || isOpen) return []
   if (signIn !== null) {
-    return [`\nNobody has signed in yet. This link signs the first admin in, once, within one hour:\n\n  ${signIn}\n`]
+    const what = 'Open this link to sign in as the first admin. It works once, within one hour:'
+    return [`\nNo admin has signed in yet. ${what}\n\n  ${signIn}\n`]
   }
   // The command makes a link to where it believes the server to be.
   const where = publicUrl === addressHere() ? '' : `REDRESS_PUBLIC_URL=${quoted(publicUrl)} `

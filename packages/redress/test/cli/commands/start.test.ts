@@ -69,6 +69,36 @@ describe('start', () => {
     expect(stdout()).toContain("submit mine '{}'")
   })
 
+  test.each([
+    [
+      'required fields',
+      `z.object({ to: z.email(), name: z.string().min(6), age: z.int().min(18), kind: z.enum(['new', 'old']),
+        tags: z.array(z.string()).min(1), note: z.string().optional() })`,
+      `'{"to":"a@example.org","name":"textxx","age":18,"kind":"new","tags":["text"]}'`,
+    ],
+    ['only optional fields', 'z.object({ note: z.string().optional() })', `'{}'`],
+    ['a number', 'z.number().min(3)', '3'],
+    ['a rule that no example can know', `z.string().refine((text) => text === 'secret')`, 'INPUT'],
+  ])('suggests an input that the schema accepts: %s', async (_, schema, input) => {
+    const file = appModule(`
+      import { z } from ${JSON.stringify(import.meta.resolve('zod'))}
+      const app = redress()
+      app.job('mine', { input: ${schema}, run: () => 1 })
+      export default app
+    `)
+    const data = folder()
+    const { stdout } = await running(['worker', file, '--data', data], { says: 'Ctrl-C stops it' })
+    expect(stdout()).toContain(`submit mine ${input} --data ${data}\n`)
+  })
+
+  test('start prints a sign-in link for the first admin', async () => {
+    const words = ['start', '--apps', 'sample', '--port', '0', '--no-worker', '--data', folder()]
+    const { stdout } = await running(words, { says: 'Ctrl-C stops it' })
+    expect(stdout()).toMatch(
+      /No admin has signed in yet\. Open this link to sign in as the first admin\. It works once, within one hour:\n\n {2}http\S+\/sign-in\?code=\S+\n/,
+    )
+  })
+
   test('start logs JSON lines to standard error with job, type and code, without the input [W20]', async () => {
     const data = folder()
     const { stderr } = await running(['start', '--apps', 'sample', '--data', data], { says: 'worker started' })
