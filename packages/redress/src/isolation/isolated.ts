@@ -48,10 +48,10 @@ interface ProcessPermissions {
 
 /** The default export of a handler's module. */
 // biome-ignore lint/suspicious/noExplicitAny: each module has types of its own
-export type IsolatedHandler = (input: any, attempt: IsolatedAttempt<any>) => unknown
+type IsolatedHandler = (input: any, attempt: IsolatedAttempt<any>) => unknown
 
 /** The `run` of a job type whose code is in a module of its own. */
-export type IsolatedRun<Handler extends IsolatedHandler> = (
+type IsolatedRun<Handler extends IsolatedHandler> = (
   input: Parameters<Handler>[0],
   // biome-ignore lint/suspicious/noExplicitAny: the codes are those of the job type, which is not known here
   attempt: Attempt<any>,
