@@ -27,7 +27,8 @@ export interface LoopWatchOptions {
 /**
  * Finds out which job type blocks the event loop, and warns about it. The first part of a handler, up to its first
  * `await`, is measured. A block in a later part makes a timer late. It was caused by the only type that runs, or by the
- * attempt that ends before the timer rings. Otherwise the warning names all types that ran, and promises are measured
+ * attempt that ends before the timer rings. If the process used no processor time, it may have been suspended, and no
+ * type is blamed. Otherwise the warning names all types that ran, and promises are measured
  * for some minutes: that slows the process down, but names the type the next time.
  */
 export class LoopWatch {
@@ -70,6 +71,8 @@ export class LoopWatch {
   ended(flight: Flight, nowMonoMs: number): void {
     const lateMs = nowMonoMs - this.#dueMonoMs - this.#knownMsSinceBeat
     if (lateMs < LATE_MS_MIN || flight.handler.isolated !== null) return
+    // A suspended process is late, too: the beat reports it.
+    if (this.#isIdle(lateMs)) return
     this.#knownMs += lateMs
     this.#blame(flight, lateMs)
     // Another attempt that waited for the same event can have ended first.
@@ -115,44 +118,58 @@ export class LoopWatch {
       this.#warn([''], ms, {}, () => 'the event loop of this worker was blocked; no handler ran in it')
       return
     }
+    const names = [...types.keys()]
+    // A group has a limit of its own: the next warning must name the type.
+    const group = names.join(', ')
+    if (this.#isIdle(ms)) {
+      this.#startTrace()
+      const say = (took: string) =>
+        `this worker stood still for ${took} and used almost no processor time. The process was suspended, or a handler of ${group} waited synchronously. ${EFFECT}`
+      this.#warn([`idle ${group}`], ms, { types: names }, say)
+      return
+    }
     if (others.length === 0) {
       this.#blame(flight, ms)
       return
     }
     this.#startTrace()
-    const names = [...types.keys()]
     this.#warn(
-      names,
+      [`one of ${group}`],
       ms,
       { types: names },
       (took) =>
-        `one of ${names.join(', ')} blocked the event loop of this worker for ${took}. ${EFFECT} If it happens again, the warning names the type.`,
+        `one of ${group} blocked the event loop of this worker for ${took}. ${EFFECT} If it happens again, the warning names the type.`,
     )
   }
 
   #blame(flight: Flight, ms: number): void {
     const { type, id: job_id, attempt } = flight.lease
     this.#options.onBlocked?.(type, ms)
+    const doubt = this.#isIdle(ms) ? ` ${IDLE}` : ''
     const advice = flight.handler.isolated === null ? ' Run it with inThread().' : ''
     this.#warn(
       [type],
       ms,
       { type, job_id, attempt },
-      (took) => `${type} blocked the event loop of this worker for ${took}. ${EFFECT}${advice}`,
+      (took) => `${type} blocked the event loop of this worker for ${took}. ${EFFECT}${advice}${doubt}`,
     )
   }
 
-  /** At most once a minute for each type. */
-  #warn(types: readonly string[], ms: number, fields: object, say: (took: string) => string): void {
+  /** Almost no processor time was used: the process was suspended, or it waited synchronously. */
+  #isIdle(ms: number): boolean {
+    return cpuMs() - this.#cpuMs < ms * CPU_SHARE_MIN
+  }
+
+  /** At most once a minute for each key: a type, or a group of types. */
+  #warn(keys: readonly string[], ms: number, fields: object, say: (took: string) => string): void {
     const { clock, log } = this.#options
     const nowMonoMs = clock.monoMs()
-    const isDue = (type: string) => nowMonoMs - (this.#warnedMonoMs.get(type) ?? -WARN_EVERY_MS) >= WARN_EVERY_MS
-    if (!types.some(isDue)) return
-    for (const type of types) this.#warnedMonoMs.set(type, nowMonoMs)
+    const isDue = (key: string) => nowMonoMs - (this.#warnedMonoMs.get(key) ?? -WARN_EVERY_MS) >= WARN_EVERY_MS
+    if (!keys.some(isDue)) return
+    for (const key of keys) this.#warnedMonoMs.set(key, nowMonoMs)
     const usedMs = Math.round(cpuMs() - this.#cpuMs)
-    const doubt = usedMs < ms * CPU_SHARE_MIN ? ` ${IDLE}` : ''
     const blocked_ms = Math.round(ms)
-    log.warn({ ...fields, blocked_ms, cpu_ms: usedMs }, `${say(formatMs(blocked_ms))}${doubt}`)
+    log.warn({ ...fields, blocked_ms, cpu_ms: usedMs }, say(formatMs(blocked_ms)))
   }
 
   /** One attempt of each type that runs in this thread. */

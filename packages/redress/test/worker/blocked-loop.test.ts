@@ -89,6 +89,7 @@ test('a block that several types can have caused names them all, and the next on
     if (Number(seconds) > 0) blocked.push(type)
   }
   expect(blocked).toEqual(['resize'])
+  expect(blocks().at(-1)?.fields).toMatchObject({ type: 'resize' })
 })
 
 test('a type whose handler runs in a thread is not blamed for a block', async () => {
@@ -121,6 +122,22 @@ test('a handler that waits synchronously is named, and the warning says that it 
   expect(blocks()).toMatchObject([
     { message: expect.stringContaining('almost no processor time'), fields: { type: 'archive' } },
   ])
+})
+
+test('a worker that stood still without using the processor blames no type', async () => {
+  const { app, log, blocks } = scene()
+  const mail = app.job('mail', { run: () => waiting(2_500) })
+  await app.work({ pollMs: 20 })
+  const { id } = await mail.submit(1)
+  await waiting(300)
+  // Like a process that is stopped and continued: the handler waits, and no code of it runs.
+  execFileSync('sleep', ['1.5'])
+  await mail.result(id)
+  expect(blocks()).toEqual([])
+  expect(log.lines.filter(({ message }) => message.includes('stood still'))).toMatchObject([
+    { message: expect.stringContaining('suspended'), fields: { types: ['mail'] } },
+  ])
+  expect(await app.metrics.text()).toMatch(/event_loop_blocked_seconds_total\{type="mail"\} 0\n/)
 })
 
 test('handlers that only wait cause no warning', async () => {
