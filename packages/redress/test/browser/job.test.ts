@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
 import { expectAccessible } from '../../../../test/support/browser/axe.ts'
 import { until } from '../../../../test/support/until.ts'
+import type { Attempt } from '../../src/worker/attempt/attempt.ts'
 import { act, told } from './actions.ts'
 import { makeDesk } from './desk.ts'
 import type { Desk } from './open-desk.ts'
@@ -370,4 +371,36 @@ test('a held job names its hold, and an orphan asks for a decision', async () =>
   await verdictOf(page).getByText('COMPLETE at the first attempt').waitFor()
   await page.getByText('The same in words').click()
   await page.getByRole('listitem').getByText('It was held back by breaker converter for 20 s.').waitFor()
+})
+
+test('a running job shows its progress and its log lines while they come, and an owner sees no lines', async () => {
+  const desk = await makeDesk()
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+  const attempts: Attempt[] = []
+  desk.app.job('reports', {
+    run: async (_: object, attempt) => {
+      attempts.push(attempt as Attempt)
+      attempt.log('first line', { page: 1 })
+      attempt.progress({ done: 1, total: 4, note: 'page 1' })
+      await ended
+    },
+  })
+  const id = await worked(desk, 'reports', {}, { owner: 'ann' })
+  await desk.kit.advance('1s')
+  const page = await desk.open(`/jobs/${id}`)
+  await page.getByText('25 %, 1 of 4').waitFor()
+  await page.getByRole('progressbar', { name: 'Progress' }).waitFor()
+  const log = page.getByRole('region', { name: 'Log' })
+  await log.getByText('first line').waitFor()
+  await log.getByText('page=1').waitFor()
+  await expectAccessible(page)
+  attempts[0]?.log('second line')
+  attempts[0]?.progress({ done: 3, total: 4, note: 'page 3' })
+  await desk.kit.advance('2s')
+  await log.getByText('second line').waitFor()
+  await page.getByText('75 %, 3 of 4').waitFor()
+  const owners = await desk.open(`/jobs/${id}`, { as: 'owner', name: 'ann' })
+  await owners.getByText('75 %, 3 of 4').waitFor()
+  expect(await owners.getByText('first line').count()).toBe(0)
+  end()
 })

@@ -16,6 +16,7 @@ import { addressOf } from '../../words/links.ts'
 import { type PastHold, pausesOf } from '../../words/past-holds.ts'
 import { statusPeriods } from '../breakers/status-periods.ts'
 import { Facts } from './Facts.tsx'
+import { Log, Progress } from './Reports.tsx'
 import { Steps } from './Steps.tsx'
 import { Timeline } from './Timeline.tsx'
 import { Verdict } from './Verdict.tsx'
@@ -61,6 +62,7 @@ function JobOf({ id }: { id: string }) {
       </p>
       {problem !== null && <Problem problem={problem} />}
       <Verdict explained={explanation} job={job} />
+      {job !== null && <Progress job={job} />}
       <div class="beside">
         <div>
           <h2>What happened</h2>
@@ -73,6 +75,7 @@ function JobOf({ id }: { id: string }) {
             />
           )}
           <Steps steps={explanation.steps} />
+          <Log id={id} />
           {shown.problem !== null && <Problem problem={shown.problem} />}
           {job !== null && (
             <>
