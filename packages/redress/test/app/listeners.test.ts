@@ -160,7 +160,7 @@ test('app.stop() delivers what was committed before it', async () => {
 test('an unknown event, a listener that is no function and an unknown option are refused', () => {
   const { app } = world()
   const on = app.on.bind(app) as (...given: unknown[]) => unknown
-  expect(() => on('job.faild', () => null)).toThrow('app.on() knows no event "job.faild".')
+  expect(() => on('job.faild', () => null)).toThrow('app.on() has no event "job.faild".')
   expect(() => on('job.failed', 'log')).toThrow('The listener of app.on("job.failed") must be a function.')
   expect(() => on('job.failed', () => null, { topic: [] })).toThrow('app.on() has no option "topic".')
   expect(() => on('job.failed', () => null, { topics: ['ann'] })).toThrow('topics must be a list')

@@ -159,7 +159,7 @@ function detailsOf({ kind, failure, data }: JobFeedEvent): object {
 
 function unknownName(name: unknown): RedressError {
   const meant = nearest(String(name), NAMES)
-  return new RedressError('OPTION_INVALID', `app.on() knows no event ${JSON.stringify(name)}.`, {
+  return new RedressError('OPTION_INVALID', `app.on() has no event ${JSON.stringify(name)}.`, {
     action:
       meant === null
         ? 'Use an event such as job.failed or batch.settled; for events of your own mappers, use app.hub.subscribe().'

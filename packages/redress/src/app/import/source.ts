@@ -29,7 +29,7 @@ export interface SourceJob {
   note: string | null
 }
 
-/** `isExpected`: nobody needs to act on it. */
+/** `isExpected`: no person needs to act on it. */
 export interface LeftReason {
   why: string
   isExpected: boolean

@@ -93,7 +93,7 @@ export const singletons = topic('singletons', {
     assert.equal((await worker.claim({ max: 10, lanes })).leases.length, 2)
   },
 
-  async 'singletons are enforced again and again without effect, and a type that nobody declared is left alone'(bench) {
+  async 'enforcing singletons is idempotent and does nothing for an undeclared type'(bench) {
     assert.equal(await bench.store.enforceSingletons({ type: 'nothing of that name' }), false)
     const enforce = (await bench.openMany(3)).map((handle) => handle.enforceSingletons({ type: 'plain' }))
     assert.deepEqual(await Promise.all(enforce), [true, true, true])
