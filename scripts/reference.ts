@@ -67,7 +67,8 @@ function eventsPage(): string {
   return page(
     'Events',
     `The history of a job: append-only, written in the transaction of the change it describes, and complete, so that it
-replays to the state of the job. See it with \`redress jobs events JOB\`.`,
+replays to the state of the job. Only a claim is stored with the next event of its attempt. See the history with
+\`redress jobs events JOB\`.`,
     table(
       ['kind', 'means'],
       Object.entries(eventMeanings).map(([kind, meaning]) => [`\`${kind}\``, meaning]),

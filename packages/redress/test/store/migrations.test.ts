@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { newJob } from '../../../../test/support/stores/new-job.ts'
 import { startPostgres, type TestPostgres } from '../../../../test/support/stores/postgres.ts'
 import { temporaryFolder } from '../../../../test/support/stores/sqlite.ts'
 import { policy } from '../../src/core/policy/policy.ts'
@@ -116,4 +117,34 @@ test('the total time of a job counts from its retry by a program of the version 
   const { leases } = await store.claim({ worker, lanes: [{ type: 'old', ttlMs: 0 }], max: 1 })
   expect(leases).toMatchObject([{ id: 'one', queuedAtMs: 70 }])
   expect(await store.stalled({ unstartedForMs: 0, limit: 1 })).toMatchObject([{ queuedAtMs: 70 }])
+})
+
+/** A claim as the version before wrote it: an event of its own, and nothing about it in the row. */
+const OLD_CLAIM = `
+  UPDATE jobs SET status = 'processing', ready = NULL, due_at = NULL, attempt = 2, worker = 1, lease_until = ${NOW_MS + 9},
+    claimed_at = ${NOW_MS + 5} WHERE key = 1;
+  INSERT INTO events (job, at, kind, attempt, worker) VALUES (1, ${NOW_MS + 5}, 'processing', 2, 1);`
+
+test('a claim of a program of the version before is told once, also after an attempt of this version', async () => {
+  const path = join(temporaryFolder(), 'redress.db')
+  let atMs = NOW_MS
+  const store = openSqlite({ path, nowMs: () => atMs })
+  onTestFinished(() => store.stop())
+  await store.register({ types: [{ name: 'old', queue: 'default', policy: policy() }] })
+  await store.submit({ jobs: [newJob({ id: 'one', type: 'old' })] })
+  const worker = await store.enlist({ id: 'w', host: 'h', pid: 1, types: [] })
+  const [lease] = (await store.claim({ worker, lanes: [{ type: 'old', ttlMs: 1_000 }], max: 1 })).leases
+  const { key = 0 } = lease ?? {}
+  const released = { to: 'queued', cause: 'released', delayMs: 0, spent: null, failure: null, note: null } as const
+  await store.close({ worker, closes: [{ key, attempt: 1, change: released, ranMs: null }] })
+  const old = new DatabaseSync(path)
+  old.exec(OLD_CLAIM)
+  old.close()
+  const kinds = async () => (await store.events({ id: 'one' })).map(({ kind, attempt }) => `${kind} ${attempt}`)
+  const before = ['queued 0', 'processing 1', 'released 1', 'processing 2']
+  expect(await kinds()).toEqual(before)
+  atMs += 100
+  const change = { ...released, cause: 'reclaimed' } as const
+  expect(await store.reclaim({ reclaims: [{ key, attempt: 2, expect: 'expired', change }] })).toEqual(['closed'])
+  expect(await kinds()).toEqual([...before, 'reclaimed 2'])
 })

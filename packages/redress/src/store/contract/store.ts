@@ -32,7 +32,8 @@ export type { Claimed, Lane, Lease, OfferedClaim }
  * - An answered call is durable. Time is the store's own; callers pass delays, never instants.
  * - One valid lease per job. Every write of a worker is compared with the attempt number; a stale write changes nothing, is
  *   answered with `lost`, and leaves an event.
- * - The event is written with the change it describes, in one transaction; the row can be rebuilt from the history.
+ * - The event is written with the change it describes, in one transaction; the row can be rebuilt from the history. Only a claim
+ *   is told by the next event of its attempt; until then the history reads it from the row.
  * - Rules stay in core: the store persists a `Change` and never decides one.
  */
 export interface Store

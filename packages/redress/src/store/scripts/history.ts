@@ -56,7 +56,7 @@ export const history = {
    * attempt that is neither its start nor its end: those two carry the claim themselves. The jobs must be locked.
    */
   *recordClaims(tx: Tx, keys: readonly JobKey[]): Script<void> {
-    const untold = sql`key ${tx.dialect.inNumbers(keys)} AND status = 'processing' AND untold_claim IS NOT NULL`
+    const untold = sql`key ${tx.dialect.inNumbers(keys)} AND status = 'processing' AND untold_claim = claimed_at`
     yield* tx.run`
       INSERT INTO events (job, at, kind, attempt, worker)
       SELECT key, untold_claim, 'processing', attempt, worker FROM jobs WHERE ${untold}`

@@ -135,7 +135,7 @@ export const LEAN = `
 -- An attempt that ends at once leaves one row: its end, with the time of its claim. The claim is a row of its own only where
 -- another event comes between.
 ALTER TABLE events ADD COLUMN claimed_at INTEGER;
--- When the attempt under way was claimed, as long as no event tells of it. What is left here of an attempt that has ended
--- means nothing.
+-- When the attempt under way was claimed, as long as no event tells of it. It counts only where it equals claimed_at: what an
+-- earlier attempt left here means nothing.
 ALTER TABLE jobs ADD COLUMN untold_claim INTEGER;
 `

@@ -140,7 +140,7 @@ export function openJobs(context: ScriptContext): JobReads {
             UNION ALL
             SELECT CAST(NULL AS bigint), untold_claim, 'processing', attempt, worker, CAST(NULL AS bigint),
               CAST(NULL AS text), CAST(NULL AS bigint)
-            FROM jobs WHERE key = ${key} AND status = 'processing' AND untold_claim IS NOT NULL
+            FROM jobs WHERE key = ${key} AND status = 'processing' AND untold_claim = claimed_at
           ) AS history LEFT JOIN workers ON workers.key = history.worker`
         return historyOf(rows.map((row) => ({ ...row, job_id: id })))
       }),
@@ -182,7 +182,11 @@ export function openJobs(context: ScriptContext): JobReads {
  */
 function historyOf(rows: readonly Row[]): JobEvent[] {
   const isOpen = ({ seq }: Row): boolean => seq === null
-  const told = rows.filter((row) => !isOpen(row)).flatMap(eventRowsOf)
+  // A program of the version before wrote each claim as a row of its own, and left what the version after it had noted.
+  const own = new Set(rows.flatMap((row) => (row.kind === 'processing' && !isOpen(row) ? [row.attempt] : [])))
+  const told = rows
+    .filter((row) => !isOpen(row))
+    .flatMap((row) => eventRowsOf(own.has(row.attempt as number) ? { ...row, claimed_at: null } : row))
   const events = told.map(toEvent)
   const open = rows.find(isOpen)
   const last = Math.max(0, ...events.filter(({ kind }) => kind !== 'lost').map(({ seq }) => seq))
