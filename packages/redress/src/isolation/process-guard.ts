@@ -19,10 +19,11 @@ const bytesMax = memoryMb === null ? Number.POSITIVE_INFINITY : ownBytes + memor
 function look(): void {
   const bytes = memoryMb === null ? 0 : process.memoryUsage.rss()
   if (bytes > bytesMax) {
-    // The worker may be gone, too; then no reader needs the reason.
     try {
       writeSync(REASON_FD, `${Math.round((bytes - ownBytes) / 2 ** 20)} MB`)
-    } catch {}
+    } catch {
+      // The worker is gone, too, so no reader needs the reason.
+    }
   } else if (process.ppid === parentPid) return
   process.kill(-process.pid, 'SIGKILL')
 }

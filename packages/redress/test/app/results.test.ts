@@ -60,7 +60,7 @@ test('result() waits for the output of a job, typed', async () => {
   await waits(kit)
   await kit.drain()
   expect(await waiting).toEqual({ kind: 'complete', jobId: id, output: { pages: 3, at: '2026-01-01' } })
-  await until('nobody listens any more', () => kit.app.hub.subscribers === 0)
+  await until('the hub has no subscriber', () => kit.app.hub.subscribers === 0)
 })
 
 test('result() of a job that has ended answers at once', async () => {
@@ -189,7 +189,7 @@ test('an abort signal ends the wait with its reason', async () => {
   await waits(kit)
   controller.abort(new Error('the visitor left'))
   expect(await waiting).toMatchObject({ message: 'the visitor left' })
-  await until('nobody listens any more', () => kit.app.hub.subscribers === 0)
+  await until('the hub has no subscriber', () => kit.app.hub.subscribers === 0)
 })
 
 test('a signal that is aborted already keeps submitAndWait() from submitting', async () => {
@@ -225,7 +225,7 @@ test('a job of another type is refused', async () => {
 test.each<[string, object, string]>([
   ['a timeout of zero', { timeout: 0 }, 'timeout must be longer than zero.'],
   ['a misspelt option', { timout: '5s' }, 'result() of convert has no option "timout".'],
-  ['a signal that is none', { signal: true }, 'signal must be an AbortSignal.'],
+  ['a signal that is not an AbortSignal', { signal: true }, 'signal must be an AbortSignal.'],
 ])('a wait with %s is refused', async (_what, options, message) => {
   const { convert } = world()
   expect(await refusal(convert.result('x', options))).toMatchObject({ code: 'OPTION_INVALID', message })
@@ -340,7 +340,7 @@ test('10,000 callers wait with one subscription and one read per job', async () 
   expect(outcomes.every(({ kind }) => kind === 'cancelled')).toBe(true)
   // Once when the wait began, once when the job ended.
   expect(reads).toBeLessThanOrEqual(20_000)
-  await until('nobody listens any more', () => app.hub.subscribers === 0)
+  await until('the hub has no subscriber', () => app.hub.subscribers === 0)
 })
 
 test('many callers of one job get outcomes of their own', async () => {

@@ -50,7 +50,7 @@ describe('a runtime schedule', () => {
     await kit.advance('10m')
     expect(await made()).toEqual([90, 180, 270, 360, 450, 540].map((s) => at(s * S)))
     expect(inputs).toHaveLength(6)
-    // Nobody looks for some time: the next tick is on the same grid.
+    // No worker looks for some time: the next tick is on the same grid.
     kit.clock.jump(100 * S)
     await kit.advance('60s')
     expect((await seen()).nextAt).toBe(at(810 * S))
