@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { RedressError } from '../../../core/errors.ts'
 import type { How } from '../../scripts/tx/context.ts'
-import { isDisconnected, isTransient, storeError, unknownOutcome } from './errors.ts'
+import { codeOf, isDisconnected, isTransient, storeError, unknownOutcome } from './errors.ts'
 
 /** How long a call is repeated while the server is away: a restart or a promotion takes seconds. */
 export const PATIENCE_MS = 30_000
@@ -28,6 +28,7 @@ export async function retrying<T>(
 ): Promise<T> {
   const beganMonoMs = performance.now()
   const one: Try = { unknownSinceMonoMs: unknownSinceMonoMs ?? null }
+  let cause: unknown = null
   for (let tries = 1, undone = 0; ; tries++) {
     const triedMonoMs = performance.now()
     try {
@@ -36,10 +37,12 @@ export async function retrying<T>(
       if (error instanceof RedressError) throw error
       if (isTransient(error) && ++undone < UNDONE_MAX) continue
       if (!isDisconnected(error)) throw storeError(error, doing)
+      // After a refused connection the client may also fail to write to its socket. The error before that names the cause.
+      if (cause === null || codeOf(error) !== 'ERR_SOCKET_CLOSED') cause = error
       if (!isNothingDone(error)) one.unknownSinceMonoMs ??= triedMonoMs
       const isUnknown = one.unknownSinceMonoMs !== null
       const isOver = isImpatient || performance.now() - beganMonoMs > patienceMs
-      if (isOver || (isUnknown && !mayRepeat)) throw (isUnknown ? unknownOutcome : storeError)(error, doing)
+      if (isOver || (isUnknown && !mayRepeat)) throw (isUnknown ? unknownOutcome : storeError)(cause, doing)
       await afterMs(Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** (tries - 1)) * (randomInt(50, 100) / 100))
     }
   }
